@@ -1,0 +1,59 @@
+use units::{Addr, Clos, CoreId, PacketId};
+
+use crate::{Access, Ref};
+
+/// Says where a reference lies: in mbufs, cells, copies per bank, pages, tenants' memory.
+///
+/// One [`Ref`] may become several requests: a header that crosses a line, a cell list, a write to
+/// each copy of a replicated table.
+pub trait Layout {
+    /// Appends to `out` the requests that `r` makes for `packet`.
+    ///
+    /// Requests are in the order in which they are issued; each lies within one line.
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests);
+}
+
+impl<L: Layout + ?Sized> Layout for &L {
+    #[inline]
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        (**self).place(r, packet, out);
+    }
+}
+
+/// Where the current packet lies, and who works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// The packet.
+    pub packet: PacketId,
+    /// The core (or warp) that works on it.
+    pub core: CoreId,
+    /// The class of service its requests are made under.
+    pub clos: Clos,
+    /// Its mbuf header.
+    pub mbuf: Addr,
+    /// Its first data byte. Ignored where `cells` is not empty.
+    pub data: Addr,
+    /// Its 64-byte cells in packet order, where an allocator has scattered it; empty where the
+    /// packet is contiguous.
+    pub cells: &'a [Addr],
+}
+
+/// A reference with an address: what the memory system is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// The first byte.
+    pub addr: Addr,
+    /// How many bytes, all in one line.
+    pub bytes: u16,
+    /// The place in the function, for prefetchers.
+    pub site: u16,
+    /// What is done.
+    pub access: Access,
+    /// The class of service, which decides the ways a fill may take.
+    pub clos: Clos,
+    /// The core that asks; of a DMA request the core whose queue it serves.
+    pub core: CoreId,
+}
+
+/// The requests of one reference, reused from reference to reference.
+pub type Requests = Vec<Request>;

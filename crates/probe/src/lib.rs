@@ -1,0 +1,159 @@
+//! The seam between packet functions and machines.
+//!
+//! A packet function says *what* it touches: it pushes a [`Ref`] (region, offset, bytes, kind of
+//! access) for each memory reference, and marks instructions, loop ends, locks and packets. A
+//! [`Layout`] says *where* that lies. A machine says *how long* it takes. The function is generic
+//! over [`Probe`]; with [`Null`] every call is empty and compiles to nothing, so the function that
+//! is simulated is the function that runs.
+
+mod event;
+mod layout;
+mod probes;
+
+pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
+pub use layout::{Layout, Placed, Request, Requests};
+pub use probes::{Count, Event, Null, Record, StackDistance};
+
+use units::{LINE_BYTES, LockId, PacketId};
+
+/// Receives what a packet function does, in program order.
+///
+/// `site` is the static place in the function (the role of a program counter). Sites grow in
+/// program order within a function, so that the lanes of a warp can be merged by minimum site.
+pub trait Probe {
+    /// One memory reference.
+    fn touch(&mut self, r: Ref);
+
+    /// `dst.bytes` bytes go from `src` to `dst`: what a copy engine may take over.
+    ///
+    /// By default the copy is made by loads and stores, a line at a time, each store depending on
+    /// its load.
+    #[inline]
+    fn copy(&mut self, src: Ref, dst: Ref) {
+        let mut done = 0;
+        while done < u64::from(dst.bytes) {
+            // Stop at the next line boundary of either side, as a copy loop does.
+            let to_boundary = |r: &Ref| LINE_BYTES - (r.offset + done) % LINE_BYTES;
+            let chunk = to_boundary(&src).min(to_boundary(&dst)).min(u64::from(dst.bytes) - done) as u16;
+            self.touch(Ref { offset: src.offset + done, bytes: chunk, access: Access::Load, ..src });
+            self.touch(Ref { offset: dst.offset + done, bytes: chunk, access: Access::Store, dep: 1, ..dst });
+            done += u64::from(chunk);
+        }
+    }
+
+    /// `instructions` instructions have retired since the last call, memory instructions included.
+    #[inline]
+    fn work(&mut self, site: u16, instructions: u32) {
+        let _ = (site, instructions);
+    }
+
+    /// The end of a loop body: where the lanes of a warp meet again.
+    #[inline]
+    fn latch(&mut self, site: u16) {
+        let _ = site;
+    }
+
+    /// `lock` is wanted; what follows happens once it is held.
+    #[inline]
+    fn lock(&mut self, lock: LockId) {
+        let _ = lock;
+    }
+
+    /// `lock` is given back.
+    #[inline]
+    fn unlock(&mut self, lock: LockId) {
+        let _ = lock;
+    }
+
+    /// What follows is done for packet `packet`. A packet may be begun and ended several times in a
+    /// burst that is processed stage by stage; pairs do not nest.
+    #[inline]
+    fn begin(&mut self, packet: PacketId) {
+        let _ = packet;
+    }
+
+    /// The work for `packet` pauses or is complete.
+    #[inline]
+    fn end(&mut self, packet: PacketId) {
+        let _ = packet;
+    }
+}
+
+impl<P: Probe + ?Sized> Probe for &mut P {
+    #[inline]
+    fn touch(&mut self, r: Ref) {
+        (**self).touch(r);
+    }
+    #[inline]
+    fn copy(&mut self, src: Ref, dst: Ref) {
+        (**self).copy(src, dst);
+    }
+    #[inline]
+    fn work(&mut self, site: u16, instructions: u32) {
+        (**self).work(site, instructions);
+    }
+    #[inline]
+    fn latch(&mut self, site: u16) {
+        (**self).latch(site);
+    }
+    #[inline]
+    fn lock(&mut self, lock: LockId) {
+        (**self).lock(lock);
+    }
+    #[inline]
+    fn unlock(&mut self, lock: LockId) {
+        (**self).unlock(lock);
+    }
+    #[inline]
+    fn begin(&mut self, packet: PacketId) {
+        (**self).begin(packet);
+    }
+    #[inline]
+    fn end(&mut self, packet: PacketId) {
+        (**self).end(packet);
+    }
+}
+
+/// Two probes side by side: both see everything.
+impl<A: Probe, B: Probe> Probe for (A, B) {
+    #[inline]
+    fn touch(&mut self, r: Ref) {
+        self.0.touch(r);
+        self.1.touch(r);
+    }
+    #[inline]
+    fn copy(&mut self, src: Ref, dst: Ref) {
+        self.0.copy(src, dst);
+        self.1.copy(src, dst);
+    }
+    #[inline]
+    fn work(&mut self, site: u16, instructions: u32) {
+        self.0.work(site, instructions);
+        self.1.work(site, instructions);
+    }
+    #[inline]
+    fn latch(&mut self, site: u16) {
+        self.0.latch(site);
+        self.1.latch(site);
+    }
+    #[inline]
+    fn lock(&mut self, lock: LockId) {
+        self.0.lock(lock);
+        self.1.lock(lock);
+    }
+    #[inline]
+    fn unlock(&mut self, lock: LockId) {
+        self.0.unlock(lock);
+        self.1.unlock(lock);
+    }
+    #[inline]
+    fn begin(&mut self, packet: PacketId) {
+        self.0.begin(packet);
+        self.1.begin(packet);
+    }
+    #[inline]
+    fn end(&mut self, packet: PacketId) {
+        self.0.end(packet);
+        self.1.end(packet);
+    }
+}

@@ -1,0 +1,14 @@
+//! Quantities and identifiers every room shares.
+//!
+//! Simulated time is an integer number of picoseconds ([`Ps`]), so sums are exact and a run is
+//! bit-identical wherever it is made. The types in [`quantity`] are what a person writes in a
+//! scenario (`"33 MiB"`, `"2.6 GHz"`, `"100 Gbps"`); they are turned into integers once, when a
+//! specification is resolved.
+
+mod id;
+pub mod quantity;
+mod time;
+
+pub use id::{Addr, Bytes, Cbm, Clos, CoreId, LINE_BYTES, Line, LockId, PacketId, PortId, QueueId, Ticket};
+pub use quantity::{Frequency, PacketRate, Quantity, QuantityError, Rate, Size, Span};
+pub use time::Ps;

@@ -1,0 +1,124 @@
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// An instant or a span of simulated time, in picoseconds. 2^64 ps are 213 days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ps(pub u64);
+
+impl Ps {
+    /// The start of every run.
+    pub const ZERO: Ps = Ps(0);
+    /// Later than anything that happens.
+    pub const MAX: Ps = Ps(u64::MAX);
+
+    /// `n` nanoseconds.
+    pub const fn from_ns(n: u64) -> Ps {
+        Ps(n * 1_000)
+    }
+
+    /// `ns` nanoseconds, rounded to the nearest picosecond; negative and NaN become zero.
+    pub fn from_ns_f64(ns: f64) -> Ps {
+        Ps((ns * 1e3).round() as u64)
+    }
+
+    /// `s` seconds, rounded to the nearest picosecond; negative and NaN become zero.
+    pub fn from_secs_f64(s: f64) -> Ps {
+        Ps((s * 1e12).round() as u64)
+    }
+
+    /// In nanoseconds.
+    pub fn as_ns(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// In seconds.
+    pub fn as_secs(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+
+    /// The span from `earlier` to `self`, zero if `earlier` is later.
+    pub const fn since(self, earlier: Ps) -> Ps {
+        Ps(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Ps {
+    type Output = Ps;
+    fn add(self, rhs: Ps) -> Ps {
+        Ps(self.0 + rhs.0)
+    }
+}
+impl AddAssign for Ps {
+    fn add_assign(&mut self, rhs: Ps) {
+        self.0 += rhs.0;
+    }
+}
+impl Sub for Ps {
+    type Output = Ps;
+    fn sub(self, rhs: Ps) -> Ps {
+        Ps(self.0 - rhs.0)
+    }
+}
+impl SubAssign for Ps {
+    fn sub_assign(&mut self, rhs: Ps) {
+        self.0 -= rhs.0;
+    }
+}
+impl Mul<u64> for Ps {
+    type Output = Ps;
+    fn mul(self, rhs: u64) -> Ps {
+        Ps(self.0 * rhs)
+    }
+}
+impl Div<u64> for Ps {
+    type Output = Ps;
+    fn div(self, rhs: u64) -> Ps {
+        Ps(self.0 / rhs)
+    }
+}
+impl Rem for Ps {
+    type Output = Ps;
+    fn rem(self, rhs: Ps) -> Ps {
+        Ps(self.0 % rhs.0)
+    }
+}
+impl Sum for Ps {
+    fn sum<I: Iterator<Item = Ps>>(iter: I) -> Ps {
+        Ps(iter.map(|t| t.0).sum())
+    }
+}
+
+impl fmt::Display for Ps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_000 => write!(f, "{} ps", self.0),
+            1_000..1_000_000 => write!(f, "{:.2} ns", self.as_ns()),
+            1_000_000..1_000_000_000 => write!(f, "{:.2} us", self.0 as f64 / 1e6),
+            1_000_000_000..1_000_000_000_000 => write!(f, "{:.2} ms", self.0 as f64 / 1e9),
+            _ => write!(f, "{:.3} s", self.as_secs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_round_to_the_nearest_picosecond() {
+        assert_eq!(Ps::from_ns_f64(0.8334), Ps(833));
+        assert_eq!(Ps::from_ns_f64(0.8335), Ps(834));
+        assert_eq!(Ps::from_ns_f64(-3.0), Ps::ZERO);
+        assert_eq!(Ps::from_ns_f64(f64::NAN), Ps::ZERO);
+    }
+
+    #[test]
+    fn since_never_underflows() {
+        assert_eq!(Ps(5).since(Ps(7)), Ps::ZERO);
+        assert_eq!(Ps(7).since(Ps(5)), Ps(2));
+    }
+}
