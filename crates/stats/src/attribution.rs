@@ -1,0 +1,263 @@
+//! Where time goes: each picosecond of a packet's sojourn is charged once, to what blocks its
+//! oldest unfinished work, so the reasons sum exactly to the sojourn.
+
+use std::ops::{Add, AddAssign, Index, IndexMut, Sub};
+
+use units::Ps;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $label:literal;)*) => {
+        /// What a picosecond is charged to.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Reason { $($(#[$doc])* $variant,)* }
+
+        impl Reason {
+            /// All reasons, in the order in which a packet meets them.
+            pub const ALL: [Reason; Reason::COUNT] = [$(Reason::$variant),*];
+            /// How many there are.
+            pub const COUNT: usize = [$($name),*].len();
+
+            /// The name in tables and JSON.
+            pub const fn name(self) -> &'static str {
+                match self { $(Reason::$variant => $name),* }
+            }
+
+            /// A few words for a reader who does not know the name.
+            pub const fn label(self) -> &'static str {
+                match self { $(Reason::$variant => $label),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// PCIe transfer of the packet and its descriptor, both directions.
+    Pcie "pcie" "PCIe transfer";
+    /// Device writes wait for the memory system.
+    DmaMemory "dma_memory" "DMA waits for memory";
+    /// In the receive ring, until a core takes the packet.
+    Ring "ring" "waiting in the RX ring";
+    /// A software queue between cores.
+    Queue "queue" "waiting in a software queue";
+    /// In a burst, while other packets of it are worked on.
+    Burst "burst" "waiting for others of its burst";
+    /// Instructions.
+    Core "core" "executing instructions";
+    /// Core waits for its L1.
+    L1 "l1" "L1 hit";
+    /// Core waits for its L2.
+    L2 "l2" "L2 hit";
+    /// Address translation.
+    Tlb "tlb" "TLB and page walk";
+    /// Hops between core and LLC slice, or between sockets.
+    Interconnect "interconnect" "on-chip interconnect";
+    /// Another request is served by the slice.
+    SliceQueue "slice_queue" "queue at an LLC slice";
+    /// LLC lookup.
+    Llc "llc" "LLC hit or lookup";
+    /// Data come from another core's cache.
+    Snoop "snoop" "transfer from another core's cache";
+    /// No free miss-status register.
+    Mshr "mshr" "all outstanding misses in use";
+    /// The controller's queue.
+    DramQueue "dram_queue" "DRAM controller queue";
+    /// The bank still serves another request.
+    BankBusy "bank_busy" "DRAM bank busy";
+    /// Column access in an open row.
+    RowHit "row_hit" "DRAM row hit";
+    /// Activate and column access.
+    RowMiss "row_miss" "DRAM row miss";
+    /// Precharge, activate and column access.
+    RowConflict "row_conflict" "DRAM row conflict";
+    /// The data bus carries other data, or turns around.
+    Bus "bus" "DRAM data bus busy";
+    /// Refresh.
+    Refresh "refresh" "DRAM refresh";
+    /// A copy engine works.
+    Copy "copy" "copy engine";
+    /// Another core holds the lock.
+    Lock "lock" "waiting for a lock";
+    /// Waits for earlier packets, to leave in order.
+    Commit "commit" "waiting to leave in order";
+    /// In the transmit ring, until the port is free.
+    TxQueue "tx_queue" "waiting for the TX port";
+}
+
+/// Picoseconds by [`Reason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribution([u64; Reason::COUNT]);
+
+impl Default for Attribution {
+    fn default() -> Self {
+        Attribution([0; Reason::COUNT])
+    }
+}
+
+impl Attribution {
+    /// Charges `time` to `reason`.
+    #[inline]
+    pub fn charge(&mut self, reason: Reason, time: Ps) {
+        self.0[reason as usize] += time.0;
+    }
+
+    /// The sum over all reasons.
+    pub fn total(&self) -> Ps {
+        Ps(self.0.iter().sum())
+    }
+
+    /// Reasons with their time, in the order of [`Reason::ALL`], zeros included.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, Ps)> + '_ {
+        Reason::ALL.into_iter().zip(self.0.iter().map(|&t| Ps(t)))
+    }
+}
+
+impl Index<Reason> for Attribution {
+    type Output = u64;
+    fn index(&self, reason: Reason) -> &u64 {
+        &self.0[reason as usize]
+    }
+}
+impl IndexMut<Reason> for Attribution {
+    fn index_mut(&mut self, reason: Reason) -> &mut u64 {
+        &mut self.0[reason as usize]
+    }
+}
+impl AddAssign<&Attribution> for Attribution {
+    #[inline]
+    fn add_assign(&mut self, rhs: &Attribution) {
+        for (a, b) in self.0.iter_mut().zip(&rhs.0) {
+            *a += b;
+        }
+    }
+}
+impl Add for &Attribution {
+    type Output = Attribution;
+    #[inline]
+    fn add(self, rhs: &Attribution) -> Attribution {
+        let mut sum = *self;
+        sum += rhs;
+        sum
+    }
+}
+impl Sub for &Attribution {
+    type Output = Attribution;
+    /// What was charged since `rhs`, an earlier state of the same account.
+    #[inline]
+    fn sub(self, rhs: &Attribution) -> Attribution {
+        let mut out = *self;
+        for (a, b) in out.0.iter_mut().zip(&rhs.0) {
+            *a -= b;
+        }
+        out
+    }
+}
+
+/// How a single latency is made up: segments in the order in which they pass.
+///
+/// Where a core overlaps a latency with other work, only its tail blocks; [`Path::charge_tail`]
+/// charges exactly that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    segments: [(Reason, u32); Path::MAX],
+    len: u8,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Path { segments: [(Reason::Core, 0); Path::MAX], len: 0 }
+    }
+}
+
+impl Path {
+    /// The most segments a path holds; what comes beyond is added to the last one.
+    pub const MAX: usize = 12;
+
+    /// Appends a segment; zero-length ones are left out.
+    ///
+    /// A segment holds up to 4.29 ms; a longer wait is split over several.
+    #[inline]
+    pub fn push(&mut self, reason: Reason, time: Ps) {
+        let mut left = time.0;
+        while left > 0 {
+            let part = left.min(u64::from(u32::MAX)) as u32;
+            let at = usize::from(self.len);
+            if at < Self::MAX {
+                self.segments[at] = (reason, part);
+                self.len += 1;
+            } else {
+                let last = &mut self.segments[Self::MAX - 1].1;
+                *last = last.saturating_add(part);
+            }
+            left -= u64::from(part);
+        }
+    }
+
+    /// Appends another path's segments.
+    #[inline]
+    pub fn extend(&mut self, other: &Path) {
+        for (reason, time) in other.iter() {
+            self.push(reason, time);
+        }
+    }
+
+    /// The segments in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Reason, Ps)> + '_ {
+        self.segments[..usize::from(self.len)].iter().map(|&(r, t)| (r, Ps(u64::from(t))))
+    }
+
+    /// The whole latency.
+    pub fn total(&self) -> Ps {
+        self.iter().map(|(_, t)| t).sum()
+    }
+
+    /// Charges the last `blocked` picoseconds of the path to their reasons; what exceeds the path
+    /// goes to `otherwise`. The charges sum to `blocked` exactly.
+    #[inline]
+    pub fn charge_tail(&self, mut blocked: Ps, otherwise: Reason, to: &mut Attribution) {
+        for (reason, time) in self.iter().rev() {
+            let part = time.min(blocked);
+            to.charge(reason, part);
+            blocked -= part;
+            if blocked == Ps::ZERO {
+                return;
+            }
+        }
+        to.charge(otherwise, blocked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_unique_snake_case() {
+        let mut names: Vec<_> = Reason::ALL.iter().map(|r| r.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Reason::COUNT);
+        assert!(names.iter().all(|n| n.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')));
+    }
+
+    proptest! {
+        #[test]
+        fn a_tail_is_charged_exactly(
+            parts in prop::collection::vec((0..Reason::COUNT, 0u64..200_000_000), 0..20),
+            share in 0.0f64..1.5,
+        ) {
+            let mut path = Path::default();
+            let mut sum = Ps::ZERO;
+            for (reason, time) in parts {
+                path.push(Reason::ALL[reason], Ps(time));
+                sum += Ps(time);
+            }
+            prop_assert_eq!(path.total(), sum);
+            let blocked = Ps((sum.0 as f64 * share) as u64);
+            let mut to = Attribution::default();
+            path.charge_tail(blocked, Reason::Mshr, &mut to);
+            prop_assert_eq!(to.total(), blocked);
+        }
+    }
+}

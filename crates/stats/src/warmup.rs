@@ -1,0 +1,114 @@
+use crate::compare::{Comparison, welch};
+use crate::error::StatsError;
+
+/// How much of a sequence to leave out as warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// Observations to leave out at the start.
+    pub drop: usize,
+    /// Whether the cut lies in the first half. If not, the run is too short to tell warm-up from the
+    /// rest.
+    pub reliable: bool,
+}
+
+/// Where warm-up ends: the marginal standard error rule on means of 5 observations, MSER-5 (White,
+/// "An effective truncation heuristic for bias reduction in simulation output", Simulation 1997;
+/// White, Cobb and Spratt, WSC 2000).
+///
+/// Of n means the first d are dropped for which the squared standard error of the rest,
+/// sum (Y_i - mean)^2 / (n - d)^2, is least. The last 5 means are never the cut: too few are left to
+/// judge by (Hoad, Robinson and Davies, JORS 2010). `None` of fewer than 10 means.
+pub fn mser5(observations: &[f64]) -> Option<Truncation> {
+    const GROUP: usize = 5;
+    const KEPT: usize = 5;
+    let means: Vec<f64> = observations.chunks_exact(GROUP).map(|c| c.iter().sum::<f64>() / GROUP as f64).collect();
+    if means.len() < 2 * KEPT {
+        return None;
+    }
+    // From the end, so that each d adds one mean to those that are kept (Welford).
+    let (mut kept, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    let (mut best, mut drop) = (f64::INFINITY, 0);
+    for (d, y) in means.iter().enumerate().rev() {
+        kept += 1.0;
+        let delta = y - mean;
+        mean += delta / kept;
+        squares += delta * (y - mean);
+        let error = squares / (kept * kept);
+        // Of equal ones the earliest cut: nothing is dropped without a gain.
+        if means.len() - d > KEPT && error <= best {
+            (best, drop) = (error, d);
+        }
+    }
+    Some(Truncation { drop: drop * GROUP, reliable: drop <= means.len() / 2 })
+}
+
+/// Whether the second half of a sequence of batch means differs from the first: `difference` is
+/// second minus first (Welch's test). A significant one says that the run has a trend: warm-up is
+/// not over, or the load is more than can be carried.
+///
+/// # Errors
+/// [`StatsError::TooFew`] of fewer than four batches.
+pub fn stationarity(means: &[f64]) -> Result<Comparison, StatsError> {
+    let (first, second) = means.split_at(means.len() / 2);
+    welch(first, second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    fn noise(seed: u64, n: usize) -> Vec<f64> {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        (0..n).map(|_| rng.random::<f64>() - 0.5).collect()
+    }
+
+    #[test]
+    fn a_transient_is_cut_where_it_ends() {
+        // 10 exp(-i/40): below the noise after about 4 time constants.
+        let mut cuts = Vec::new();
+        for seed in 0..50 {
+            let with_transient = noise(seed, 2000).into_iter().enumerate();
+            let xs: Vec<f64> = with_transient.map(|(i, x)| x + 10.0 * (-(i as f64) / 40.0).exp()).collect();
+            let cut = mser5(&xs).unwrap();
+            assert!(cut.reliable && (80..1000).contains(&cut.drop), "{cut:?}");
+            cuts.push(cut.drop);
+        }
+        cuts.sort_unstable();
+        assert!((100..350).contains(&cuts[25]), "median {}", cuts[25]);
+    }
+
+    #[test]
+    fn mser5_matches_naive() {
+        for seed in 0..50 {
+            let xs = noise(seed, 303);
+            let means: Vec<f64> = xs.chunks_exact(5).map(|c| c.iter().sum::<f64>() / 5.0).collect();
+            let error = |d: usize| {
+                let kept = &means[d..];
+                let mean = kept.iter().sum::<f64>() / kept.len() as f64;
+                kept.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / (kept.len() as f64).powi(2)
+            };
+            let best = (0..means.len() - 5).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap();
+            assert_eq!(mser5(&xs).unwrap(), Truncation { drop: 5 * best, reliable: best <= means.len() / 2 });
+        }
+    }
+
+    #[test]
+    fn constant_sequences_are_kept_and_trends_are_not_reliable() {
+        assert_eq!(mser5(&[3.0; 100]), Some(Truncation { drop: 0, reliable: true }));
+        assert_eq!(mser5(&[3.0; 49]), None);
+        let trend: Vec<f64> = (0..500).map(f64::from).collect();
+        assert!(!mser5(&trend).unwrap().reliable);
+    }
+
+    #[test]
+    fn a_trend_is_not_stationary_and_noise_is() {
+        let trend: Vec<f64> = noise(1, 32).iter().enumerate().map(|(i, x)| x + 0.1 * i as f64).collect();
+        let drift = stationarity(&trend).unwrap();
+        assert!(drift.is_significant() && drift.difference > 1.0);
+        let false_alarms = (0..200).filter(|&seed| stationarity(&noise(seed, 32)).unwrap().is_significant()).count();
+        assert!((2..=20).contains(&false_alarms), "{false_alarms} of 200");
+        assert_eq!(stationarity(&[1.0, 2.0, 3.0]), Err(StatsError::TooFew { a: 1, b: 2 }));
+    }
+}
