@@ -1,1 +1,35 @@
-//! traffic
+//! What arrives and when: captures, routing tables, and traffic that is made.
+//!
+//! - [`Capture`] streams packets out of pcap, pcapng, TSH and ERF files, plain or compressed.
+//! - [`Table`] is a routing table, out of MRT or a plain list, or made with the prefix lengths of a
+//!   real one.
+//! - [`SourceSpec`] says what traffic there is (a profile or a capture), [`Load`] how much of it;
+//!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
+//!
+//! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
+//! counted and named in a [`Damage`] list.
+
+mod arrivals;
+mod capture;
+mod damage;
+mod error;
+mod flows;
+mod frame;
+mod input;
+mod link;
+mod profile;
+mod sizes;
+mod source;
+mod table;
+
+pub use arrivals::{ArrivalSpec, Arrivals, MmppSpec, MmppState, OnOffSpec, Spacing};
+pub use capture::{Capture, CaptureFormat, CaptureReport, LATEST_ARRIVAL, MAX_STORED_BYTES};
+pub use damage::{DAMAGE_KEPT, Damage, DamageKind, Finding};
+pub use error::TrafficError;
+pub use flows::{DestinationSpec, FlowSpec, Popularity, PrefixWeight, Rank, Zipf};
+pub use input::Compression;
+pub use link::link_name;
+pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
+pub use sizes::{SizeBin, SizeSpec, Sizes};
+pub use source::{Blueprint, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
+pub use table::{NextHop, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};

@@ -1,0 +1,256 @@
+//! A byte stream to look ahead in: decompressed by magic, with an offset, in constant memory.
+//!
+//! A broken or cut compressed stream ends the input where it breaks; the readers use what came
+//! before. Decompression is streamed, so a decompression bomb costs time in proportion to what is
+//! read from it and no memory. Decoders are limited to [`DECODER_MEMORY`] of state.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::damage::{Damage, DamageKind};
+use crate::error::TrafficError;
+
+/// The most that [`Input::peek`] is asked for by any reader.
+pub(crate) const MAX_PEEK: usize = 1 << 20;
+const CHUNK: usize = 1 << 17;
+/// State a decoder may hold: xz at its highest standard preset needs 65 MiB to decode.
+const DECODER_MEMORY: u64 = 256 << 20;
+/// `windowLog` 27: 128 MiB, the limit of the zstd command line without `--long`.
+const ZSTD_WINDOW_LOG: u32 = 27;
+
+/// How an input was compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// gzip, one or several members.
+    Gzip,
+    /// xz, one or several streams.
+    Xz,
+    /// Zstandard, one or several frames.
+    Zstd,
+}
+
+/// A stream with look-ahead.
+pub(crate) struct Input {
+    inner: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    /// Unread bytes are `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    /// Bytes of the decompressed stream before `start`.
+    offset: u64,
+    ended: bool,
+    failure: Option<io::Error>,
+    pub(crate) compression: Compression,
+}
+
+impl Input {
+    pub(crate) fn open(path: &Path) -> Result<Input, TrafficError> {
+        let failed = |source| TrafficError::Open { path: path.into(), source };
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::Error::other("it is a directory, a file is wanted")));
+        }
+        Input::new(Box::new(file)).map_err(failed)
+    }
+
+    /// Looks at the first bytes and puts the right decoder in front.
+    pub(crate) fn new(mut raw: Box<dyn Read + Send>) -> io::Result<Input> {
+        let mut magic = Vec::with_capacity(6);
+        (&mut raw).take(6).read_to_end(&mut magic)?;
+        let compression = match magic.as_slice() {
+            [0x1f, 0x8b, ..] => Compression::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Compression::Xz,
+            // A Zstandard frame, or a skippable frame in front of one.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+            _ => Compression::Plain,
+        };
+        let whole = Cursor::new(magic).chain(raw);
+        let inner: Box<dyn Read + Send> = match compression {
+            Compression::Plain => Box::new(whole),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(CHUNK, whole))),
+            Compression::Xz => {
+                let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_MEMORY, liblzma::stream::CONCATENATED)
+                    .map_err(io::Error::other)?;
+                Box::new(liblzma::read::XzDecoder::new_stream(BufReader::with_capacity(CHUNK, whole), stream))
+            }
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(CHUNK, whole))?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+                Box::new(decoder)
+            }
+        };
+        Ok(Input { inner, buffer: Vec::new(), start: 0, end: 0, offset: 0, ended: false, failure: None, compression })
+    }
+
+    /// Bytes of the decompressed stream that have been consumed.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The unread bytes, at least `want` of them unless the stream ends first.
+    #[inline]
+    pub(crate) fn peek(&mut self, want: usize) -> &[u8] {
+        debug_assert!(want <= MAX_PEEK);
+        if self.end - self.start < want && !self.ended {
+            self.fill(want);
+        }
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Passes over `n` bytes that have been peeked at.
+    #[inline]
+    pub(crate) fn consume(&mut self, n: usize) {
+        let n = n.min(self.end - self.start);
+        self.start += n;
+        self.offset += n as u64;
+    }
+
+    /// Passes over `n` bytes; false if the stream ends first.
+    pub(crate) fn skip(&mut self, mut n: u64) -> bool {
+        loop {
+            let here = (self.end - self.start) as u64;
+            let step = here.min(n);
+            self.consume(step as usize);
+            n -= step;
+            if n == 0 {
+                return true;
+            }
+            if self.peek(1).is_empty() {
+                return false;
+            }
+        }
+    }
+
+    /// Whether all has been consumed.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.peek(1).is_empty()
+    }
+
+    /// Adds the failure that ended the stream, if one did, to `damage`. Called at the end.
+    pub(crate) fn report_failure(&mut self, damage: &mut Damage) {
+        if let Some(failure) = self.failure.take() {
+            let offset = self.offset + (self.end - self.start) as u64;
+            let compression = self.compression;
+            damage.add(DamageKind::Compression, offset, || match compression {
+                Compression::Plain => format!("reading fails: {failure}"),
+                _ => format!("the {} stream breaks here: {failure}", compression.name()),
+            });
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self, want: usize) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let room = want.max(CHUNK);
+        if self.buffer.len() < room {
+            self.buffer.resize(room, 0);
+        }
+        while self.end < want && !self.ended {
+            match self.inner.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.ended = true;
+                    self.failure = Some(e);
+                }
+            }
+        }
+    }
+}
+
+impl Compression {
+    /// The field's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Plain => "plain",
+            Compression::Gzip => "gzip",
+            Compression::Xz => "xz",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
+/// The first bytes of an input in hex, for messages.
+pub(crate) fn first_bytes(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "nothing: it is empty".into();
+    }
+    let hex: Vec<String> = bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    format!("bytes {}", hex.join(" "))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    pub(crate) fn gzip(data: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn xz(data: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn all_of(data: Vec<u8>) -> (Vec<u8>, Damage) {
+        let mut input = Input::new(Box::new(Cursor::new(data))).unwrap();
+        let (mut all, mut damage) = (Vec::new(), Damage::default());
+        while !input.is_at_end() {
+            let bytes = input.peek(1).to_vec();
+            input.consume(bytes.len());
+            all.extend(bytes);
+        }
+        assert_eq!(input.offset(), all.len() as u64);
+        input.report_failure(&mut damage);
+        (all, damage)
+    }
+
+    #[test]
+    fn every_compression_is_found_by_its_magic_and_gives_the_same_bytes() {
+        let data: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        for packed in [data.clone(), gzip(&data), xz(&data), zstd::encode_all(&data[..], 1).unwrap()] {
+            assert!(all_of(packed) == (data.clone(), Damage::default()));
+        }
+    }
+
+    #[test]
+    fn members_and_streams_that_follow_each_other_are_one_input() {
+        for pack in [gzip, xz, |d: &[u8]| zstd::encode_all(d, 1).unwrap()] {
+            let (all, damage) = all_of([pack(b"one"), pack(b""), pack(b"two")].concat());
+            assert_eq!((all.as_slice(), damage.count), (&b"onetwo"[..], 0));
+        }
+    }
+
+    #[test]
+    fn a_cut_stream_gives_what_came_before_and_one_finding() {
+        let data: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect();
+        for packed in [gzip(&data), xz(&data), zstd::encode_all(&data[..], 1).unwrap()] {
+            let (all, damage) = all_of(packed[..packed.len() / 2].to_vec());
+            assert!(data.starts_with(&all) && all.len() < data.len());
+            assert_eq!(damage.count, 1);
+            assert_eq!((damage.first[0].kind, damage.first[0].offset), (DamageKind::Compression, all.len() as u64));
+        }
+    }
+
+    #[test]
+    fn skip_says_whether_the_stream_was_long_enough() {
+        let mut input = Input::new(Box::new(Cursor::new(vec![7; 500_000]))).unwrap();
+        assert!(input.skip(499_999));
+        assert_eq!(input.offset(), 499_999);
+        assert!(!input.skip(2));
+        assert!(input.is_at_end());
+    }
+}

@@ -1,0 +1,652 @@
+//! A traffic source: a specification, a load and a seed give packets one after the other.
+//!
+//! The load is resolved with the mean size of the packets: exact for made traffic, measured in a
+//! first pass over at most [`MEASURED_PACKETS`] packets for a capture. A capture that fits into
+//! [`KEPT_BYTES`] is kept in memory, so that replaying it again and again does not read it again.
+//!
+//! A looped capture is replayed as it is: order, gaps and addresses are those of the file in every
+//! round, and the last packet is followed by the first after the mean gap. Caches of flows and
+//! routes therefore see the same working set in every round.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use packet::{ETHERNET_FCS_BYTES, ETHERNET_OVERHEAD_BYTES, L3, MIN_FRAME_BYTES, PROTO_TCP, Packet, Prefix};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{PacketId, PacketRate, PortId, Ps, Rate};
+
+use crate::arrivals::{ArrivalSpec, Arrivals};
+use crate::capture::{Capture, CaptureReport, LATEST_ARRIVAL};
+use crate::error::TrafficError;
+use crate::flows::{FlowSpec, Flowing, Flows, Pool};
+use crate::frame;
+use crate::profile::{MixSpec, ProfileSpec};
+use crate::sizes::{SizeSpec, Sizes};
+use crate::table::Table;
+
+/// Packets of a capture that are read to learn its mean size and rate.
+pub const MEASURED_PACKETS: u64 = 2_000_000;
+/// Stored bytes of a capture that are kept in memory for replay.
+pub const KEPT_BYTES: usize = 64 << 20;
+
+/// The profile where a specification names nothing.
+const DEFAULT_PROFILE: &str = "isp";
+/// A single gap of more than this share of the whole time is no traffic but a break.
+const LONGEST_GAP_SHARE: f64 = 0.5;
+
+/// What traffic there is. Without `profile` and `capture` it is the shipped profile `isp`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSpec {
+    /// A shipped profile (isp, imix, min64) or the path of a profile file. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The path of a capture to replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// When packets arrive, in place of the profile's; for a capture its own gaps, scaled, are the
+    /// default where it has timestamps, and `fixed` where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalSpec>,
+    /// How long frames are, in place of the profile's. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<SizeSpec>,
+    /// Protocols, in place of the profile's. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<MixSpec>,
+    /// Flows and destinations, in place of the profile's. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowSpec>,
+    /// How often a capture is replayed; as often as packets are wanted if left out. Only with
+    /// `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+}
+
+/// How much traffic is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// Packets a second.
+    Packets(PacketRate),
+    /// Bits a second on the wire, with preamble and gap.
+    L1(Rate),
+    /// Bits a second of frames with their check sequence.
+    L2(Rate),
+    /// A share of a line's rate: 1 keeps it busy all the time.
+    LineShare {
+        /// 0 to 1; more overloads the line.
+        share: f64,
+        /// The line's rate, L1.
+        line: Rate,
+    },
+    /// The capture's own timestamps, this many times as fast.
+    Timestamps(f64),
+}
+
+/// Mean bytes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MeanSize {
+    /// On the wire, with preamble, gap and check sequence (L1).
+    pub l1: f64,
+    /// Of the frame with its check sequence (L2).
+    pub l2: f64,
+}
+
+/// A resolved specification: what takes time or memory is done once, then any number of sources
+/// start from it.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    kind: Plan,
+    arrivals: ArrivalSpec,
+    mean: MeanSize,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Plan {
+    Made { sizes: Sizes, flows: Flows },
+    Replayed(Arc<Replay>),
+}
+
+/// What the first pass over a capture has learnt.
+#[derive(Debug)]
+struct Replay {
+    path: PathBuf,
+    rounds: u64,
+    /// All packets, if they fit.
+    kept: Option<Kept>,
+    packets: u64,
+    /// The time of a round: from the first packet to the first of the next round.
+    period: Ps,
+    report: CaptureReport,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    records: Vec<KeptRecord>,
+}
+
+#[derive(Debug)]
+struct KeptRecord {
+    arrival: Ps,
+    end: usize,
+    frame_bytes: u32,
+    l3_offset: u16,
+    l3: L3,
+}
+
+/// Gives packets in order of arrival.
+pub struct Source {
+    packets: u64,
+    kind: Running,
+}
+
+enum Running {
+    Made { sizes: Sizes, flows: Box<Flowing>, arrivals: Arrivals, rng: Pcg64, flow_rng: Pcg64 },
+    Replayed { replay: Arc<Replay>, pacing: Pacing, place: Place, round: u64, rng: Pcg64 },
+}
+
+enum Place {
+    Kept(usize),
+    File(Box<Capture>),
+    /// The file could not be opened again, or all rounds are done.
+    Ended,
+}
+
+enum Pacing {
+    Process(Arrivals),
+    /// Record times divided by `speed`.
+    Own {
+        speed: f64,
+        last: Ps,
+        now: f64,
+        whole: Ps,
+    },
+}
+
+impl Blueprint {
+    /// Resolves `spec`: reads the profile, builds the tables to draw from, makes the first pass
+    /// over a capture. Destinations are drawn from `table`; without one from all of unicast IPv4.
+    ///
+    /// # Errors
+    /// Values that cannot be, files that cannot be read, a capture with nothing usable.
+    pub fn new(spec: &SourceSpec, table: Option<&Table>) -> Result<Blueprint, TrafficError> {
+        match &spec.capture {
+            Some(path) => Blueprint::replayed(spec, path),
+            None => Blueprint::made(spec, table),
+        }
+    }
+
+    fn made(spec: &SourceSpec, table: Option<&Table>) -> Result<Blueprint, TrafficError> {
+        if let Some(rounds) = spec.rounds {
+            let allowed = "only a capture is replayed in rounds (set `capture`, or leave `rounds` out)";
+            return Err(TrafficError::spec("traffic.rounds", rounds, allowed));
+        }
+        let mut profile = ProfileSpec::load(spec.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+        if let Some(arrivals) = &spec.arrivals {
+            profile.arrivals = arrivals.clone();
+        }
+        if let Some(sizes) = &spec.sizes {
+            profile.sizes = sizes.clone();
+        }
+        if let Some(mix) = spec.mix {
+            profile.mix = mix;
+        }
+        if let Some(flows) = &spec.flows {
+            profile.flows = flows.clone();
+        }
+        for (share, field) in [(profile.mix.tcp, "tcp"), (profile.mix.ipv6, "ipv6")] {
+            if !(0.0..=1.0).contains(&share) {
+                let path = format!("traffic.mix.{field}");
+                return Err(TrafficError::spec(path, share, "a share of 0 to 1 can be"));
+            }
+        }
+        let sizes = Sizes::new(&profile.sizes, "traffic.sizes")?;
+        let mut notes = Vec::new();
+        let pool = pool(&profile, table, &mut notes)?;
+        let ipv6 = pool.ipv6_share();
+        // Frames that are too short for IPv6 and TCP or UDP are made longer.
+        let mean_with = |bytes: u64| {
+            let v6 = |header: u32| sizes.mean_at_least(header) * ipv6;
+            let l2 = sizes.mean() * (1.0 - ipv6) + profile.mix.tcp * v6(78) + (1.0 - profile.mix.tcp) * v6(66);
+            l2 + bytes as f64
+        };
+        let mean = MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) };
+        let flows = Flows::new(&profile.flows, profile.mix.tcp, pool, "traffic.flows")?;
+        Ok(Blueprint { kind: Plan::Made { sizes, flows }, arrivals: profile.arrivals, mean, notes })
+    }
+
+    fn replayed(spec: &SourceSpec, path: &Path) -> Result<Blueprint, TrafficError> {
+        let given = [
+            ("profile", spec.profile.is_some()),
+            ("sizes", spec.sizes.is_some()),
+            ("mix", spec.mix.is_some()),
+            ("flows", spec.flows.is_some()),
+        ];
+        if let Some((field, _)) = given.iter().find(|g| g.1) {
+            let allowed = "a capture has its own (leave out either this or `capture`)";
+            return Err(TrafficError::spec(format!("traffic.{field}"), "given", allowed));
+        }
+        let mut notes = Vec::new();
+        let rounds = spec.rounds.unwrap_or(u64::MAX);
+        if rounds == 0 {
+            return Err(TrafficError::spec("traffic.rounds", 0, "1 or more can be"));
+        }
+        let (replay, mean, has_times) = Replay::measure(path, rounds, &mut notes)?;
+        let arrivals = match &spec.arrivals {
+            Some(ArrivalSpec::Capture) if !has_times => {
+                let allowed = "the capture's timestamps make no sense as one clock (use fixed or poisson)";
+                return Err(TrafficError::spec("traffic.arrivals", "\"capture\"", allowed));
+            }
+            Some(arrivals) => arrivals.clone(),
+            None if has_times => ArrivalSpec::Capture,
+            None => {
+                notes.push("the capture's timestamps make no sense as one clock: packets arrive at equal gaps".into());
+                ArrivalSpec::Fixed
+            }
+        };
+        Ok(Blueprint { kind: Plan::Replayed(Arc::new(replay)), arrivals, mean, notes })
+    }
+
+    /// The mean size of a packet: exact for made IPv4 traffic; for IPv6 with the share of
+    /// destinations taken for that of packets; for a capture that of the packets of the first pass.
+    pub fn mean_size(&self) -> MeanSize {
+        self.mean
+    }
+
+    /// Packets a second that `load` comes to.
+    ///
+    /// # Errors
+    /// A load that is not above 0, or timestamps of traffic that has none.
+    pub fn packets_per_second(&self, load: &Load) -> Result<f64, TrafficError> {
+        let of = |bits: f64, bytes: f64| bits / (bytes * 8.0);
+        let pps = match *load {
+            Load::Packets(rate) => rate.mpps() * 1e6,
+            Load::L1(rate) => of(rate.gbps() * 1e9, self.mean.l1),
+            Load::L2(rate) => of(rate.gbps() * 1e9, self.mean.l2),
+            Load::LineShare { share, line } => of(share * line.gbps() * 1e9, self.mean.l1),
+            Load::Timestamps(speed) => match &self.kind {
+                Plan::Replayed(replay) if self.has_own_times() => speed * replay.own_rate(),
+                _ => {
+                    let allowed = "only a capture with sound timestamps has its own (give a rate)";
+                    return Err(TrafficError::spec("load.timestamps", speed, allowed));
+                }
+            },
+        };
+        if pps.is_finite() && pps > 0.0 {
+            return Ok(pps);
+        }
+        let allowed = "a load gives more than 0 packets a second";
+        Err(TrafficError::spec("load", format!("{pps} packets/s"), allowed))
+    }
+
+    fn has_own_times(&self) -> bool {
+        match &self.kind {
+            Plan::Replayed(replay) => replay.period > Ps::ZERO,
+            Plan::Made { .. } => false,
+        }
+    }
+
+    /// What was assumed where the specification left it open, in words.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What the first pass over a capture found; [`None`] for made traffic. Complete if the pass
+    /// reached the end, which a note says otherwise.
+    pub fn capture_report(&self) -> Option<&CaptureReport> {
+        match &self.kind {
+            Plan::Replayed(replay) => Some(&replay.report),
+            Plan::Made { .. } => None,
+        }
+    }
+
+    /// Starts a source: the same `seed` and `load` give the same packets.
+    ///
+    /// # Errors
+    /// As [`Blueprint::packets_per_second`]; a capture that cannot be opened again.
+    pub fn source(&self, seed: u64, load: &Load) -> Result<Source, TrafficError> {
+        let pps = self.packets_per_second(load)?;
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let kind = match &self.kind {
+            Plan::Made { sizes, flows } => Running::Made {
+                sizes: sizes.clone(),
+                flows: Box::new(flows.start(seed)),
+                arrivals: Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?,
+                // Arrivals and contents draw apart, so that a change of one leaves the other alone.
+                flow_rng: Pcg64::seed_from_u64(rng.random()),
+                rng,
+            },
+            Plan::Replayed(replay) => {
+                let own = matches!(load, Load::Timestamps(_)) || self.arrivals == ArrivalSpec::Capture;
+                let pacing = if own {
+                    Pacing::Own { speed: pps / replay.own_rate(), last: Ps::ZERO, now: 0.0, whole: Ps::ZERO }
+                } else {
+                    Pacing::Process(Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?)
+                };
+                let place = match replay.kept {
+                    Some(_) => Place::Kept(0),
+                    None => Place::File(Box::new(Capture::open(&replay.path)?)),
+                };
+                Running::Replayed { replay: replay.clone(), pacing, place, round: 0, rng }
+            }
+        };
+        Ok(Source { packets: 0, kind })
+    }
+}
+
+/// The prefixes that destinations are drawn from.
+fn pool(profile: &ProfileSpec, table: Option<&Table>, notes: &mut Vec<String>) -> Result<Pool, TrafficError> {
+    let to = &profile.flows.destinations;
+    let prefixes: Vec<Prefix> = match (&to.pool, table) {
+        (Some(pool), _) => {
+            let at = |i: usize| format!("traffic.flows.destinations.pool[{i}]");
+            let parsed = pool
+                .iter()
+                .enumerate()
+                .map(|(i, text)| text.parse().map_err(|source| TrafficError::Prefix { path: at(i), source }));
+            parsed.collect::<Result<_, _>>()?
+        }
+        (None, Some(table)) => table.prefixes().collect(),
+        (None, None) => {
+            notes.push("without a routing table destinations are drawn from all of unicast IPv4".into());
+            (1..224u32).filter(|b| !matches!(b, 10 | 127)).filter_map(|b| Prefix::v4(b << 24, 8)).collect()
+        }
+    };
+    let (pool, has_ipv6) = Pool::new(&prefixes, to.prefixes, profile.mix.ipv6).ok_or_else(|| {
+        let allowed = "at least one prefix is wanted to draw destinations from";
+        TrafficError::spec("traffic.flows.destinations.pool", "no prefix", allowed)
+    })?;
+    if profile.mix.ipv6 > 0.0 && !has_ipv6 {
+        notes.push("there are no IPv6 prefixes to draw destinations from: all traffic is IPv4".into());
+    }
+    Ok(pool)
+}
+
+impl Replay {
+    fn measure(path: &Path, rounds: u64, notes: &mut Vec<String>) -> Result<(Replay, MeanSize, bool), TrafficError> {
+        let mut capture = Capture::open(path)?;
+        let mut kept = Some(Kept::default());
+        let mut packet = Packet::default();
+        let (mut packets, mut l1, mut l2) = (0u64, 0u64, 0u64);
+        let (mut last, mut longest) = (Ps::ZERO, Ps::ZERO);
+        let mut complete = true;
+        while capture.next(&mut packet) {
+            packets += 1;
+            l1 += packet.wire_bytes();
+            l2 += packet.l2_bytes();
+            longest = longest.max(packet.arrival.since(last));
+            last = packet.arrival;
+            if let Some(all) = &mut kept {
+                if all.bytes.len() + packet.data.len() <= KEPT_BYTES && packets <= MEASURED_PACKETS {
+                    all.push(&packet);
+                } else {
+                    kept = None;
+                }
+            }
+            if packets >= MEASURED_PACKETS && kept.is_none() {
+                complete = false;
+                notes.push(format!("mean size and rate of the capture are those of its first {packets} packets"));
+                break;
+            }
+        }
+        let report = capture.report().clone();
+        if !report.damage.is_empty() {
+            notes.push(format!("the capture is damaged: {}", report.damage));
+        }
+        let has_times = packets > 1
+            && last > Ps::ZERO
+            && last < LATEST_ARRIVAL
+            && report.clock_jumps == 0
+            && longest.0 as f64 <= last.0 as f64 * LONGEST_GAP_SHARE;
+        let has_times = has_times || (packets == 2 && last > Ps::ZERO && last < LATEST_ARRIVAL);
+        let period = if has_times { last + last / (packets - 1) } else { Ps::ZERO };
+        let mean = MeanSize { l1: l1 as f64 / packets as f64, l2: l2 as f64 / packets as f64 };
+        let kept = kept.filter(|_| complete);
+        Ok((Replay { path: path.into(), rounds, kept, packets, period, report }, mean, has_times))
+    }
+
+    /// Packets a second by the capture's own clock.
+    fn own_rate(&self) -> f64 {
+        self.packets as f64 / self.period.as_secs()
+    }
+}
+
+impl Kept {
+    fn push(&mut self, packet: &Packet) {
+        self.bytes.extend_from_slice(&packet.data);
+        self.records.push(KeptRecord {
+            arrival: packet.arrival,
+            end: self.bytes.len(),
+            frame_bytes: packet.frame_bytes,
+            l3_offset: packet.l3_offset,
+            l3: packet.l3,
+        });
+    }
+
+    fn get(&self, index: usize, packet: &mut Packet) -> bool {
+        let Some(record) = self.records.get(index) else {
+            return false;
+        };
+        let start = index.checked_sub(1).map_or(0, |i| self.records[i].end);
+        packet.data.clear();
+        packet.data.extend_from_slice(&self.bytes[start..record.end]);
+        packet.arrival = record.arrival;
+        packet.frame_bytes = record.frame_bytes;
+        (packet.l3_offset, packet.l3) = (record.l3_offset, record.l3);
+        true
+    }
+}
+
+impl Source {
+    /// Resolves `spec` and starts a source in one step; see [`Blueprint`].
+    ///
+    /// # Errors
+    /// As [`Blueprint::new`] and [`Blueprint::source`].
+    pub fn new(spec: &SourceSpec, seed: u64, load: &Load, table: Option<&Table>) -> Result<Source, TrafficError> {
+        Blueprint::new(spec, table)?.source(seed, load)
+    }
+
+    /// Fills `packet` with the next packet, reusing its memory; false when there is none any more.
+    /// `id` counts from 0, `arrival` from the start and never decreases, `port` is 0.
+    #[inline]
+    pub fn next(&mut self, packet: &mut Packet) -> bool {
+        match &mut self.kind {
+            Running::Made { sizes, flows, arrivals, rng, flow_rng } => {
+                packet.arrival = arrivals.next(rng);
+                let size = sizes.draw(flow_rng);
+                let (flow, first) = flows.draw(flow_rng);
+                frame::make(packet, &flow, size, self.packets as u16, first && flow.proto == PROTO_TCP);
+            }
+            Running::Replayed { replay, pacing, place, round, rng } => {
+                if !replay.next(place, round, packet) {
+                    return false;
+                }
+                packet.arrival = match pacing {
+                    Pacing::Process(arrivals) => arrivals.next(rng),
+                    Pacing::Own { speed, last, now, whole } => {
+                        let at = packet.arrival;
+                        // The first packet of a further round comes a mean gap after the last one.
+                        let gap = match at == Ps::ZERO && *round > 0 && at < *last {
+                            true => replay.period.since(*last),
+                            false => at.since(*last),
+                        };
+                        *last = at;
+                        *now += gap.0 as f64 / *speed;
+                        let step = now.floor();
+                        *now -= step;
+                        *whole = Ps(whole.0.saturating_add(step as u64));
+                        *whole
+                    }
+                };
+            }
+        }
+        packet.id = PacketId(self.packets);
+        packet.port = PortId(0);
+        self.packets += 1;
+        true
+    }
+}
+
+impl Replay {
+    fn next(&self, place: &mut Place, round: &mut u64, packet: &mut Packet) -> bool {
+        loop {
+            let more = match place {
+                Place::Kept(index) => {
+                    *index += 1;
+                    self.kept.as_ref().is_some_and(|k| k.get(*index - 1, packet))
+                }
+                Place::File(capture) => capture.next(packet),
+                Place::Ended => return false,
+            };
+            if more {
+                return true;
+            }
+            *round += 1;
+            *place = match place {
+                _ if *round >= self.rounds => Place::Ended,
+                Place::Kept(_) => Place::Kept(0),
+                _ => Capture::open(&self.path).map_or(Place::Ended, |c| Place::File(Box::new(c))),
+            };
+        }
+    }
+}
+
+/// L2 bytes of the shortest frame, as a check of what [`Sizes`] assumes.
+const _: () = assert!(MIN_FRAME_BYTES == crate::sizes::SHORTEST as u64 && ETHERNET_FCS_BYTES == 4);
+
+#[cfg(test)]
+mod tests {
+    use packet::layers;
+    use rustc_hash::FxHashSet;
+
+    use super::*;
+
+    fn packets(spec: &SourceSpec, seed: u64, load: &Load, n: usize) -> Vec<Packet> {
+        let table = Table::synthetic(1, 20_000, 4);
+        let mut source = Source::new(spec, seed, load, Some(&table)).unwrap();
+        let mut packet = Packet::default();
+        (0..n)
+            .map(|_| {
+                assert!(source.next(&mut packet));
+                packet.clone()
+            })
+            .collect()
+    }
+
+    fn rate(mpps: f64) -> Load {
+        Load::Packets(PacketRate::from_mpps(mpps))
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_packets_and_another_seed_others() {
+        let spec = SourceSpec::default();
+        let first = packets(&spec, 1, &rate(10.0), 2000);
+        assert_eq!(first, packets(&spec, 1, &rate(10.0), 2000));
+        assert_ne!(first, packets(&spec, 2, &rate(10.0), 2000));
+    }
+
+    #[test]
+    fn another_load_changes_arrivals_and_nothing_else() {
+        let spec = SourceSpec::default();
+        let (slow, fast) = (packets(&spec, 1, &rate(1.0), 2000), packets(&spec, 1, &rate(10.0), 2000));
+        for (a, b) in slow.iter().zip(&fast) {
+            assert_eq!((&a.data, a.frame_bytes, a.id), (&b.data, b.frame_bytes, b.id));
+        }
+        assert!((slow[1999].arrival.0 as f64 / fast[1999].arrival.0 as f64 - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn destinations_are_of_the_table_and_frames_are_sound() {
+        let table = Table::synthetic(1, 20_000, 4);
+        let prefixes: FxHashSet<Prefix> = table.prefixes().collect();
+        for packet in packets(&SourceSpec::default(), 3, &rate(1.0), 2000) {
+            let layers = layers(&packet.data).unwrap();
+            assert_eq!((packet.l3, packet.l3_offset), (L3::V4, 14));
+            let std::net::IpAddr::V4(dst) = layers.five_tuple.dst else { panic!("IPv4 only") };
+            assert!((8..=32).any(|len| Prefix::v4(dst.into(), len).is_some_and(|p| prefixes.contains(&p))));
+        }
+    }
+
+    #[test]
+    fn loads_in_bits_meet_their_rate() {
+        let spec = SourceSpec { profile: Some("imix".into()), ..Default::default() };
+        for (load, overhead, gbps) in [
+            (Load::L1(Rate::from_gbps(40.0)), 20, 40.0),
+            (Load::L2(Rate::from_gbps(40.0)), 0, 40.0),
+            (Load::LineShare { share: 0.5, line: Rate::from_gbps(100.0) }, 20, 50.0),
+        ] {
+            let all = packets(&spec, 1, &load, 200_000);
+            let bits: u64 = all.iter().map(|p| (p.l2_bytes() + overhead) * 8).sum();
+            let measured = bits as f64 / all[all.len() - 1].arrival.as_ns();
+            assert!((measured / gbps - 1.0).abs() < 0.01, "{load:?}: {measured}");
+        }
+    }
+
+    #[test]
+    fn the_mean_size_is_that_of_the_packets_also_with_ipv6() {
+        let table = Table::from_bytes(b"10.0.0.0/8\n2001:db8::/32\n".to_vec(), "t").unwrap();
+        let flows = FlowSpec {
+            count: 1 << 20,
+            popularity: Default::default(),
+            new_share: 0.0,
+            destinations: Default::default(),
+        };
+        let spec = SourceSpec {
+            sizes: Some(SizeSpec::Imix),
+            mix: Some(MixSpec { tcp: 0.5, ipv6: 0.3 }),
+            flows: Some(flows),
+            ..Default::default()
+        };
+        let blueprint = Blueprint::new(&spec, Some(&table)).unwrap();
+        let mut source = blueprint.source(1, &rate(1.0)).unwrap();
+        let (mut packet, mut l2, mut v6) = (Packet::default(), 0, 0);
+        for _ in 0..400_000 {
+            source.next(&mut packet);
+            l2 += packet.l2_bytes();
+            v6 += u64::from(packet.l3 == L3::V6);
+        }
+        let mean = l2 as f64 / 4e5;
+        assert!((mean / blueprint.mean_size().l2 - 1.0).abs() < 0.006, "{mean} {:?}", blueprint.mean_size());
+        assert!((v6 as f64 / 4e5 - 0.3).abs() < 0.003, "{v6}");
+        assert!((blueprint.mean_size().l1 - blueprint.mean_size().l2 - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn contradictions_are_told_what_to_do() {
+        let error = |spec: SourceSpec, load: Load| match Source::new(&spec, 1, &load, None) {
+            Ok(_) => panic!("an error"),
+            Err(e) => e.to_string(),
+        };
+        let capture = SourceSpec { capture: Some("x.pcap".into()), sizes: Some(SizeSpec::Imix), ..Default::default() };
+        assert_eq!(
+            error(capture, rate(1.0)),
+            "traffic.sizes = given: a capture has its own (leave out either this or `capture`)"
+        );
+        assert!(
+            error(SourceSpec { rounds: Some(2), ..Default::default() }, rate(1.0)).starts_with("traffic.rounds = 2")
+        );
+        assert!(error(SourceSpec::default(), Load::Timestamps(1.0)).contains("only a capture with sound timestamps"));
+        assert!(error(SourceSpec::default(), rate(0.0)).starts_with("load = 0 packets/s"));
+        assert!(
+            error(SourceSpec { capture: Some("none.pcap".into()), ..Default::default() }, rate(1.0))
+                .starts_with("none.pcap: cannot be read")
+        );
+    }
+
+    #[test]
+    fn a_specification_reads_from_toml_and_refuses_unknown_keys() {
+        let text = "profile = \"imix\"\narrivals = \"poisson\"\n[sizes]\nfixed = \"128 B\"\n\
+                    [flows]\ncount = 10\npopularity = { zipf = 1.1 }\n";
+        let spec: SourceSpec = toml::from_str(text).unwrap();
+        assert_eq!(spec.arrivals, Some(ArrivalSpec::Poisson));
+        assert!(packets(&spec, 1, &rate(1.0), 100).iter().all(|p| p.l2_bytes() == 128));
+        let error = toml::from_str::<SourceSpec>("profil = \"imix\"").unwrap_err().to_string();
+        assert!(error.contains("unknown field `profil`, expected one of `profile`, `capture`"), "{error}");
+    }
+}
