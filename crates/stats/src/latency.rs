@@ -94,7 +94,10 @@ impl Latency {
         if self.marks.len() == MOST {
             // The odd marks end the batches of twice the size.
             let mut odd = false;
-            self.marks.retain(|_| std::mem::replace(&mut odd, !odd));
+            self.marks.retain(|_| {
+                odd = !odd;
+                !odd
+            });
             self.size *= 2;
         }
         self.left = self.size;

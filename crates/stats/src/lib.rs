@@ -16,6 +16,7 @@
 //! | where warm-up ends, whether the rest is stationary | [`mser5`], [`stationarity`] |
 //! | whether two runs differ | [`paired`], [`welch`] |
 
+mod attribution;
 mod batch;
 mod compare;
 mod error;
@@ -28,6 +29,7 @@ mod student;
 mod time_weighted;
 mod warmup;
 
+pub use attribution::{Attribution, Path, Reason};
 pub use batch::{BatchMeans, Estimate};
 pub use compare::{Comparison, paired, welch};
 pub use error::StatsError;

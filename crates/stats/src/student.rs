@@ -34,18 +34,26 @@ pub fn student_p_value(t: f64, dof: f64) -> f64 {
     if t2.is_infinite() {
         return 0.0;
     }
-    incomplete_beta(dof / (dof + t2), t2 / (dof + t2), 0.5 * dof, 0.5)
+    incomplete_beta(dof / (dof + t2), t2 / (dof + t2), 0.5 * dof)
 }
 
-/// I_x(a, b), regularised; `y` is 1 - x, given apart to keep its digits when x is near 1.
-fn incomplete_beta(x: f64, y: f64, a: f64, b: f64) -> f64 {
+/// I_x(a, 1/2), regularised; `y` is 1 - x, given apart to keep its digits when x is near 1.
+fn incomplete_beta(x: f64, y: f64, a: f64) -> f64 {
+    let b = 0.5;
     if x <= 0.0 {
         return 0.0;
     }
     if y <= 0.0 {
         return 1.0;
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * y.ln()).exp();
+    // ln gamma(a + 1/2) - ln gamma(a), where the two would cancel by its expansion (DLMF 5.11.13).
+    let step = if a < 100.0 {
+        ln_gamma(a + b) - ln_gamma(a)
+    } else {
+        0.5 * a.ln() - 1.0 / (8.0 * a) + 1.0 / (192.0 * a * a * a)
+    };
+    let front =
+        (step + a * if y < 0.5 { (-y).ln_1p() } else { x.ln() } + b * y.ln()).exp() / std::f64::consts::PI.sqrt();
     // The fraction converges fast on its own side of the mean only.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(x, a, b) / a

@@ -1,0 +1,74 @@
+use rand::SeedableRng;
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64;
+use units::Ps;
+
+/// A source of random spans of time.
+pub trait Draw {
+    /// The next span.
+    fn draw(&mut self) -> Ps;
+
+    /// Goes on with another random stream: what is drawn from now on is independent of what was
+    /// drawn from copies of this source. `state` and `stream` select it.
+    fn restream(&mut self, rng: &mut Pcg64);
+}
+
+/// Always the same span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed(pub Ps);
+
+impl Draw for Fixed {
+    #[inline]
+    fn draw(&mut self) -> Ps {
+        self.0
+    }
+    fn restream(&mut self, _: &mut Pcg64) {}
+}
+
+/// Exponential spans, by the ziggurat method (Marsaglia and Tsang, J. Stat. Software 2000).
+///
+/// Draws are made a block at a time, which keeps the generator's chain of multiplications off the
+/// path from one event to the next.
+#[derive(Clone, Debug)]
+pub struct Exponential {
+    mean_ps: f64,
+    /// The drawn spans that are not used yet are the first `left`.
+    left: usize,
+    block: [u64; BLOCK],
+    rng: Pcg64,
+}
+
+const BLOCK: usize = 64;
+
+impl Exponential {
+    /// Spans of mean `mean`, rounded down to a picosecond, drawn from `rng`.
+    pub fn new(mean: Ps, rng: Pcg64) -> Exponential {
+        // Rounding down takes half a picosecond off the mean.
+        Exponential { mean_ps: mean.0 as f64 + 0.5, left: 0, block: [0; BLOCK], rng }
+    }
+
+    #[inline(never)]
+    fn refill(&mut self) {
+        for span in &mut self.block {
+            let unit: f64 = Exp1.sample(&mut self.rng);
+            *span = (unit * self.mean_ps) as u64;
+        }
+        self.left = BLOCK;
+    }
+}
+
+impl Draw for Exponential {
+    #[inline]
+    fn draw(&mut self) -> Ps {
+        if self.left == 0 {
+            self.refill();
+        }
+        self.left -= 1;
+        Ps(self.block[self.left % BLOCK])
+    }
+
+    fn restream(&mut self, rng: &mut Pcg64) {
+        self.rng = Pcg64::from_rng(rng);
+        self.left = 0;
+    }
+}
