@@ -1,0 +1,30 @@
+"""Tells whether a memory system keeps wire speed, and what to change so that it does.
+
+result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})
+result.summary["loss"], result.report("report.html"), polars.DataFrame(result.packets)
+"""
+
+from wirespeed._wirespeed import version as _version
+from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
+from wirespeed.errors import InputError
+from wirespeed.result import Comparison, Result, read
+from wirespeed.summary import Summary
+from wirespeed.tables import Table
+
+__version__ = _version()
+
+__all__ = [
+    "Comparison",
+    "InputError",
+    "Result",
+    "Summary",
+    "Table",
+    "__version__",
+    "compare",
+    "inspect",
+    "inspect_table",
+    "read",
+    "resolve",
+    "run",
+    "schema",
+]

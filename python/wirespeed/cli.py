@@ -1,0 +1,457 @@
+"""The command `wirespeed`.
+
+Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition holds, 2 bad input,
+70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console, RenderableType
+
+from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed.errors import InputError, nearest
+from wirespeed.progress import Bar
+from wirespeed.result import REPORT_FILE, Comparison, Result
+
+EXIT_CONDITION: Final = 1
+EXIT_INPUT: Final = 2
+EXIT_BUG: Final = 70
+EXIT_STOPPED: Final = 130
+
+DEMO_SCENARIO: Final = "forwarding"
+DEMO_FOLDER: Final = "wirespeed-demo"
+
+
+class Format(StrEnum):
+    """How a command prints its result."""
+
+    table = "table"
+    json = "json"
+
+
+class SearchFor(StrEnum):
+    """What `--search` looks for."""
+
+    ndr = "ndr"
+    pdr = "pdr"
+
+
+app = typer.Typer(
+    name="wirespeed",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_TRAFFIC, _OUTPUT = "Traffic and machine", "Output"
+ScenarioArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="A TOML file, or the name of a shipped scenario ([bold]wirespeed presets[/bold] lists them).",
+        show_default=False,
+    ),
+]
+CaptureOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--capture",
+        metavar="FILE",
+        help="Use this capture as traffic: pcap, pcapng, TSH or ERF; plain, .gz, .xz or .zst.",
+        rich_help_panel=_TRAFFIC,
+    ),
+]
+TableOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="Use this prefix table: MRT TABLE_DUMP(_V2) or a plain list, also compressed.",
+        rich_help_panel=_TRAFFIC,
+    ),
+]
+SetOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override one setting, for example [bold]machine.llc.ways=8[/bold]. May be given several times.",
+        show_default=False,
+        rich_help_panel=_TRAFFIC,
+    ),
+]
+SeedOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Seed of all random streams: the same seed gives the same result, bit for bit.",
+        rich_help_panel=_TRAFFIC,
+    ),
+]
+SearchOpt = Annotated[
+    SearchFor | None,
+    typer.Option(
+        "--search",
+        help="Search the highest load without loss (ndr) or with a small one (pdr), as in RFC 2544.",
+        rich_help_panel=_TRAFFIC,
+    ),
+]
+ThreadsOpt = Annotated[
+    int,
+    typer.Option("--threads", metavar="N", min=1, help="Threads to run on. The result does not depend on it."),
+]
+OutOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write tables (Parquet), summary.json, scenario.toml and report.html to this folder.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+FormatOpt = Annotated[
+    Format,
+    typer.Option("--format", help="A summary to read, or one JSON object.", rich_help_panel=_OUTPUT),
+]
+NoReportOpt = Annotated[bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=_OUTPUT)]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)]
+
+
+def main() -> None:
+    """Runs the command and exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks µ still gets its numbers
+    code = EXIT_BUG
+    try:
+        answer = app(prog_name="wirespeed", standalone_mode=False)
+        code = answer if isinstance(answer, int) else 0
+    except InputError as e:
+        code = _complain(str(e))
+    except OSError as e:
+        # The file is the user's: a full disk, a folder that may not be written.
+        code = _complain(f"{e.filename}: {e.strerror}" if e.filename else str(e))
+    except KeyboardInterrupt:
+        print("wirespeed: stopped", file=sys.stderr)
+        code = EXIT_STOPPED
+    except Exception as e:
+        code = _usage(e)
+    _leave(code)
+
+
+def _usage(error: Exception) -> int:
+    """Prints a wrong use of the command line as such; anything else is a bug, and its traceback is wanted."""
+    show, exit_code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if show is None or exit_code is None:
+        traceback.print_exception(error)
+        print(f"wirespeed: this is a bug; please report it with the lines above ({_version()})", file=sys.stderr)
+        return EXIT_BUG
+    if type(error).__name__ == "NoArgsIsHelpError":
+        show()
+        return EXIT_INPUT
+    from typer import rich_utils
+
+    rich_utils.rich_format_error(error)  # type: ignore[arg-type]
+    return int(exit_code)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
+) -> None:
+    """Tell whether a packet processor's memory system keeps wire speed, and what to change so that it does.
+
+    Start with [bold]wirespeed demo[/bold].
+    """
+    if version:
+        _emit(_version())
+        raise typer.Exit
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  wirespeed run forwarding\n\n"
+    "  wirespeed run forwarding --capture trace.pcap.gz --table rib.gz --out results\n\n"
+    "  wirespeed run my.toml --set machine.llc.ways=8 --search ndr\n\n"
+    "  wirespeed run forwarding --format json | jq .sojourn_ns.p99\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C (the partial result is written and marked).",
+)
+def run(
+    scenario: ScenarioArg,
+    capture: CaptureOpt = None,
+    table: TableOpt = None,
+    settings: SetOpt = None,
+    seed: SeedOpt = None,
+    search: SearchOpt = None,
+    threads: ThreadsOpt = 1,
+    out: OutOpt = None,
+    form: FormatOpt = Format.table,
+    no_report: NoReportOpt = False,
+    quiet: QuietOpt = False,
+) -> int:
+    """Send traffic through a packet function on a machine; say whether it keeps wire speed and where time goes."""
+    result = _run(scenario, capture, table, settings, seed, search, threads, quiet)
+    return _finish(result, out, form, not no_report, quiet)
+
+
+@app.command()
+def demo(
+    capture: CaptureOpt = None,
+    table: TableOpt = None,
+    settings: SetOpt = None,
+    seed: SeedOpt = None,
+    threads: ThreadsOpt = 1,
+    out: OutOpt = Path(DEMO_FOLDER),
+    form: FormatOpt = Format.table,
+    no_report: NoReportOpt = False,
+    quiet: QuietOpt = False,
+) -> int:
+    """Run the shipped forwarding scenario and write its report: nothing to prepare, nothing to download."""
+    result = _run(DEMO_SCENARIO, capture, table, settings, seed, None, threads, quiet)
+    return _finish(result, out, form, not no_report, quiet)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  wirespeed compare forwarding forwarding,machine.llc.ways=4\n\n"
+    "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
+    "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
+    "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
+    "half-width.\n\n"
+    "Exit code: 0 fine, 1 a condition fails, 2 bad input, 130 stopped by Ctrl-C.",
+)
+def compare(
+    operands: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C]...",
+            help="Scenarios or result folders; all are compared with the first. "
+            "SCENARIO,PATH=VALUE is a scenario with one setting changed.",
+            show_default=False,
+        ),
+    ],
+    settings: SetOpt = None,
+    seed: SeedOpt = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with 1 where this holds significantly: 'p99 > +5%', 'loss > 0.001'. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: ThreadsOpt = 1,
+    form: FormatOpt = Format.table,
+    quiet: QuietOpt = False,
+) -> int:
+    """Compare runs on identical traffic, with the significance of each difference; gate a build on it."""
+    conditions = [gate.parse(text) for text in fail_if or []]
+    if len(operands) < 2:
+        raise InputError("compare needs at least two operands: scenarios or result folders")
+    if settings and all(api.is_folder(each) for each in operands):
+        raise InputError("--set changes scenarios, but all operands are results that were written before")
+    # Everything that can be wrong is found before the first of them runs.
+    for each in operands:
+        if not api.is_folder(each):
+            scenarios.find(each)
+    results: list[Result] = []
+    for each in operands:
+        with Bar(each, quiet) as bar:
+            results.append(
+                api.operand(each, set=scenarios.overrides(settings), seed=seed, threads=threads, progress=bar)
+            )
+        if results[-1].partial and not api.is_folder(each):
+            print(f"wirespeed: stopped while running {each}; nothing is compared", file=sys.stderr)
+            return EXIT_STOPPED
+    pairs = [api.compare(results[0], other) for other in results[1:]]
+    judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
+    failed = any(judgement.outcome == "fails" for judgements in judged for judgement in judgements)
+    if form is Format.json:
+        _emit(json.dumps(_comparison_document(pairs, judged, failed), indent=2, allow_nan=False))
+    else:
+        for pair, judgements in zip(pairs, judged, strict=True):
+            _show(terminal.comparison(pair, judgements))
+    return EXIT_CONDITION if failed else 0
+
+
+@app.command()
+def inspect(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A capture or a prefix table.", show_default=False)],
+    form: FormatOpt = Format.table,
+    quiet: QuietOpt = False,
+) -> int:
+    """Show what a capture holds: packets, sizes, flows, destinations, rates, damage; or what a prefix table holds."""
+    if not Path(file).is_file():
+        raise InputError(f"{file}: no such file" if not Path(file).is_dir() else f"{file}: is a folder")
+    document = _inspect(file, quiet)
+    if form is Format.json:
+        _emit(json.dumps(document, indent=2))
+    else:
+        _show(terminal.inspection(file, document))
+    return 0
+
+
+@app.command()
+def schema() -> int:
+    """Print the JSON Schema of a scenario, for editors and checks."""
+    _emit(_wirespeed.schema())
+    return 0
+
+
+@app.command()
+def presets(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic or scenario.")] = None,
+) -> int:
+    """List the shipped machines, traffic profiles and scenarios, or print one as TOML."""
+    rows = [row for row in _wirespeed.presets() if kind is None or row[0] == kind]
+    if not rows:
+        kinds = sorted({row[0] for row in _wirespeed.presets()})
+        raise InputError(f"--kind {kind}: must be one of {', '.join(kinds)}{nearest(kind or '', kinds)}")
+    if name is None:
+        _show(terminal.presets(rows))
+        return 0
+    found = [row for row in rows if row[1] == name]
+    if not found:
+        raise InputError(f"there is no preset `{name}`{nearest(name, [row[1] for row in rows])}")
+    if len(found) > 1:
+        raise InputError(f"`{name}` is a {' and a '.join(row[0] for row in found)}: say which with --kind")
+    _emit(_wirespeed.preset(found[0][0], name))
+    return 0
+
+
+def _run(
+    scenario: str,
+    capture: Path | None,
+    table: Path | None,
+    settings: list[str] | None,
+    seed: int | None,
+    search: SearchFor | None,
+    threads: int,
+    quiet: bool,
+) -> Result:
+    with Bar(quiet=quiet) as bar:
+        return api.run(
+            scenario,
+            capture=capture,
+            table=table,
+            set=settings,
+            seed=seed,
+            threads=threads,
+            search=search.value if search else None,
+            progress=bar,
+        )
+
+
+def _finish(result: Result, out: Path | None, form: Format, report: bool, quiet: bool) -> int:
+    files = result.write(out, report, command=_command()) if out is not None else []
+    if form is Format.json:
+        _emit(result.summary_json)
+    else:
+        _show(terminal.run_summary(result.summary))
+    if not quiet:
+        _say_where(out, files, form)
+    return EXIT_STOPPED if result.partial else 0
+
+
+def _say_where(out: Path | None, files: list[Path], form: Format) -> None:
+    """Says on stderr where the results lie, or how to keep them."""
+    console = Console(stderr=True)
+    if out is None:
+        if form is Format.table:
+            console.print("\nAdd --out DIR to keep tables and a report.", style="dim", highlight=False)
+        return
+    report = next((str(file) for file in files if file.name == REPORT_FILE), None)
+    sys.stderr.write("\n" + terminal.text(terminal.written(str(out), [file.name for file in files], report), console))
+
+
+def _inspect(file: str, quiet: bool) -> dict[str, Any]:
+    """Reads the file as a capture, else as a prefix table; if it is neither, says why for both."""
+    try:
+        with Bar(quiet=quiet) as bar:
+            return api.inspect(file, bar)
+    except InputError as as_capture:
+        try:
+            return api.inspect_table(file)
+        except InputError as as_table:
+            raise InputError(
+                f"{file}: neither a capture nor a prefix table\n"
+                f"  as a capture: {as_capture}\n  as a prefix table: {as_table}"
+            ) from None
+
+
+def _comparison_document(pairs: list[Comparison], judged: list[list[gate.Judgement]], failed: bool) -> dict[str, Any]:
+    return {
+        "schema": "wirespeed.comparisons/1",
+        "failed": failed,
+        "comparisons": [
+            pair.document
+            | {
+                "conditions": [
+                    {"condition": j.condition.text, "metric": j.condition.metric, "outcome": j.outcome}
+                    for j in judgements
+                ]
+            }
+            for pair, judgements in zip(pairs, judged, strict=True)
+        ],
+    }
+
+
+def _show(renderable: RenderableType) -> None:
+    _emit(terminal.text(renderable, Console()).rstrip("\n"))
+
+
+def _emit(text: str) -> None:
+    """Prints to stdout. A reader that has left (`| head`) is no error, and does not change the exit code."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+
+
+def _leave(code: int) -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+    sys.exit(code)
+
+
+def _discard_stdout() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> int:
+    print(f"wirespeed: {message}", file=sys.stderr)
+    return EXIT_INPUT
+
+
+def _command() -> str:
+    return shlex.join(["wirespeed", *sys.argv[1:]])
+
+
+def _version() -> str:
+    return f"wirespeed {_wirespeed.version()} (commit {_wirespeed.commit()})"
+
+
+if __name__ == "__main__":
+    main()

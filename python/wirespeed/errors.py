@@ -1,0 +1,20 @@
+"""The one error that a user can cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from wirespeed._wirespeed import InputError
+
+__all__ = ["InputError", "nearest"]
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest right one, or nothing.
+
+    >>> nearest("forwad", ["forward", "nat"])
+    ' (did you mean `forward`?)'
+    """
+    close = get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f" (did you mean `{close[0]}`?)" if close else ""

@@ -1,0 +1,202 @@
+"""Conditions on a comparison, for CI: `p99 > +5%`, `loss > 0.001`, `p99 > 20 us`, `carried_mpps < 5 Mpps`.
+
+A condition is `METRIC OP VALUE`. With a sign and `%` the value is a change against the first operand; else it is an
+absolute value of the other operand, with a unit (time: ns us ms s; rate: pps kpps Mpps Gpps; loss: none, or `%`).
+
+A condition *fails* a build only where it holds significantly: for every value within the 95 % half-width around what
+was measured. One that holds only for the measured value itself is reported as *within noise*; more packets decide it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict
+
+from wirespeed import quantities as q
+from wirespeed.errors import InputError, nearest
+from wirespeed.summary import REASONS
+
+
+class Metric(TypedDict, total=False):
+    """One metric of a comparison: `a` is the baseline; percentages are relative to it and may be null."""
+
+    metric: str
+    unit: str
+    a: float | None
+    b: float | None
+    change_pct: float | None
+    half_width_pct: float | None
+    significant: bool
+    better: bool | None
+
+
+Op = Literal[">", "<", ">=", "<="]
+Outcome = Literal["fails", "within noise", "ok"]
+
+METRICS: Final = ("p50", "p99", "p999", "mean", "loss", "carried_mpps", *REASONS)
+_ALIASES: Final = {"p99.9": "p999", "p50.0": "p50", "median": "p50", "carried": "carried_mpps"}
+_OPS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+_TIME: Final[Mapping[str, float]] = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+_RATE: Final[Mapping[str, float]] = {"pps": 1e-6, "kpps": 1e-3, "mpps": 1.0, "gpps": 1e3}
+_FORM: Final = re.compile(
+    r"\s*(?P<metric>[A-Za-z_][\w.]*)\s*(?P<op>>=|<=|>|<)\s*"
+    r"(?P<sign>[+-]?)(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµμ]*)\s*",
+)
+_EXAMPLES: Final = "for example 'p99 > +5%', 'p99 > 20 us', 'loss > 0.001' or 'carried_mpps < 5 Mpps'"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`metric op value`; `value` is percent where `relative`, else in ns, Mpps or a share."""
+
+    text: str
+    metric: str
+    op: Op
+    value: float
+    relative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a condition came to: what was observed and its half-width, in the unit of the condition's value."""
+
+    condition: Condition
+    outcome: Outcome
+    observed: float
+    half_width: float
+
+    @property
+    def sentence(self) -> str:
+        """The judgement in words."""
+        seen, wide = _shown(self.condition, self.observed), _shown_width(self.condition, self.half_width)
+        tail = {
+            "fails": "",
+            "within noise": ": it holds, but not for the whole interval; measure more packets to decide",
+            "ok": ": it does not hold",
+        }[self.outcome]
+        return f"{self.condition.text}: {self.condition.metric} is {seen}{wide}{tail}"
+
+
+def parse(text: str) -> Condition:
+    """Reads a condition. Raises InputError that says what is allowed.
+
+    >>> parse("p99 > +5%").relative, parse("p99 > 20 us").value
+    (True, 20000.0)
+    """
+    where = f"--fail-if {text!r}"
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise InputError(f"{where}: must be METRIC OP VALUE with OP one of > < >= <=, {_EXAMPLES}")
+    metric = _ALIASES.get(form["metric"], form["metric"])
+    if metric not in METRICS:
+        raise InputError(
+            f"{where}: there is no metric `{metric}`{nearest(metric, METRICS)}; metrics are: {', '.join(METRICS)}"
+        )
+    number = float(form["sign"] + form["number"])
+    if not math.isfinite(number):
+        raise InputError(f"{where}: {form['number']} is out of range")
+    if form["sign"] and form["unit"] == "%":
+        return Condition(text.strip(), metric, _op(form["op"]), number, relative=True)
+    return Condition(text.strip(), metric, _op(form["op"]), _absolute(where, metric, form, number), relative=False)
+
+
+def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
+    """Whether the condition holds for the whole interval (fails), for its middle only (within noise), or not (ok).
+
+    `metrics` are those of one comparison, by name. Raises InputError where the comparison lacks the metric.
+    """
+    metric = metrics.get(condition.metric)
+    if metric is None:
+        raise InputError(
+            f"--fail-if {condition.text!r}: the runs do not report `{condition.metric}`"
+            f"{nearest(condition.metric, metrics)}; they report: {', '.join(metrics)}"
+        )
+    observed, half_width = _change(metric) if condition.relative else _value(metric)
+    holds = _OPS[condition.op]
+    if not holds(observed, condition.value):
+        return Judgement(condition, "ok", observed, half_width)
+    if math.isnan(half_width):  # no interval is known for this metric: the comparison's own word decides
+        outcome: Outcome = "fails" if metric.get("significant") else "within noise"
+        return Judgement(condition, outcome, observed, half_width)
+    # The end of the interval that is least in favour of the condition.
+    nearest_end = observed - half_width if condition.op in (">", ">=") else observed + half_width
+    return Judgement(
+        condition, "fails" if holds(nearest_end, condition.value) else "within noise", observed, half_width
+    )
+
+
+def _change(metric: Metric) -> tuple[float, float]:
+    """The relative change in percent and its half-width; a change from zero is infinite, and 0 -> 0 is none."""
+    a, b, percent = metric.get("a"), metric.get("b"), metric.get("change_pct")
+    if percent is not None and not math.isnan(percent):
+        return percent, _half_width_pct(metric)
+    if a is not None and b is not None and not math.isnan(a) and not math.isnan(b):
+        if a == b:
+            return 0.0, 0.0
+        if a == 0:
+            return math.copysign(math.inf, b), math.nan
+    return math.nan, math.nan
+
+
+def _value(metric: Metric) -> tuple[float, float]:
+    """The value of the other operand and the half-width of the difference, in the metric's unit.
+
+    The half-width of the difference is at least that of either value, so an absolute condition errs towards noise.
+    """
+    a, b = metric.get("a"), metric.get("b")
+    if b is None:
+        return math.nan, math.nan
+    return b, (abs(a) * _half_width_pct(metric) / 100 if a else math.nan)
+
+
+def _half_width_pct(metric: Metric) -> float:
+    wide = metric.get("half_width_pct")
+    return math.nan if wide is None else float(wide)
+
+
+def _absolute(where: str, metric: str, form: re.Match[str], number: float) -> float:
+    unit = form["unit"]
+    if metric == "loss":
+        if unit not in ("", "%"):
+            raise InputError(f"{where}: a loss is a share such as 0.001 or 0.1%, it has no unit `{unit}`")
+        return number / 100 if unit == "%" else number
+    scales, example = (_RATE, "5 Mpps") if metric == "carried_mpps" else (_TIME, "20 us")
+    scale = scales.get(unit.lower() if scales is _RATE else unit)
+    if scale is not None:
+        return number * scale
+    if unit == "%":
+        raise InputError(f"{where}: say the direction of a change: +{form['number']}% or -{form['number']}%")
+    came = f"`{unit}` is not a unit of {metric}" if unit else f"an absolute {metric} needs a unit"
+    allowed = "pps kpps Mpps Gpps" if scales is _RATE else "ns us ms s"
+    raise InputError(f"{where}: {came}; allowed are {allowed} (as in {example}), or a change such as +5%")
+
+
+def _op(text: str) -> Op:
+    match text:
+        case ">" | "<" | ">=" | "<=":
+            return text
+        case _:
+            raise AssertionError(text)  # the pattern lets no other through
+
+
+def _shown(condition: Condition, value: float) -> str:
+    if condition.relative:
+        return q.change(value)
+    if condition.metric == "loss":
+        return q.probability(value)
+    return q.mpps(value) if condition.metric == "carried_mpps" else q.duration(value)
+
+
+def _shown_width(condition: Condition, half_width: float) -> str:
+    if not math.isfinite(half_width):
+        return ""
+    return f" ± {_shown(condition, half_width).lstrip('+')}"

@@ -1,0 +1,120 @@
+"""The report of a run: one HTML file that needs no network, for a reader who has never seen wirespeed.
+
+It is made of the summary and the resolved scenario alone; nothing here can run a simulation (import-linter holds that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jinja2 import Environment, PackageLoader
+
+from wirespeed import quantities as q
+from wirespeed.report import charts
+from wirespeed.report.palette import colour, ink
+from wirespeed.summary import (
+    Slice,
+    Sojourn,
+    Summary,
+    drops,
+    headline,
+    keeps_wire_speed,
+    key_numbers,
+    slices,
+    warnings,
+)
+
+# Parts of the stacked bar that are narrower than this share of its row carry no number.
+_LABELLED_SHARE: Final = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the stacked bar: a class of packets, its mean sojourn, and its parts in path order."""
+
+    name: str
+    packets: str
+    mean: str
+    width: float
+    parts: Sequence[Slice]
+
+
+def page(summary: Summary, scenario: str, command: str = "") -> str:
+    """The report as an HTML document; `scenario` is the resolved TOML, `command` how the run was started."""
+    rows = stacked(summary)
+    curve, series = summary.get("curve") or [], summary.get("series") or []
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            s=summary,
+            verdict=summary.get("verdict") or {},
+            keeps=keeps_wire_speed(summary),
+            headline=headline(summary),
+            warnings=warnings(summary),
+            numbers=key_numbers(summary),
+            rows=rows,
+            legend=legend(rows),
+            labelled_share=_LABELLED_SHARE,
+            curve=curve,
+            rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
+            rate_over="load" if charts.rate_over_load(curve) else "time",
+            latency_chart=charts.sojourn_over_load(curve),
+            cdf_chart=charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
+            drops=drops(summary),
+            dram=summary.get("dram") or {},
+            traffic=summary.get("traffic") or {},
+            machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},
+            search=summary.get("search"),
+            scenario=scenario,
+            command=command,
+            q=q,
+            colour=colour,
+            ink=ink,
+        )
+    )
+
+
+def stacked(summary: Summary) -> list[Row]:
+    """All packets, then each class, on one scale: the longest mean sojourn fills the width."""
+    labels = summary.get("attribution_labels")
+    whole = _row(
+        "all packets", summary.get("packets"), summary.get("sojourn_ns"), summary.get("attribution_ns"), labels
+    )
+    classes = [
+        _row(c.get("name", ""), c.get("packets"), c.get("sojourn_ns"), c.get("attribution_ns"), labels)
+        for c in summary.get("classes") or []
+    ]
+    rows = [row for row in [whole, *classes] if row.parts]
+    longest = max((row.width for row in rows), default=1.0)
+    return [Row(r.name, r.packets, r.mean, r.width / longest, r.parts) for r in rows]
+
+
+def legend(rows: Sequence[Row]) -> list[Slice]:
+    """Each reason that occurs in any row, once, in path order."""
+    seen = {part.reason: part for row in reversed(rows) for part in row.parts}
+    ordered = slices({reason: part.ns for reason, part in seen.items()}, None)
+    return [seen[each.reason] for each in ordered]
+
+
+def _row(
+    name: str,
+    packets: int | None,
+    sojourn: Sojourn | None,
+    attribution_ns: dict[str, float] | None,
+    labels: dict[str, str] | None,
+) -> Row:
+    parts = slices(attribution_ns, labels)
+    mean = q.interval((sojourn or {}).get("mean"), (sojourn or {}).get("half_width"))
+    return Row(name, q.count(packets), mean, sum(part.ns for part in parts), parts)
+
+
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("wirespeed.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,198 @@
+"""The line charts of the report, as static SVG: rates over load or time, sojourn over load, sojourn distribution.
+
+Static, because the report has to open offline, print well and stay small: a chart is some ten kilobytes instead of the
+900 kB of a bundled script. Colours are CSS variables of the page, so that one drawing serves light and dark mode and
+print. The specs are ordinary Vega-Lite; what they draw also stands in a table beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+import altair as alt
+import vl_convert
+
+from wirespeed import quantities as q
+from wirespeed.summary import CurvePoint, Interval, Sojourn
+
+WIDTH: Final = 430
+HEIGHT: Final = 230
+
+OFFERED, CARRIED, TAIL = "var(--offered)", "var(--carried)", "var(--tail)"
+_FONT: Final = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+_QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
+
+
+def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
+    """Offered and carried rate over the offered load, or None where there are not two points to join."""
+    rows = [
+        {
+            "x": p["load"],
+            "offered": p["offered_mpps"],
+            "carried": p["carried_mpps"],
+            "words": f"at {q.share(p['load'])} of line rate: {q.mpps(p['offered_mpps'])} offered, "
+            f"{q.mpps(p['carried_mpps'])} carried, loss {q.probability(p.get('loss'))}",
+        }
+        for p in curve
+        if _all_numbers(p.get("load"), p.get("offered_mpps"), p.get("carried_mpps"))
+    ]
+    if len(rows) < 2:
+        return None
+    chart = _offered_and_carried(rows, alt.Axis(format="%", title="offered load, share of line rate", tickCount=6))
+    return _svg(chart, "Offered and carried packet rate over offered load")
+
+
+def rate_over_time(series: Sequence[Interval]) -> str | None:
+    """Offered and carried rate over simulated time, or None where there are not two intervals."""
+    known = [p for p in series if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
+    if len(known) < 2:
+        return None
+    last = max(p["start_ns"] for p in known)
+    scale, unit = next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
+    rows = [
+        {
+            "x": p["start_ns"] / scale,
+            "offered": p["offered_mpps"],
+            "carried": p["carried_mpps"],
+            "words": f"from {q.duration(p['start_ns'])}: {q.mpps(p['offered_mpps'])} offered, "
+            f"{q.mpps(p['carried_mpps'])} carried",
+        }
+        for p in known
+    ]
+    chart = _offered_and_carried(rows, alt.Axis(title=f"simulated time, {unit}", tickCount=6), points=len(rows) <= 40)
+    return _svg(chart, "Offered and carried packet rate over simulated time")
+
+
+def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
+    """Median and 99th percentile of the sojourn over the offered load, or None where there are not two points."""
+    rows = [
+        {"x": p["load"], "us": ns / 1e3, "which": which, "words": f"at {q.share(p['load'])}: {which} {q.duration(ns)}"}
+        for p in curve
+        for which, ns in (("p50", p.get("p50_ns")), ("p99", p.get("p99_ns")))
+        if ns is not None and _all_numbers(p.get("load"), ns) and ns > 0
+    ]
+    if len({row["x"] for row in rows}) < 2:
+        return None
+    x = alt.X("x:Q", axis=alt.Axis(format="%", title="offered load, share of line rate", tickCount=6))
+    y = alt.Y("us:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=_log_axis(rows))
+    colour = alt.Color("which:N", scale=alt.Scale(domain=["p50", "p99"], range=[CARRIED, TAIL]), legend=_legend())
+    base = alt.Chart(_data(rows)).encode(x=x, y=y, color=colour)
+    chart = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=46, opacity=1).encode(
+        description="words:N"
+    )
+    return _svg(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
+
+
+def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> str | None:
+    """The share of packets that took at most a time, over that time (logarithmic); None below two points."""
+    rows = [{"us": p[0] / 1e3, "share": p[1]} for p in cdf if len(p) == 2 and _all_numbers(*p) and p[0] > 0]
+    if len({row["us"] for row in rows}) < 2:
+        return None
+    x = alt.X(
+        "us:Q",
+        scale=alt.Scale(type="log", nice=False, padding=6),
+        axis=_log_axis(rows),
+    )
+    y = alt.Y(
+        "share:Q", scale=alt.Scale(domain=[0, 1.0]), axis=alt.Axis(format="%", title="packets within", tickCount=5)
+    )
+    line = alt.Chart(_data(rows)).mark_line(strokeWidth=2, color=CARRIED).encode(x=x, y=y)
+    area = alt.Chart(_data(rows)).mark_area(color=CARRIED, opacity=0.12).encode(x=x, y=y)
+    marks = _quantile_marks(sojourn)
+    if not marks:
+        return _svg((area + line).properties(width=WIDTH, height=HEIGHT), "Distribution of sojourn")
+    base = alt.Chart(_data(marks)).encode(x=x)
+    rules = base.mark_rule(color=TAIL, strokeDash=[4, 3]).encode(description="words:N")
+    # Labels stand at different heights: p99 and p99.9 are often close together. They sit on the empty side.
+    words = base.mark_text(align="right", dx=-5, fontSize=12, color="var(--ink)").encode(y="at:Q", text="label:N")
+    return _svg(
+        (area + line + rules + words).properties(width=WIDTH, height=HEIGHT),
+        "Distribution of sojourn: " + ", ".join(mark["words"] for mark in marks),
+    )
+
+
+def _quantile_marks(sojourn: Sojourn) -> list[dict[str, Any]]:
+    out = []
+    for height, (name, part) in zip((0.66, 0.44, 0.22), _QUANTILES, strict=True):
+        ns = sojourn.get(name)
+        if not isinstance(ns, int | float) or not math.isfinite(ns) or ns <= 0:
+            continue
+        label = f"{part * 100:g} %: {q.duration(ns)}"
+        out.append({"us": ns / 1e3, "at": height, "label": label, "words": f"{part * 100:g} % within {q.duration(ns)}"})
+    return out
+
+
+def _offered_and_carried(rows: list[dict[str, Any]], axis: alt.Axis, points: bool = True) -> alt.LayerChart:
+    long = [
+        {"x": row["x"], "mpps": row[which], "which": which, "words": row["words"]}
+        for which in ("offered", "carried")
+        for row in rows
+    ]
+    domain = ["offered", "carried"]
+    colour = alt.Color("which:N", scale=alt.Scale(domain=domain, range=[OFFERED, CARRIED]), legend=_legend())
+    dash = alt.StrokeDash("which:N", scale=alt.Scale(domain=domain, range=[[6, 4], [1, 0]]), legend=_legend())
+    base = alt.Chart(_data(long)).encode(
+        x=alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False)),
+        y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5), scale=alt.Scale(zero=True)),
+        color=colour,
+    )
+    layers = [base.mark_line(strokeWidth=2).encode(strokeDash=dash)]
+    if points:
+        carried = base.transform_filter("datum.which === 'carried'")
+        layers.append(carried.mark_point(filled=True, size=46, opacity=1).encode(description="words:N"))
+    return alt.LayerChart(layer=layers, width=WIDTH, height=HEIGHT)
+
+
+def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
+    """Ticks at 1, 2, 5 of each decade that is seen, or at powers of ten where there are many decades."""
+    values = [float(row["us"]) for row in rows]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
+    shown = [t for t in ticks if min(values) * 0.98 <= t <= max(values) * 1.02]
+    return alt.Axis(values=shown or ticks, title="sojourn, µs", format="~g", labelOverlap="greedy")
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(title=None, orient="top", direction="horizontal", symbolType="stroke", symbolStrokeWidth=3)
+
+
+def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=rows)
+
+
+def _all_numbers(*values: object) -> bool:
+    return all(q.is_number(value) for value in values)
+
+
+def _svg(chart: alt.LayerChart, title: str) -> str:
+    """The chart as an SVG element that takes the width of its box and says in words what it shows."""
+    spec = chart.configure(
+        background="transparent",
+        font=_FONT,
+        view=alt.ViewConfig(stroke=None),
+        axis=alt.AxisConfig(
+            labelColor="var(--muted)",
+            titleColor="var(--muted)",
+            titleFontWeight="normal",
+            gridColor="var(--grid)",
+            domainColor="var(--grid)",
+            tickColor="var(--grid)",
+            labelFontSize=12,
+            titleFontSize=12,
+        ),
+        legend=alt.LegendConfig(labelColor="var(--ink)", labelFontSize=12),
+    ).to_dict()
+    drawn = vl_convert.vegalite_to_svg(spec)
+    prefix = re.sub(r"\W+", "-", title.split(":")[0].lower())
+    drawn = re.sub(r'id="([^"]+)"', rf'id="{prefix}-\1"', drawn)
+    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
+    # What a mark says to a screen reader it also says to a mouse that rests on it.
+    drawn = re.sub(r'(<path [^>]*aria-label="([^"]+)"[^>]*)/>', r"\1><title>\2</title></path>", drawn)
+    drawn = re.sub(r' (?:xmlns(?::\w+)?|version)="[^"]*"', "", drawn)
+    drawn = re.sub(r'<svg class="marks" width="\d+" height="\d+"', '<svg class="chart"', drawn, count=1)
+    return drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)

@@ -1,0 +1,40 @@
+"""The view of a run in a notebook: verdict, key numbers and where the time goes, in a few lines of HTML."""
+
+from __future__ import annotations
+
+from html import escape
+
+from wirespeed import quantities as q
+from wirespeed.report.palette import colour
+from wirespeed.summary import Summary, headline, keeps_wire_speed, key_numbers, slices, warnings
+
+
+def card(summary: Summary) -> str:
+    """A fragment without scripts or style sheets, so that it stands in any notebook, light or dark."""
+    mark, edge = {True: ("✓", "#0b9a6b"), False: ("✗", "#d0463b"), None: ("?", "#b98a12")}[keeps_wire_speed(summary)]
+    notes = "".join(f"<div style='color:#b98a12'>{escape(note)}</div>" for note in warnings(summary))
+    cells = "".join(
+        f"<div style='min-width:8em'><div style='opacity:.7;font-size:85%'>{escape(n.label)}</div>"
+        f"<div style='font-size:120%;font-weight:600'>{escape(n.value)}</div>"
+        f"<div style='opacity:.7;font-size:80%'>{escape(n.detail)}</div></div>"
+        for n in key_numbers(summary)
+    )
+    parts = slices(summary.get("attribution_ns"), summary.get("attribution_labels"))
+    bar = "".join(
+        f"<span title='{escape(p.label)}: {q.duration(p.ns)}, {q.share(p.share)}' "
+        f"style='flex:{p.share:.5f} 1 0;min-width:1px;background:{colour(p.reason)}'></span>"
+        for p in parts
+    )
+    largest = sorted(parts, key=lambda p: -p.share)[:4]
+    words = ", ".join(f"{escape(p.label)} {q.share(p.share, 0)}" for p in largest)
+    time_goes = (
+        f"<div style='margin-top:8px'>Where the time goes: {words}</div>"
+        f"<div style='display:flex;gap:1px;height:18px;border-radius:3px;overflow:hidden'>{bar}</div>"
+        if parts
+        else ""
+    )
+    return (
+        f"<div style='border-left:4px solid {edge};padding:4px 12px;max-width:60em;overflow-wrap:anywhere'>"
+        f"<div style='font-size:110%;font-weight:600'>{mark} {escape(headline(summary))}</div>{notes}"
+        f"<div style='display:flex;flex-wrap:wrap;gap:8px 24px;margin-top:6px'>{cells}</div>{time_goes}</div>"
+    )

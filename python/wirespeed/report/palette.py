@@ -1,0 +1,51 @@
+"""Colours of the attribution reasons: one hue per part of the machine, shades within it.
+
+The hues are chosen after Okabe and Ito's colour-blind-safe set: blue waits, grey work, yellow private caches, green
+shared cache, vermilion DRAM, purple device. Neighbours in the bar are told apart by a gap too, never by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_COLOURS: Final[Mapping[str, str]] = {
+    "pcie": "#a5558c",
+    "dma_memory": "#d59cc2",
+    "ring": "#0a5a9c",
+    "queue": "#3478b4",
+    "burst": "#6aa5d8",
+    "core": "#868e9b",
+    "l1": "#f0dc6e",
+    "l2": "#dcbd2c",
+    "tlb": "#b3960e",
+    "interconnect": "#9bd8c4",
+    "slice_queue": "#57bb9c",
+    "llc": "#0a8f68",
+    "snoop": "#0b6f53",
+    "mshr": "#06513d",
+    "dram_queue": "#7d2a05",
+    "bank_busy": "#a63c0b",
+    "row_hit": "#e8a06a",
+    "row_miss": "#d55e00",
+    "row_conflict": "#b84a06",
+    "bus": "#f0b98f",
+    "refresh": "#f6d3b8",
+    "copy": "#1f2937",
+    "lock": "#274b8f",
+    "commit": "#9cc4ea",
+    "tx_queue": "#4d86c6",
+}
+_UNKNOWN: Final = "#4b5563"
+_DARK: Final = 0.42
+
+
+def colour(reason: str) -> str:
+    """The colour of a reason; grey for one that is not known here."""
+    return _COLOURS.get(reason, _UNKNOWN)
+
+
+def ink(reason: str) -> str:
+    """Black or white, whichever reads better on the reason's colour."""
+    red, green, blue = (int(colour(reason)[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return "#fff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < _DARK else "#111"

@@ -1,0 +1,192 @@
+"""What a run came to: its summary, its tables, its report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from wirespeed import quantities as q
+from wirespeed.errors import InputError
+from wirespeed.gate import Metric
+from wirespeed.summary import Summary, headline
+from wirespeed.tables import ParquetStream, Table
+
+if TYPE_CHECKING:
+    from wirespeed._wirespeed import Run
+
+TABLES: Final = ("runs", "counters", "packets", "series")
+SUMMARY_FILE: Final = "summary.json"
+SCENARIO_FILE: Final = "scenario.toml"
+REPORT_FILE: Final = "report.html"
+
+
+class Result:
+    """One run. `summary` is the documented object, `scenario` the resolved TOML; the tables are Arrow streams.
+
+    In a notebook it shows its verdict, key numbers and where the time goes.
+    """
+
+    summary: Summary
+    scenario: str
+    runs: Table
+    """One row: run_id, seed, headline numbers, the resolved scenario, version and commit."""
+    counters: Table
+    """One row per counter: run_id, component, counter, value (float64), unit."""
+    packets: Table
+    """A systematic sample of packets: times in ns, one `at_<reason>_ns` column per attribution reason."""
+    series: Table
+    """One row per interval of simulated time: rates in Mpps, loss as a share, means in ns."""
+
+    def __init__(
+        self, summary_json: str, scenario: str, tables: Mapping[str, Table], run: Run | None, folder: Path | None
+    ) -> None:
+        """Made by `wirespeed.run` (then `run` is there) or `wirespeed.read` (then `folder` is)."""
+        self.summary_json = summary_json
+        self.summary = json.loads(summary_json)
+        self.scenario = scenario
+        for name in TABLES:
+            setattr(self, name, tables[name])
+        self._run = run
+        self._folder = folder
+
+    @property
+    def run_id(self) -> str:
+        """The hash of the resolved scenario and the seed: equal ids, equal results."""
+        return self.summary.get("run_id", "")
+
+    @property
+    def partial(self) -> bool:
+        """Whether the run was stopped before its end."""
+        return bool(self.summary.get("partial"))
+
+    @property
+    def operand(self) -> Run | str:
+        """What the extension compares."""
+        return self._run if self._run is not None else str(self._folder)
+
+    def write(self, folder: str | os.PathLike[str], report: bool = True, command: str = "") -> list[Path]:
+        """Writes tables, summary, scenario and (if `report`) the HTML report; returns the files written.
+
+        `command` is what the report names as the way to run again. Raises OSError where the folder cannot be written,
+        and InputError for a result that was read from a folder: its files are there already.
+        """
+        if self._run is None:
+            raise InputError(f"{self._folder}: this result was read from files; copy them, or run again")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        written = [Path(path) for path in self._run.write(os.fspath(folder))]
+        if report:
+            written.append(self.report(Path(folder) / REPORT_FILE, command))
+        return written
+
+    def report(self, path: str | os.PathLike[str], command: str = "") -> Path:
+        """Writes the self-contained HTML report to `path` and returns it. Raises OSError where that is impossible."""
+        from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
+
+        target = Path(path)
+        target.write_text(page(self.summary, self.scenario, command), encoding="utf-8")
+        return target
+
+    def _repr_html_(self) -> str:
+        from wirespeed.report.notebook import card
+
+        return card(self.summary)
+
+    def __repr__(self) -> str:
+        state = " (partial)" if self.partial else ""
+        return f"<wirespeed result {self.run_id}{state}: {headline(self.summary)}>"
+
+
+class Comparison:
+    """Two runs side by side: `metrics` by name, each with both values, the change and its significance."""
+
+    def __init__(self, document: str) -> None:
+        """`document` is the comparison as the extension writes it, in JSON."""
+        self.document: dict[str, Any] = json.loads(document)
+        self.metrics: dict[str, Metric] = {m["metric"]: m for m in self.document["metrics"]}
+
+    @property
+    def identical_traffic(self) -> bool:
+        """Whether both runs saw the same packets at the same times: only then differences are due to the machine."""
+        return bool(self.document.get("identical_traffic"))
+
+    def name(self, side: str) -> str:
+        """The name and run id of side `a` or `b`."""
+        about = self.document.get(side) or {}
+        return f"{about.get('name', side)} ({about.get('run_id', '?')})"
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Metric, both values, the change with its half-width and a word on it, where not both values are zero."""
+        return [
+            (name, value_text(m, m.get("a")), value_text(m, m.get("b")), change_text(m), judgement(m))
+            for name, m in self.metrics.items()
+            if m.get("a") or m.get("b")
+        ]
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th style='text-align:left'>{h}</th>" for h in ("metric", "a", "b", "change", ""))
+        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
+        note = "" if self.identical_traffic else "<p><b>The two runs did not see the same traffic.</b></p>"
+        return (
+            f"<p>a: {escape(self.name('a'))}<br>b: {escape(self.name('b'))}</p>{note}"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+    def __repr__(self) -> str:
+        changed = [f"{name} {change_text(m)}" for name, m in self.metrics.items() if m.get("significant")]
+        return f"<wirespeed comparison: {', '.join(changed) or 'no significant difference'}>"
+
+
+def value_text(metric: Metric, value: float | None) -> str:
+    """A metric's value in its unit."""
+    unit = metric.get("unit")
+    if unit == "ns":
+        return q.duration(value)
+    if unit == "Mpps":
+        return q.mpps(value)
+    return q.probability(value) if metric.get("metric") == "loss" else f"{q.digits(value)} {unit or ''}".rstrip()
+
+
+def change_text(metric: Metric) -> str:
+    """The change in percent with its half-width."""
+    percent, wide = metric.get("change_pct"), metric.get("half_width_pct")
+    if percent is None:
+        return "from zero" if metric.get("b") else "0 %"
+    around = f" ± {q.digits(wide, 2)}" if wide else ""
+    return q.change(percent).removesuffix(" %") + f"{around} %"
+
+
+def judgement(metric: Metric) -> str:
+    """Better, worse, other (a change that is neither), or noise."""
+    if metric.get("a") == metric.get("b"):
+        return "same"
+    if not metric.get("significant"):
+        return "noise"
+    return {True: "better", False: "worse"}.get(metric.get("better"), "differs")  # type: ignore[arg-type]
+
+
+def read(folder: str | os.PathLike[str]) -> Result:
+    """A result that `Result.write` or `--out` wrote. Raises InputError where the folder holds none.
+
+    Its tables are read from Parquet on demand, by pyarrow or polars.
+    """
+    base = Path(folder)
+    try:
+        summary = (base / SUMMARY_FILE).read_text(encoding="utf-8")
+        scenario = (base / SCENARIO_FILE).read_text(encoding="utf-8")
+        json.loads(summary)
+    except OSError as e:
+        raise InputError(
+            f"{base}: holds no result of wirespeed ({Path(e.filename or '').name}: {e.strerror}); "
+            "write one with `wirespeed run SCENARIO --out FOLDER`"
+        ) from None
+    except ValueError as e:
+        raise InputError(f"{base / SUMMARY_FILE}: is not JSON: {e}") from None
+    return Result(summary, scenario, _written_tables(base, TABLES), None, base)
+
+
+def _written_tables(base: Path, names: Sequence[str]) -> dict[str, Table]:
+    return {name: Table(name, ParquetStream(str(base / f"{name}.parquet"))) for name in names}

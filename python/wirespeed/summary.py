@@ -1,0 +1,377 @@
+"""The summary of a run: the document that `wirespeed run --format json` prints, and how it is read.
+
+The dictionaries are typed as they are written by the extension. The functions below turn them into what a reader sees
+(ordered attribution, drops with their kind, key numbers), once, for the terminal, the report and the notebook alike.
+They accept documents with parts missing or not finite: a partial result is still a result.
+
+Units are in the names: `_ns` nanoseconds, `_mpps` 10^6 packets/s, `_gbps` 10^9 bits/s on the wire (L1: with preamble
+and inter-frame gap) unless the name says `_l2_`; shares and losses are in 0..1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypedDict
+
+from wirespeed import quantities as q
+
+
+class Verdict(TypedDict, total=False):
+    """The answer in words: one headline, why, and what to change."""
+
+    keeps_wire_speed: bool
+    headline: str
+    reasons: list[str]
+    advice: list[str]
+
+
+class Sojourn(TypedDict, total=False):
+    """Time from the last bit received to the first bit sent, per packet, after warm-up; half-widths at 95 %."""
+
+    mean: float
+    half_width: float
+    min: float
+    p50: float
+    p50_half_width: float
+    p99: float
+    p99_half_width: float
+    p999: float
+    p999_half_width: float
+    max: float
+
+
+class PacketClass(TypedDict, total=False):
+    """Packets of one class of size (or of one flow class), and where their time goes."""
+
+    name: str
+    packets: int
+    sojourn_ns: Sojourn
+    attribution_ns: dict[str, float]
+
+
+class Level(TypedDict, total=False):
+    """One level of the memory system; for DDIO a hit is a write in place."""
+
+    name: str
+    hits: int
+    misses: int
+    hit_rate: float
+
+
+class Dram(TypedDict, total=False):
+    """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
+
+    reads: int
+    writes: int
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    bandwidth_gb_per_s: float
+    peak_gb_per_s: float
+    share: dict[str, float]
+
+
+class Core(TypedDict, total=False):
+    """One core: shares of time, and its work per packet."""
+
+    core: int
+    packets: int
+    busy: float
+    polling: float
+    instructions_per_packet: float
+    cycles_per_packet: float
+
+
+class CurvePoint(TypedDict, total=False):
+    """One point of a curve over load; `load` is the offered share of line rate."""
+
+    load: float
+    offered_mpps: float
+    carried_mpps: float
+    loss: float
+    p50_ns: float
+    p99_ns: float
+
+
+# `pass` is a keyword in Python, hence the functional form.
+Trial = TypedDict(
+    "Trial",
+    {
+        "load": float,
+        "offered_mpps": float,
+        "carried_mpps": float,
+        "loss": float,
+        "lost": int,
+        "packets": int,
+        "pass": bool,
+    },
+    total=False,
+)
+
+
+class Interval(TypedDict, total=False):
+    """One interval of the run's time series."""
+
+    start_ns: float
+    width_ns: float
+    offered_mpps: float
+    carried_mpps: float
+    loss: float
+    sojourn_mean_ns: float
+
+
+class Search(TypedDict, total=False):
+    """An RFC 2544 search: the highest load at which the loss is within `loss_limit`, and its trials."""
+
+    kind: str
+    mpps: float
+    gbps: float
+    load: float
+    loss_limit: float
+    trials: list[Trial]
+
+
+class Finding(TypedDict, total=False):
+    """Something in the input that could not be used, at a byte offset."""
+
+    offset: int
+    what: str
+
+
+class Traffic(TypedDict, total=False):
+    """Where the packets came from and what was wrong with them."""
+
+    source: str
+    packets_in_file: int
+    damage: list[Finding]
+    damage_count: int
+    mean_frame_bytes: float
+
+
+class Summary(TypedDict, total=False):
+    """The documented object that describes one run; `schema` is `wirespeed.run/1`."""
+
+    schema: str
+    run_id: str
+    seed: int
+    version: str
+    commit: str
+    name: str
+    partial: bool
+    verdict: Verdict
+    packets: int
+    warmup_packets: int
+    stationary: bool
+    offered_mpps: float
+    carried_mpps: float
+    offered_gbps: float
+    carried_gbps: float
+    offered_l2_gbps: float
+    carried_l2_gbps: float
+    line_rate_gbps: float
+    load: float
+    loss: float
+    loss_half_width: float
+    loss_upper_95: float
+    drops: dict[str, int]
+    lost: int
+    rejected: int
+    sojourn_ns: Sojourn
+    attribution_ns: dict[str, float]
+    attribution_labels: dict[str, str]
+    classes: list[PacketClass]
+    sojourn_cdf: list[list[float]]
+    levels: list[Level]
+    dram: Dram
+    cores: list[Core]
+    curve: list[CurvePoint]
+    series: list[Interval]
+    search: Search | None
+    traffic: Traffic
+    machine: dict[str, Any]
+    wall_s: float
+    simulated_s: float
+    packets_per_wall_s: float
+
+
+Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
+
+# Every reason in the order in which a packet meets it, with the part of the machine that it belongs to.
+# A test holds that this is the order and the set that the extension writes.
+REASONS: Final[Mapping[str, Family]] = {
+    "pcie": "io",
+    "dma_memory": "io",
+    "ring": "wait",
+    "queue": "wait",
+    "burst": "wait",
+    "core": "core",
+    "l1": "private",
+    "l2": "private",
+    "tlb": "private",
+    "interconnect": "shared",
+    "slice_queue": "shared",
+    "llc": "shared",
+    "snoop": "shared",
+    "mshr": "shared",
+    "dram_queue": "dram",
+    "bank_busy": "dram",
+    "row_hit": "dram",
+    "row_miss": "dram",
+    "row_conflict": "dram",
+    "bus": "dram",
+    "refresh": "dram",
+    "copy": "other",
+    "lock": "wait",
+    "commit": "wait",
+    "tx_queue": "wait",
+}
+_ACRONYMS: Final = {
+    name.lower(): name for name in ("RX", "TX", "NIC", "FIFO", "TTL", "IP", "PCIe", "DMA", "IPv4", "IPv6")
+}
+_PLACE: Final[Mapping[str, int]] = {reason: place for place, reason in enumerate(REASONS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One part of a mean sojourn: `ns` nanoseconds that are charged to `reason`, `share` of the whole."""
+
+    reason: str
+    label: str
+    family: Family
+    ns: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Packets dropped for one reason; `kind` is `lost` for want of resources, or `rejected` by a verdict."""
+
+    reason: str
+    label: str
+    kind: Literal["lost", "rejected"]
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNumber:
+    """A headline number: what it is, its value as text, and a detail that may be empty."""
+
+    label: str
+    value: str
+    detail: str
+
+
+def slices(attribution_ns: Mapping[str, float] | None, labels: Mapping[str, str] | None) -> list[Slice]:
+    """The parts of a mean sojourn in path order, without those that are zero; reasons not known here come last."""
+    parts = {r: float(ns) for r, ns in (attribution_ns or {}).items() if q.is_number(ns) and ns > 0}
+    whole = sum(parts.values())
+    ordered = sorted(parts, key=lambda reason: _PLACE.get(reason, len(_PLACE)))
+    return [
+        Slice(reason, label(reason, labels), REASONS.get(reason, "other"), parts[reason], parts[reason] / whole)
+        for reason in ordered
+    ]
+
+
+def label(name: str, labels: Mapping[str, str] | None) -> str:
+    """The words for a reason: its label where the document has one, else its name with spaces."""
+    return (labels or {}).get(name) or name.replace("_", " ")
+
+
+def drops(summary: Summary) -> list[Drop]:
+    """Drops with at least one packet: losses first, then verdicts, each by how many."""
+    found = [
+        Drop(reason, _words(reason), drop_kind(reason), int(packets))
+        for reason, packets in (summary.get("drops") or {}).items()
+        if q.is_number(packets) and packets > 0
+    ]
+    return sorted(found, key=lambda drop: (drop.kind != "lost", -drop.packets, drop.reason))
+
+
+def _words(name: str) -> str:
+    return " ".join(_ACRONYMS.get(word, word) for word in name.split("_"))
+
+
+def drop_kind(reason: str) -> Literal["lost", "rejected"]:
+    """Whether a drop is for want of resources (a full or empty buffer) or a function's verdict on the packet."""
+    wanting = reason.endswith("_full") or reason.startswith(("no_rx", "no_tx", "no_mbuf", "mempool"))
+    return "lost" if wanting else "rejected"
+
+
+def keeps_wire_speed(summary: Summary) -> bool | None:
+    """The verdict, or None where no packet was measured."""
+    if not summary.get("packets"):
+        return None
+    answer = (summary.get("verdict") or {}).get("keeps_wire_speed")
+    return answer if isinstance(answer, bool) else None
+
+
+def headline(summary: Summary) -> str:
+    """The verdict in one sentence."""
+    text = (summary.get("verdict") or {}).get("headline")
+    if text:
+        return text
+    return "No verdict: no packet was measured." if not summary.get("packets") else "No verdict was given."
+
+
+def loss_text(summary: Summary) -> tuple[str, str]:
+    """The loss and what bounds it. Zero loss in n packets is a statement about n: loss < 3/n at 95 %."""
+    packets, lost = summary.get("packets") or 0, summary.get("lost") or 0
+    loss = summary.get("loss")
+    if not packets:
+        return q.MISSING, "no packet was measured"
+    if not lost:
+        upper = summary.get("loss_upper_95")
+        bound = f"< {q.probability(upper)} at 95 %" if q.is_number(upper) else ""
+        return "0", f"none of {q.count(packets)}{', ' + bound if bound else ''}"
+    wide = summary.get("loss_half_width")
+    around = f"± {q.probability(wide, 2)}, " if wide and q.is_number(wide) else ""
+    return q.probability(loss), f"{around}{q.count(lost)} of {q.count(packets)}"
+
+
+def key_numbers(summary: Summary) -> list[KeyNumber]:
+    """Offered, carried and loss, then the quantiles of the sojourn with their half-widths."""
+    sojourn = summary.get("sojourn_ns") or {}
+    loss, loss_detail = loss_text(summary)
+    return [
+        KeyNumber("Offered", q.gbps(summary.get("offered_gbps")), _rate_detail(summary, "offered")),
+        KeyNumber("Carried", q.gbps(summary.get("carried_gbps")), _rate_detail(summary, "carried")),
+        KeyNumber("Loss", loss, loss_detail),
+        _quantile("Median sojourn", sojourn.get("p50"), sojourn.get("p50_half_width"), "p50"),
+        _quantile("99 % within", sojourn.get("p99"), sojourn.get("p99_half_width"), "p99"),
+        _quantile("99.9 % within", sojourn.get("p999"), sojourn.get("p999_half_width"), "p99.9"),
+    ]
+
+
+def warnings(summary: Summary) -> list[str]:
+    """What a reader has to know before believing the numbers: partial, unsteady, damaged or empty."""
+    out = []
+    if summary.get("partial"):
+        out.append("Partial result: the run was stopped early; the numbers hold for the packets up to that point.")
+    if not summary.get("packets"):
+        out.append("No packet was measured after warm-up: the numbers below are empty.")
+    elif summary.get("stationary") is False:
+        out.append(
+            "The run did not reach a steady state: queues still grew or shrank, so means and quantiles depend on "
+            "how long it ran."
+        )
+    found = (summary.get("traffic") or {}).get("damage_count") or 0
+    if found:
+        places = "place" if found == 1 else "places"
+        out.append(f"The input is damaged in {q.count(found)} {places}; everything readable was used.")
+    return out
+
+
+def _quantile(name: str, ns: float | None, half_width: float | None, short: str) -> KeyNumber:
+    wide = f" ± {q.duration(half_width)}" if half_width and q.is_number(half_width) else ""
+    return KeyNumber(name, q.duration(ns), f"{short}{wide}")
+
+
+def _rate_detail(summary: Summary, which: Literal["offered", "carried"]) -> str:
+    rate = summary.get("offered_mpps") if which == "offered" else summary.get("carried_mpps")
+    bits = summary.get("offered_gbps") if which == "offered" else summary.get("carried_gbps")
+    line = summary.get("line_rate_gbps")
+    parts: Sequence[str] = [q.mpps(rate)] if q.is_number(rate) else []
+    if bits is not None and line and q.is_number(bits) and q.is_number(line):
+        parts = [*parts, f"{q.share(bits / line, 0)} of line rate"]
+    return ", ".join(parts)

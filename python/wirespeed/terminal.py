@@ -1,0 +1,303 @@
+"""What the command line prints: a summary, a comparison, an inspection, as text that fits a narrow terminal.
+
+Every function returns something that rich prints; names and texts from documents are never taken as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from wirespeed import quantities as q
+from wirespeed.gate import Judgement
+from wirespeed.result import Comparison
+from wirespeed.summary import (
+    Family,
+    Slice,
+    Summary,
+    drops,
+    headline,
+    keeps_wire_speed,
+    key_numbers,
+    slices,
+    warnings,
+)
+
+# The widest that a summary gets: beyond this the eye loses the line.
+_WIDEST: Final = 100
+# Reasons that make up less than this are summed up in one line.
+_SMALL_SHARE: Final = 0.02
+_TRIALS_SHOWN: Final = 12
+_FINDINGS_SHOWN: Final = 3
+
+_COLOURS: Final[Mapping[Family, str]] = {
+    "io": "magenta",
+    "wait": "blue",
+    "core": "white",
+    "private": "green",
+    "shared": "cyan",
+    "dram": "yellow",
+    "other": "red",
+}
+# Neighbours in the bar differ in shade too, so that it reads without colour.
+_SHADES: Final = "█▓▒░"
+
+
+def text(renderable: RenderableType, console: Console) -> str:
+    """What `console` would print, as text with the console's colours."""
+    with console.capture() as captured:
+        console.print(renderable, width=min(console.width, _WIDEST), highlight=False)
+    return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
+
+
+def run_summary(summary: Summary) -> RenderableType:
+    """The verdict, key numbers, where the time goes, hit rates and drops of one run."""
+    parts: list[RenderableType] = [_verdict(summary), _about(summary)]
+    parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
+    parts += [Text(), _numbers(summary)]
+    parts += _time_goes(summary)
+    parts += _levels(summary)
+    parts += _drops(summary)
+    parts += _search(summary)
+    parts += _damage(summary)
+    parts += _advice(summary)
+    return Group(*parts)
+
+
+def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableType:
+    """Two runs metric by metric, and what the conditions came to."""
+    parts: list[RenderableType] = [Text(f"a  {pair.name('a')}"), Text(f"b  {pair.name('b')}")]
+    if not pair.identical_traffic:
+        parts.append(
+            Text("! The runs did not see the same traffic: differences are not due to the machine alone.", "yellow")
+        )
+    table = _table("metric", ">a", ">b", ">change", "")
+    styles = {"better": "green", "worse": "red", "noise": "dim", "same": "dim"}
+    for *row, word in pair.rows():
+        table.add_row(*(Text(cell) for cell in row), Text(word, styles.get(word, "")))
+    parts += [Text(), table]
+    for judgement in judgements:
+        mark, style = {
+            "fails": ("✗ fails", "bold red"),
+            "within noise": ("~ noise", "yellow"),
+            "ok": ("✓ ok", "green"),
+        }[judgement.outcome]
+        parts.append(Text.assemble((f"{mark:8}", style), judgement.sentence))
+    if judgements:
+        parts.append(Text("A condition fails only where it holds for the whole 95 % half-width.", "dim"))
+    return Group(*parts)
+
+
+def inspection(path: str, document: Mapping[str, Any]) -> RenderableType:
+    """Statistics of a capture or a prefix table, in the order in which the document has them."""
+    return Group(Text(path, "bold"), *_document(document, 0))
+
+
+def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
+    """What is shipped, by kind."""
+    parts: list[RenderableType] = []
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for kind, name, title in rows:
+        kinds.setdefault(kind, []).append((name, title))
+    for kind, named in kinds.items():
+        table = _table("", "")
+        for name, title in named:
+            table.add_row(Text(name, "bold"), Text(title))
+        parts += [Text(f"{kind}s" if not kind.endswith("c") else kind, "bold underline"), table]
+    return Group(*parts)
+
+
+def written(folder: str, files: Sequence[str], report: str | None) -> RenderableType:
+    """Where the results lie."""
+    parts = [Text(f"wrote to {folder}: {', '.join(files)}", "dim")]
+    if report:
+        parts.append(Text.assemble("report  ", (report, "bold")))
+    return Group(*parts)
+
+
+def _verdict(summary: Summary) -> RenderableType:
+    mark, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[
+        keeps_wire_speed(summary)
+    ]
+    lines: list[RenderableType] = [Text(f"{mark} {headline(summary)}", style)]
+    lines += [_indented(reason) for reason in (summary.get("verdict") or {}).get("reasons") or []]
+    return Group(*lines)
+
+
+def _about(summary: Summary) -> RenderableType:
+    parts = [
+        summary.get("name") or "",
+        f"{q.count(summary.get('packets'))} packets",
+        f"seed {summary.get('seed')}",
+        f"run {summary.get('run_id')}",
+        f"{q.digits(summary.get('wall_s'), 2)} s",
+    ]
+    return _indented(" · ".join(part for part in parts if part), "dim")
+
+
+def _numbers(summary: Summary) -> RenderableType:
+    table = _table("", ">", "")
+    for number in key_numbers(summary):
+        table.add_row(number.label, Text(number.value, "bold"), Text(number.detail, "dim"))
+    return table
+
+
+def _time_goes(summary: Summary) -> list[RenderableType]:
+    parts = slices(summary.get("attribution_ns"), summary.get("attribution_labels"))
+    if not parts:
+        return []
+    sojourn = summary.get("sojourn_ns") or {}
+    mean = q.interval(sojourn.get("mean"), sojourn.get("half_width"))
+    shown = [part for part in parts if part.share >= _SMALL_SHARE]
+    rest = [part for part in parts if part.share < _SMALL_SHARE]
+    table = _table("", "", ">", ">")
+    for place, part in enumerate(shown):
+        key = Text(_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family])
+        table.add_row(key, Text(part.label), q.duration(part.ns), q.share(part.share))
+    if rest:
+        ns, whole = sum(part.ns for part in rest), sum(part.share for part in rest)
+        table.add_row("", Text(f"{len(rest)} more", "dim"), q.duration(ns), q.share(whole))
+    return [Text(), Text(f"Where the time goes: mean sojourn {mean}", "bold"), Padding(_Bar(shown), (0, 2)), table]
+
+
+def _levels(summary: Summary) -> list[RenderableType]:
+    levels = summary.get("levels") or []
+    if not levels:
+        return []
+    table = _table("", ">", "", "")
+    for level in levels:
+        rate = level.get("hit_rate")
+        of = f"of {q.short_count((level.get('hits') or 0) + (level.get('misses') or 0))}"
+        table.add_row(
+            Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
+        )
+    return [Text(), Text("Hit rates", "bold"), table]
+
+
+def _drops(summary: Summary) -> list[RenderableType]:
+    found = drops(summary)
+    if not found:
+        return []
+    table = _table("", ">", "")
+    for drop in found:
+        style = "red" if drop.kind == "lost" else "dim"
+        table.add_row(Text(drop.label), q.count(drop.packets), Text(drop.kind, style))
+    return [Text(), Text("Drops by reason", "bold"), table]
+
+
+def _search(summary: Summary) -> list[RenderableType]:
+    search = summary.get("search")
+    if not search:
+        return []
+    kind, limit = str(search.get("kind", "")).upper(), search.get("loss_limit")
+    found = f"{kind}: {q.mpps(search.get('mpps'))}, {q.gbps(search.get('gbps'))} (load {q.share(search.get('load'))})"
+    trials = search.get("trials") or []
+    table = _table(">load", ">carried", ">loss", "")
+    for trial in trials[-_TRIALS_SHOWN:]:
+        word = Text("pass", "green") if trial.get("pass") else Text("fail", "red")
+        loss = q.probability(trial.get("loss"))
+        table.add_row(q.share(trial.get("load"), 2), q.mpps(trial.get("carried_mpps")), loss, word)
+    note = f"loss limit {q.probability(limit)}, {len(trials)} trials"
+    return [Text(), Text.assemble((found, "bold"), "  ", (note, "dim")), table]
+
+
+def _damage(summary: Summary) -> list[RenderableType]:
+    traffic = summary.get("traffic") or {}
+    found = (traffic.get("damage") or [])[:_FINDINGS_SHOWN]
+    lines = [_indented(f"at byte {q.count(each.get('offset'))}: {each.get('what')}", "yellow") for each in found]
+    return [Text(), Text("Damage in the input", "bold"), *lines] if lines else []
+
+
+def _advice(summary: Summary) -> list[RenderableType]:
+    advice = (summary.get("verdict") or {}).get("advice") or []
+    if not advice:
+        return []
+    return [Text(), Text("What to change", "bold"), *(_indented(f"→ {each}") for each in advice)]
+
+
+def _document(document: Mapping[str, Any], depth: int) -> list[RenderableType]:
+    out: list[RenderableType] = []
+    scalars = _table("", "")
+    for key, value in document.items():
+        words = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            if value:
+                out += [Text(words, "bold"), Padding(Group(*_document(value, depth + 1)), (0, 0, 0, 2))]
+        elif isinstance(value, list):
+            if value:
+                out += [Text(words, "bold"), Padding(_list(value), (0, 0, 0, 2))]
+        elif value is not None and key != "schema":
+            scalars.add_row(words, Text(_scalar(key, value), "bold"))
+    return [scalars, *out] if scalars.row_count else out
+
+
+def _list(values: list[Any]) -> RenderableType:
+    if not all(isinstance(value, Mapping) for value in values):
+        return Text(", ".join(_scalar("", value) for value in values))
+    columns = list(dict.fromkeys(key for value in values for key in value))
+    numeric = {c for c in columns if all(q.is_number(value.get(c)) for value in values)}
+    table = _table(*(f"{'>' * (c in numeric)}{c.replace('_', ' ')}" for c in columns))
+    for value in values:
+        table.add_row(*(Text(_scalar(c, value.get(c))) for c in columns))
+    return table
+
+
+def _scalar(key: str, value: Any) -> str:
+    if value is None:
+        return q.MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return q.count(value)
+    if isinstance(value, float):
+        if key.endswith("_ns"):
+            return q.duration(value)
+        return q.share(value) if "share" in key else q.digits(value, 4)
+    return str(value)
+
+
+def _indented(words: str, style: str = "") -> RenderableType:
+    return Padding(Text(words, style), (0, 0, 0, 2))
+
+
+def _gauge(part: float, width: int = 16) -> Text:
+    filled = min(width, max(0, round(part * width)))
+    return Text("█" * filled + "░" * (width - filled), "cyan")
+
+
+def _table(*columns: str) -> Table:
+    """A table without lines; a name that begins with `>` is set to the right."""
+    table = Table(box=None, show_header=any(c.lstrip(">") for c in columns), header_style="dim", padding=(0, 1, 0, 1))
+    for name in columns:
+        table.add_column(
+            name.lstrip(">"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=name.startswith(">"),
+            overflow="fold",
+        )
+    return table
+
+
+class _Bar:
+    """Parts side by side, as wide as they are large; it takes the width that there is."""
+
+    def __init__(self, parts: Sequence[Slice]) -> None:
+        self._parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = sum(part.ns for part in self._parts)
+        end = done = 0
+        covered = 0.0
+        for place, part in enumerate(self._parts):
+            covered += part.ns
+            end = round(covered / whole * options.max_width)
+            yield Segment(_SHADES[place % len(_SHADES)] * (end - done), Style.parse(_COLOURS[part.family]))
+            done = end
+        yield Segment.line()

@@ -1,0 +1,144 @@
+"""The conditions of `compare --fail-if`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed import InputError, gate
+from wirespeed.gate import Metric
+
+OPS = st.sampled_from([">", "<", ">=", "<="])
+NUMBERS = st.decimals(min_value=0, max_value=10**6, places=4, allow_nan=False).map(lambda d: f"{d:f}")
+SPACES = st.sampled_from(["", " ", "  "])
+TIME_METRICS = st.sampled_from(["p50", "p99", "p999", "mean", "ring", "row_conflict"])
+
+
+def metric(**values: object) -> dict[str, Metric]:
+    base: Metric = {
+        "metric": "p99",
+        "unit": "ns",
+        "a": 1000.0,
+        "b": 1060.0,
+        "change_pct": 6.0,
+        "half_width_pct": 0.5,
+        "significant": True,
+        "better": False,
+    }
+    return {"p99": base | values}  # type: ignore[operator, dict-item]
+
+
+@given(TIME_METRICS, OPS, NUMBERS, st.sampled_from("+-"), SPACES)
+def test_a_signed_percentage_is_a_change(name: str, op: str, number: str, sign: str, space: str) -> None:
+    found = gate.parse(f"{space}{name}{space}{op}{space}{sign}{number}{space}%{space}")
+    assert (found.metric, found.op, found.relative) == (name, op, True)
+    assert found.value == float(sign + number)
+
+
+@given(TIME_METRICS, OPS, NUMBERS, st.sampled_from([("ns", 1), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)]))
+def test_a_time_is_read_in_nanoseconds(name: str, op: str, number: str, unit: tuple[str, float]) -> None:
+    found = gate.parse(f"{name} {op} {number} {unit[0]}")
+    assert not found.relative
+    assert found.value == pytest.approx(float(number) * unit[1])
+
+
+@given(NUMBERS, st.sampled_from([("pps", 1e-6), ("kpps", 1e-3), ("Mpps", 1), ("Gpps", 1e3)]))
+def test_a_rate_is_read_in_mpps(number: str, unit: tuple[str, float]) -> None:
+    assert gate.parse(f"carried_mpps<{number}{unit[0]}").value == pytest.approx(float(number) * unit[1])
+
+
+def test_a_loss_is_a_share_or_a_percentage() -> None:
+    assert gate.parse("loss > 0.001").value == 0.001
+    assert gate.parse("loss > 0.1%").value == pytest.approx(0.001)
+    assert gate.parse("loss > 1e-6").value == 1e-6
+    assert gate.parse("loss > +10%").relative
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_condition_or_an_input_error(text: str) -> None:
+    try:
+        found = gate.parse(text)
+    except InputError:
+        return
+    assert found.metric in gate.METRICS
+    assert math.isfinite(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("p9 > +5%", "did you mean `p99`"),
+        ("rign > 5 ns", "did you mean `ring`"),
+        ("p99 > 5", "needs a unit; allowed are ns us ms s"),
+        ("p99 > 5%", "say the direction of a change: +5% or -5%"),
+        ("p99 > 5 Mpps", "`Mpps` is not a unit of p99"),
+        ("carried_mpps < 5 us", "allowed are pps kpps Mpps Gpps"),
+        ("loss > 3 us", "it has no unit `us`"),
+        ("p99 == 5 us", "must be METRIC OP VALUE"),
+        ("p99 >", "must be METRIC OP VALUE"),
+        ("", "must be METRIC OP VALUE"),
+        ("p99 > 1e999 us", "out of range"),
+    ],
+)
+def test_a_wrong_condition_is_told_what_is_right(text: str, said: str) -> None:
+    with pytest.raises(InputError) as e:
+        gate.parse(text)
+    assert said in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "change_pct", "half_width_pct", "outcome"),
+    [
+        ("p99 > +5%", 6.0, 0.5, "fails"),
+        ("p99 > +5%", 6.0, 2.0, "within noise"),
+        ("p99 > +5%", 4.0, 0.5, "ok"),
+        ("p99 > +5%", 5.0, 0.0, "ok"),
+        ("p99 >= +5%", 5.0, 0.0, "fails"),
+        ("p99 < -2%", -3.0, 0.5, "fails"),
+        ("p99 < -2%", -3.0, 1.5, "within noise"),
+        ("p99 <= -2%", -1.0, 0.5, "ok"),
+    ],
+)
+def test_a_change_fails_only_beyond_its_half_width(
+    condition: str, change_pct: float, half_width_pct: float, outcome: str
+) -> None:
+    given_metric = metric(change_pct=change_pct, half_width_pct=half_width_pct)
+    assert gate.judge(gate.parse(condition), given_metric).outcome == outcome
+
+
+@given(st.floats(-90, 900), st.floats(0, 50), st.floats(-90, 900), st.sampled_from([">", "<", ">=", "<="]))
+def test_failing_means_that_every_value_in_the_interval_holds(
+    change: float, half_width: float, limit: float, op: str
+) -> None:
+    condition = gate.Condition("x", "p99", op, limit, relative=True)  # type: ignore[arg-type]
+    outcome = gate.judge(condition, metric(change_pct=change, half_width_pct=half_width)).outcome
+    compare = {">": float.__gt__, "<": float.__lt__, ">=": float.__ge__, "<=": float.__le__}[op]
+    both_ends = [compare(change + sign * half_width, limit) for sign in (-1.0, 1.0)]
+    assert (outcome == "fails") == all(both_ends)
+    assert (outcome == "ok") == (not compare(change, limit))
+
+
+@pytest.mark.parametrize(
+    ("condition", "outcome"),
+    [("p99 > 1050 ns", "fails"), ("p99 > 1059 ns", "within noise"), ("p99 > 2 us", "ok"), ("p99 < 2 us", "fails")],
+)
+def test_a_value_is_judged_with_the_half_width_of_the_difference(condition: str, outcome: str) -> None:
+    assert gate.judge(gate.parse(condition), metric()).outcome == outcome
+
+
+def test_a_change_from_zero_counts_where_the_comparison_calls_it_significant() -> None:
+    loss = {"metric": "loss", "unit": "", "a": 0.0, "b": 0.01, "change_pct": None, "half_width_pct": None}
+    for significant, outcome in ((True, "fails"), (False, "within noise")):
+        metrics = {"loss": loss | {"significant": significant}}
+        assert gate.judge(gate.parse("loss > +5%"), metrics).outcome == outcome  # type: ignore[arg-type]
+        assert gate.judge(gate.parse("loss > 0.001"), metrics).outcome == outcome  # type: ignore[arg-type]
+    same = {"loss": loss | {"b": 0.0, "significant": False}}
+    assert gate.judge(gate.parse("loss > +5%"), same).outcome == "ok"  # type: ignore[arg-type]
+
+
+def test_a_metric_that_the_runs_lack_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="the runs do not report `copy`"):
+        gate.judge(gate.parse("copy > +5%"), metric())

@@ -1,0 +1,45 @@
+"""Numbers as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed import quantities as q
+
+ANYTHING = st.one_of(st.none(), st.floats(), st.integers(-(10**30), 10**30), st.text(max_size=3), st.booleans())
+ALL = [q.digits, q.duration, q.share, q.change, q.probability, q.count, q.short_count, q.mpps, q.gbps]
+
+
+@pytest.mark.parametrize("function", ALL)
+@given(value=ANYTHING)
+def test_no_value_raises_and_none_gives_an_exponent_for_a_person(function: Any, value: Any) -> None:
+    assert function(value)
+
+
+@given(ANYTHING, ANYTHING)
+def test_no_interval_raises(value: Any, half_width: Any) -> None:
+    assert q.interval(value, half_width)
+
+
+@given(st.floats(1e-3, 1e13))
+def test_a_duration_reads_back_within_its_digits(ns: float) -> None:
+    number, unit = q.duration(ns).split(" ")
+    scale = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    assert float(number.replace(",", "")) * scale == pytest.approx(ns, rel=5.1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(999.4, "999 ns"), (999.6, "1.00 µs"), (999_999.0, "1.00 ms"), (0.0, "0 ns"), (0.5, "0.500 ns")]
+)
+def test_what_rounds_up_moves_to_the_next_unit(ns: float, text: str) -> None:
+    assert q.duration(ns) == text
+
+
+def test_a_half_width_has_the_unit_of_its_value() -> None:
+    assert q.interval(9065.1, 123.6) == "9.07 ± 0.12 µs"
+    assert q.interval(14_000.0, float("nan")) == "14.0 µs"
+    assert q.interval(float("nan"), 1.0) == q.MISSING

@@ -1,0 +1,181 @@
+"""The report and the notebook view: valid, offline, honest about what is strange."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import summaries
+from wirespeed.report import page, stacked
+from wirespeed.report.notebook import card
+from wirespeed.summary import REASONS
+
+SCENARIO = '[machine]\nname = "Xeon"\n# </pre><script>alert(1)</script>\n'
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href", "background"}
+
+
+class Page(HTMLParser):
+    """Reads a page and checks that its elements nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self._open or self._open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module", params=summaries.CASES)
+def case(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param, page(summaries.CASES[request.param](), SCENARIO, "wirespeed run x.toml --out 'my results'")
+
+
+def test_the_page_nests_and_ids_are_unique(case: tuple[str, str]) -> None:
+    ids = [value for _, name, value in Page(case[1]).attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_is_one_file_that_loads_nothing(case: tuple[str, str]) -> None:
+    read = Page(case[1])
+    assert [a for a in read.attributes if a[1] in LOADING] == []
+    assert read.tags["link"] == read.tags["iframe"] == read.tags["img"] == 0
+    assert "@import" not in case[1]
+    assert re.findall(r"url\((?!#)", case[1]) == []
+    assert re.findall(r"https?://(?!www\.w3\.org/)", case[1]) == []
+    assert "default-src 'none'" in case[1]
+    assert len(case[1].encode()) < 2_000_000
+
+
+def test_names_are_never_markup(case: tuple[str, str]) -> None:
+    read = Page(case[1])
+    assert read.tags["script"] == 1
+    assert "</pre><script>alert(1)</script>" in read.words
+    if case[0] == "odd":
+        assert "<script>alert('a very long name" in read.words
+
+
+def test_no_raw_none_or_nan_reaches_the_reader(case: tuple[str, str]) -> None:
+    assert re.findall(r"\b(?:nan|NaN|None|inf|Undefined|undefined)\b", Page(case[1]).words) == []
+
+
+def test_the_verdict_and_key_numbers_come_first() -> None:
+    words = Page(page(summaries.sound(), SCENARIO)).words
+    order = [
+        "Does not keep wire speed: 9.21 of 10.0 Gbps",
+        "What to change",
+        "9.07 µs",
+        "Where the time goes",
+        "Offered and carried over load",
+        "How long packets take",
+        "NDR search",
+        "record length 70000 is beyond the snap length",
+        "Run it again",
+    ]
+    places = [words.index(text) for text in order]
+    assert places == sorted(places)
+
+
+def test_a_partial_result_carries_a_banner_and_a_whole_one_none() -> None:
+    assert 'class="banner"' in page(summaries.sound(partial=True), SCENARIO)
+    assert 'class="banner"' not in page(summaries.sound(), SCENARIO)
+
+
+def test_zero_loss_is_reported_with_its_bound() -> None:
+    assert "none of 1,000,000, < 3.0e-6 at 95 %" in Page(page(summaries.lossless(), SCENARIO)).words
+
+
+def test_without_a_curve_the_rates_are_drawn_over_time_and_without_both_not_at_all() -> None:
+    over_time = page(summaries.lossless(), SCENARIO)
+    assert "Offered and carried over time" in over_time
+    assert "simulated time, ms" in over_time
+    assert "Offered and carried" not in page(summaries.lossless(series=[]), SCENARIO)
+
+
+def test_every_chart_says_what_it_shows() -> None:
+    charts = [a for a in Page(page(summaries.sound(), SCENARIO)).attributes if a[:2] == ("svg", "aria-label")]
+    assert len(charts) == 3
+    assert "99 % within 9.07 µs" in charts[-2][2] + charts[-1][2]
+
+
+def test_how_to_run_again_names_the_command_seed_and_run() -> None:
+    words = Page(page(summaries.sound(seed=77), SCENARIO, "wirespeed run a.toml --out 'my results'")).words
+    assert "wirespeed run a.toml --out 'my results'" in words
+    assert "wirespeed run scenario.toml --seed 77" in words
+    assert "1f0c2b3a4d5e6f70" in words
+
+
+def test_the_stacked_bar_is_complete_and_in_path_order() -> None:
+    summary = summaries.odd()
+    rows = stacked(summary)
+    assert [row.name for row in rows] == ["all packets", *(c["name"] for c in summary["classes"])]
+    place = list(REASONS)
+    for row in rows:
+        assert sum(part.share for part in row.parts) == pytest.approx(1.0)
+        known = [place.index(part.reason) for part in row.parts if part.reason in REASONS]
+        assert known == sorted(known)
+    assert rows[0].parts[-1].reason == "quantum_foam"
+    assert max(row.width for row in rows) == 1.0
+
+
+@pytest.mark.parametrize("name", summaries.CASES)
+def test_the_notebook_view_is_a_small_fragment_without_script(name: str) -> None:
+    html = card(summaries.CASES[name]())
+    read = Page(html)
+    assert read.tags["script"] == read.tags["style"] == 0
+    assert len(html) < 20_000
+    assert re.findall(r"\b(?:nan|None)\b", read.words) == []
+
+
+@pytest.mark.parametrize("name", summaries.CASES)
+def test_a_browser_opens_the_page_without_an_error(name: str, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed: the page's script is not run")
+    file = tmp_path / "report.html"
+    file.write_text(page(summaries.CASES[name](), SCENARIO, "wirespeed run x"), encoding="utf-8")
+    quiet = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    ran = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-sync", "--enable-logging=stderr"),
+            *(*quiet, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=420,900", "--dump-dom", file.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert [line for line in ran.stderr.splitlines() if ":CONSOLE" in line] == []
+    # The script has run to its end: it shows the buttons that the page hides where scripts are off.
+    assert re.search(r'<button type="button" data-copy="replay">Copy</button>', ran.stdout)

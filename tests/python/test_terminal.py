@@ -1,0 +1,74 @@
+"""What is printed: it fits, it is complete, it is never markup."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+import summaries
+from wirespeed import terminal
+
+
+def printed(renderable: Any, width: int) -> str:
+    return terminal.text(renderable, Console(file=io.StringIO(), width=width, color_system=None))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("name", summaries.CASES)
+def test_a_summary_fits_the_terminal(name: str, width: int) -> None:
+    lines = printed(terminal.run_summary(summaries.CASES[name]()), width).splitlines()
+    assert max(cell_len(line) for line in lines) <= min(width, 100)
+
+
+def test_the_verdict_is_the_first_line() -> None:
+    first = printed(terminal.run_summary(summaries.lossless()), 80).splitlines()[0]
+    assert first.startswith("✓ Keeps wire speed: all of 4.00 Gbps")
+    first = printed(terminal.run_summary(summaries.sound()), 80).splitlines()[0]
+    assert first.startswith("✗ Does not keep wire speed")
+
+
+def test_the_key_numbers_stand_with_their_half_widths() -> None:
+    text = printed(terminal.run_summary(summaries.sound()), 60)
+    for part in ("10.0 Gbps", "14.9 Mpps", "7.90 %", "p99 ± 124 ns", "p99.9 ± 494 ns", "79,000 of 1,000,000"):
+        assert part in text
+
+
+def test_the_bar_has_a_key_for_all_its_parts() -> None:
+    text = printed(terminal.run_summary(summaries.sound()), 80)
+    shares = [
+        line.split()[-2] for line in text.splitlines() if line.startswith(" ") and " ns " in line and "±" not in line
+    ]
+    assert sum(float(share) for share in shares) == pytest.approx(100, abs=0.5)
+
+
+@pytest.mark.parametrize("name", ["empty", "odd"])
+def test_a_partial_result_says_so(name: str) -> None:
+    assert "Partial result" in printed(terminal.run_summary(summaries.CASES[name]()), 80)
+    assert "Partial result" not in printed(terminal.run_summary(summaries.sound()), 80)
+
+
+def test_brackets_in_names_are_kept() -> None:
+    assert "[red]L1d[/red]" in printed(terminal.run_summary(summaries.odd()), 200)
+
+
+@pytest.mark.parametrize("name", summaries.CASES)
+def test_no_raw_none_or_nan_is_printed(name: str) -> None:
+    words = printed(terminal.run_summary(summaries.CASES[name]()), 80).split()
+    assert not {"nan", "None", "inf"} & set(words)
+
+
+def test_an_inspection_shows_every_value() -> None:
+    document = {
+        "packets": 1_234_567,
+        "zipf": {"exponent": 1.023, "r2": 0.98},
+        "sizes": [{"bytes": "64", "share": 0.5}, {"bytes": "1500", "share": 0.25}],
+        "empty": [],
+        "first_ns": 1500.0,
+    }
+    text = printed(terminal.inspection("x.pcap", document), 60)
+    for part in ("x.pcap", "1,234,567", "1.023", "50.0 %", "1500", "1.50 µs"):
+        assert part in text
