@@ -2,9 +2,8 @@
 //!
 //! An [`Engine`] holds what will happen; a [`Model`] says what happens then and schedules what
 //! follows from it. Every component draws from its own stream, named by its path ([`Seed`]), so
-//! that adding a component shifts no other's draws.
-[`queue`] is the G/G/c/K queue by which all of this is validated against
-//! the closed forms of the crate `queueing`.
+//! that adding a component shifts no other's draws. [`queue`] is the G/G/c/K queue by which all of
+//! this is validated against the closed forms of the crate `queueing`.
 
 mod calendar;
 mod draw;
