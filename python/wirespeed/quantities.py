@@ -34,8 +34,8 @@ def digits(value: float | None, significant: int = 3) -> str:
         return MISSING
     if value == 0:
         return "0"
-    rounded = float(f"{value:.{significant - 1}e}")
-    decimals = max(0, significant - 1 - math.floor(math.log10(abs(rounded))))
+    exponent = int(f"{value:.{significant - 1}e}".split("e")[1])  # after rounding: 9.996 has that of 10.0
+    decimals = max(0, significant - 1 - exponent)
     return f"{value:,.{min(decimals, 12)}f}"
 
 

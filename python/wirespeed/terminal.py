@@ -40,7 +40,7 @@ _FINDINGS_SHOWN: Final = 3
 _COLOURS: Final[Mapping[Family, str]] = {
     "io": "magenta",
     "wait": "blue",
-    "core": "white",
+    "core": "bright_black",
     "private": "green",
     "shared": "cyan",
     "dram": "yellow",
@@ -48,6 +48,7 @@ _COLOURS: Final[Mapping[Family, str]] = {
 }
 # Neighbours in the bar differ in shade too, so that it reads without colour.
 _SHADES: Final = "█▓▒░"
+_REST: Final = "·"
 
 
 def text(renderable: RenderableType, console: Console) -> str:
@@ -163,7 +164,8 @@ def _time_goes(summary: Summary) -> list[RenderableType]:
         table.add_row(key, Text(part.label), q.duration(part.ns), q.share(part.share))
     if rest:
         ns, whole = sum(part.ns for part in rest), sum(part.share for part in rest)
-        table.add_row("", Text(f"{len(rest)} more", "dim"), q.duration(ns), q.share(whole))
+        words = f"{len(rest)} more"
+        table.add_row(Text(_REST * 2, "dim"), Text(words, "dim"), q.duration(ns), q.share(whole))
     return [Text(), Text(f"Where the time goes: mean sojourn {mean}", "bold"), Padding(_Bar(shown), (0, 2)), table]
 
 
@@ -286,18 +288,17 @@ def _table(*columns: str) -> Table:
 
 
 class _Bar:
-    """Parts side by side, as wide as they are large; it takes the width that there is."""
+    """Parts side by side, as wide as their share of the whole; what they leave is the rest."""
 
     def __init__(self, parts: Sequence[Slice]) -> None:
         self._parts = parts
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = sum(part.ns for part in self._parts)
-        end = done = 0
-        covered = 0.0
+        done, covered = 0, 0.0
         for place, part in enumerate(self._parts):
-            covered += part.ns
-            end = round(covered / whole * options.max_width)
+            covered += part.share
+            end = round(covered * options.max_width)
             yield Segment(_SHADES[place % len(_SHADES)] * (end - done), Style.parse(_COLOURS[part.family]))
             done = end
+        yield Segment(_REST * (options.max_width - done), Style(dim=True))
         yield Segment.line()

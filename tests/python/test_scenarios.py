@@ -1,0 +1,83 @@
+"""Where scenarios come from, and overrides as TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed import InputError, scenarios
+
+# TOML knows no surrogates, and integers of 64 bits.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES: Any = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), TEXT),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXT, inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_a_value_reads_back_from_toml(value: Any) -> None:
+    text = scenarios.toml_value(value)
+    assert "\n" not in text
+    assert tomllib.loads(f"x = {text}") == {"x": value}
+
+
+def test_a_value_without_a_form_in_toml_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="has no form in TOML"):
+        scenarios.overrides({"x": object()})
+
+
+@pytest.mark.parametrize("given_override", ["machine.llc.ways", "=8", " = 8"])
+def test_an_override_needs_a_path_and_a_value(given_override: str) -> None:
+    with pytest.raises(InputError, match="must be PATH=VALUE"):
+        scenarios.overrides([given_override])
+
+
+def test_one_text_is_no_list_of_overrides() -> None:
+    with pytest.raises(InputError, match="must be a mapping"):
+        scenarios.overrides("machine.llc.ways=8")
+
+
+def test_a_file_comes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = scenarios.scenario_names()[0]
+    (tmp_path / name).write_text("mine = 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert scenarios.find(name).text == "mine = 1\n"
+
+
+def test_settings_after_a_comma_belong_to_the_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("x = 1\n")
+    found = scenarios.find(f"{file},machine.llc.ways=8,traffic.sizes=[64,1500],name=a b")
+    assert found.text == "x = 1\n"
+    assert found.overrides == ("machine.llc.ways=8", "traffic.sizes=[64,1500]", "name=a b")
+
+
+def test_text_with_a_line_break_is_a_scenario() -> None:
+    assert scenarios.find("x = 1\n").text == "x = 1\n"
+
+
+def test_an_unknown_name_is_told_the_nearest() -> None:
+    name = scenarios.scenario_names()[0]
+    with pytest.raises(InputError, match=f"did you mean `{name}`"):
+        scenarios.find(name[:-1])
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "no/such/folder"])
+def test_a_missing_file_is_named(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}: no such file"):
+        scenarios.find(name)
+
+
+def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        scenarios.find(tmp_path)
+    (tmp_path / "x.pcap").write_bytes(b"\xd4\xc3\xb2\xa1")
+    with pytest.raises(InputError, match="not UTF-8"):
+        scenarios.find(tmp_path / "x.pcap")
