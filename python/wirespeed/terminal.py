@@ -34,8 +34,45 @@ from wirespeed.summary import (
 _WIDEST: Final = 100
 # Reasons that make up less than this are summed up in one line.
 _SMALL_SHARE: Final = 0.02
+# What the names in an inspection mean, where spaces for underscores do not say it.
+_WORDS: Final[Mapping[str, str]] = {
+    "mean_bytes": "mean frame, bytes",
+    "captured_share": "kept by the capture",
+    "duration_s": "duration, s",
+    "mean_mpps": "mean, Mpps",
+    "mean_gbps": "mean, Gbps",
+    "peak_1ms_mpps": "peak in 1 ms, Mpps",
+    "peak_1ms_gbps": "peak in 1 ms, Gbps",
+    "peak_10ms_mpps": "peak in 10 ms, Mpps",
+    "peak_10ms_gbps": "peak in 10 ms, Gbps",
+    "size_classes": "packets by size class",
+    "to_64": "up to 64 bytes",
+    "to_576": "65 to 576 bytes",
+    "to_1499": "577 to 1,499 bytes",
+    "above": "1,500 bytes and more",
+    "sizes": "packets by size, bytes",
+    "flow_popularity": "packets of flows: fit to Zipf's law",
+    "destination_popularity": "packets of destinations: fit to Zipf's law",
+    "flows_per_destination": "flows of destinations: fit to Zipf's law",
+    "zipf": "exponent",
+    "ks": "Kolmogorov-Smirnov distance",
+    "top_share": "share of the first rank",
+    "top_tenth_share": "share of the first tenth",
+    "destination_lru_hits": "share of packets to one of the n last destinations",
+    "ipv4": "IPv4",
+    "ipv6": "IPv6",
+    "not_ip": "not IP",
+    "vlan": "VLAN",
+    "mpls": "MPLS",
+    "gtp_u": "GTP-U",
+    "pfcp": "PFCP",
+    "first": "first findings",
+    "count": "places",
+}
 _TRIALS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 3
+# Rows of a list in an inspection.
+_ROWS_SHOWN: Final = 16
 
 _COLOURS: Final[Mapping[Family, str]] = {
     "io": "magenta",
@@ -98,7 +135,7 @@ def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableT
 
 def inspection(path: str, document: Mapping[str, Any]) -> RenderableType:
     """Statistics of a capture or a prefix table, in the order in which the document has them."""
-    return Group(Text(path, "bold"), *_document(document, 0))
+    return Group(Text(path, "bold"), *_document(document))
 
 
 def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
@@ -224,31 +261,40 @@ def _advice(summary: Summary) -> list[RenderableType]:
     return [Text(), Text("What to change", "bold"), *(_indented(f"→ {each}") for each in advice)]
 
 
-def _document(document: Mapping[str, Any], depth: int) -> list[RenderableType]:
+def _document(document: Mapping[str, Any], counts: bool = False) -> list[RenderableType]:
+    """Scalars first, then what has parts. What is zero, empty or not known is left out, but for the first line."""
+    scalars = _table("", ">" if counts else "")
     out: list[RenderableType] = []
-    scalars = _table("", "")
     for key, value in document.items():
-        words = key.replace("_", " ")
-        if isinstance(value, Mapping):
-            if value:
-                out += [Text(words, "bold"), Padding(Group(*_document(value, depth + 1)), (0, 0, 0, 2))]
+        words = _WORDS.get(key, key.replace("_", " "))
+        if isinstance(value, Mapping) and {"count", "exact"} == set(value):
+            # A count of different things: beyond some size it is an estimate.
+            about = "" if value["exact"] else "about "
+            scalars.add_row(words, Text(f"{about}{q.count(value['count'])}", "bold"))
+        elif isinstance(value, Mapping):
+            inner = _document(value, all(isinstance(each, int) for each in value.values()))
+            out += [Text(), Text(words, "bold"), Padding(Group(*inner), (0, 0, 0, 1))] if inner else []
         elif isinstance(value, list):
-            if value:
-                out += [Text(words, "bold"), Padding(_list(value), (0, 0, 0, 2))]
-        elif value is not None and key != "schema":
+            out += [Text(), Text(words, "bold"), Padding(_list(value), (0, 0, 0, 1))] if value else []
+        elif value not in (None, "", 0) and key != "schema":
             scalars.add_row(words, Text(_scalar(key, value), "bold"))
     return [scalars, *out] if scalars.row_count else out
 
 
 def _list(values: list[Any]) -> RenderableType:
-    if not all(isinstance(value, Mapping) for value in values):
-        return Text(", ".join(_scalar("", value) for value in values))
-    columns = list(dict.fromkeys(key for value in values for key in value))
-    numeric = {c for c in columns if all(q.is_number(value.get(c)) for value in values)}
-    table = _table(*(f"{'>' * (c in numeric)}{c.replace('_', ' ')}" for c in columns))
-    for value in values:
-        table.add_row(*(Text(_scalar(c, value.get(c))) for c in columns))
-    return table
+    shown = [value if isinstance(value, Mapping) else dict(enumerate(_row(value))) for value in values[:_ROWS_SHOWN]]
+    columns = list(dict.fromkeys(key for value in shown for key in value))
+    numeric = {c for c in columns if all(q.is_number(value.get(c)) for value in shown)}
+    heads = {c: c.replace("_", " ") if isinstance(c, str) else "" for c in columns}
+    table = _table(*(f"{'>' * (c in numeric)}{heads[c]}" for c in columns))
+    for value in shown:
+        table.add_row(*(Text(_scalar(str(c), value.get(c))) for c in columns))
+    left = len(values) - len(shown)
+    return Group(table, Text(f" and {left} more (all with --format json)", "dim")) if left else table
+
+
+def _row(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _scalar(key: str, value: Any) -> str:
@@ -261,7 +307,9 @@ def _scalar(key: str, value: Any) -> str:
     if isinstance(value, float):
         if key.endswith("_ns"):
             return q.duration(value)
-        return q.share(value) if "share" in key else q.digits(value, 4)
+        if "share" in key or (key == "1" and 0 <= value <= 1):  # the second of a pair is a share
+            return q.share(value)
+        return q.digits(value)
     return str(value)
 
 

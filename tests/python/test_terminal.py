@@ -70,5 +70,5 @@ def test_an_inspection_shows_every_value() -> None:
         "first_ns": 1500.0,
     }
     text = printed(terminal.inspection("x.pcap", document), 60)
-    for part in ("x.pcap", "1,234,567", "1.023", "50.0 %", "1500", "1.50 µs"):
+    for part in ("x.pcap", "1,234,567", "1.02", "50.0 %", "1500", "1.50 µs"):
         assert part in text

@@ -31,18 +31,18 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
     """Offered and carried rate over the offered load, or None where there are not two points to join."""
     rows = [
         {
-            "x": p["load"],
+            "x": p["offered_mpps"],
             "offered": p["offered_mpps"],
             "carried": p["carried_mpps"],
-            "words": f"at {q.share(p['load'])} of line rate: {q.mpps(p['offered_mpps'])} offered, "
-            f"{q.mpps(p['carried_mpps'])} carried, loss {q.probability(p.get('loss'))}",
+            "words": f"{q.mpps(p['offered_mpps'])} offered, {q.mpps(p['carried_mpps'])} carried, "
+            f"loss {q.probability(p.get('loss'))}",
         }
         for p in curve
-        if _all_numbers(p.get("load"), p.get("offered_mpps"), p.get("carried_mpps"))
+        if _all_numbers(p.get("offered_mpps"), p.get("carried_mpps"))
     ]
-    if len(rows) < 2:
+    if len({row["x"] for row in rows}) < 2:
         return None
-    chart = _offered_and_carried(rows, alt.Axis(format="%", title="offered load, share of line rate", tickCount=6))
+    chart = _offered_and_carried(rows, alt.Axis(title="offered, Mpps", tickCount=6))
     return _svg(chart, "Offered and carried packet rate over offered load")
 
 
@@ -70,14 +70,19 @@ def rate_over_time(series: Sequence[Interval]) -> str | None:
 def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
     """Median and 99th percentile of the sojourn over the offered load, or None where there are not two points."""
     rows = [
-        {"x": p["load"], "us": ns / 1e3, "which": which, "words": f"at {q.share(p['load'])}: {which} {q.duration(ns)}"}
+        {
+            "x": p["offered_mpps"],
+            "us": ns / 1e3,
+            "which": which,
+            "words": f"{q.mpps(p['offered_mpps'])} offered: {which} {q.duration(ns)}",
+        }
         for p in curve
         for which, ns in (("p50", p.get("p50_ns")), ("p99", p.get("p99_ns")))
-        if ns is not None and _all_numbers(p.get("load"), ns) and ns > 0
+        if ns is not None and _all_numbers(p.get("offered_mpps"), ns) and ns > 0
     ]
     if len({row["x"] for row in rows}) < 2:
         return None
-    x = alt.X("x:Q", axis=alt.Axis(format="%", title="offered load, share of line rate", tickCount=6))
+    x = alt.X("x:Q", axis=alt.Axis(title="offered, Mpps", tickCount=6))
     y = alt.Y("us:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=_log_axis(rows))
     colour = alt.Color("which:N", scale=alt.Scale(domain=["p50", "p99"], range=[CARRIED, TAIL]), legend=_legend())
     base = alt.Chart(_data(rows)).encode(x=x, y=y, color=colour)
