@@ -31,11 +31,11 @@ use packet::{Packet, Prefix};
 use probe::{Access, Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{PacketId, PortId, Ps};
+use units::{PortId, Ps};
 
 use crate::check::{self, Checked};
 use crate::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6, NextHop, prefetch};
-use crate::tape::{Mark, Tape};
+use crate::tape::{Mark, Tape, Trail};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict, ttl};
 
 const TBL24: RegionId = RegionId(RegionId::FIRST_TABLE.0);
@@ -84,16 +84,18 @@ mod site {
 /// Instructions per packet of each part as compiled for x86-64; `tests/instructions.rs` compares
 /// their sum with what valgrind counts.
 mod cost {
-    pub(super) const PREFETCH: u32 = 6;
-    pub(super) const TBL24_PREFETCH: u32 = 5;
-    pub(super) const TBL24: u32 = 10;
-    pub(super) const TBL8: u32 = 12;
-    pub(super) const TBL24_V6_PREFETCH: u32 = 5;
-    pub(super) const TBL24_V6: u32 = 12;
-    pub(super) const TBL8_V6: u32 = 20;
-    pub(super) const NO_ROUTE: u32 = 8;
-    pub(super) const REWRITE_V4: u32 = 42;
-    pub(super) const REWRITE_V6: u32 = 30;
+    pub(super) const PREFETCH: u32 = 7;
+    pub(super) const TBL24_PREFETCH: u32 = 4;
+    pub(super) const TBL24: u32 = 20;
+    pub(super) const TBL8: u32 = 19;
+    pub(super) const TBL24_V6_PREFETCH: u32 = 4;
+    pub(super) const TBL24_V6: u32 = 20;
+    pub(super) const TBL8_V6: u32 = 30;
+    pub(super) const NO_ROUTE: u32 = 26;
+    /// The time to live runs out before anything is written.
+    pub(super) const EXPIRED: u32 = 37;
+    pub(super) const REWRITE_V4: u32 = 74;
+    pub(super) const REWRITE_V6: u32 = 65;
 }
 
 /// How IP forwarding is done.
@@ -292,13 +294,14 @@ impl Forward {
         let mut rest = burst;
         while !rest.is_empty() {
             let mut lanes = Lanes::<N, E>::new();
-            self.check(rest, &mut lanes, &mut tape);
-            self.look_up_v4(v4, &mut lanes, &mut tape);
+            let mut trail = Trail::<P, N>::new();
+            self.check(rest, &mut lanes, &mut trail, &mut tape);
+            self.look_up_v4(v4, &mut lanes, &mut trail, &mut tape);
             if lanes.v6.n > 0 {
-                self.look_up_v6(&mut lanes, &mut tape);
+                self.look_up_v6(&mut lanes, &mut trail, &mut tape);
             }
             let (packets, after) = rest.split_at_mut(rest.len().min(N));
-            self.rewrite(packets, &lanes, &mut tape, out);
+            self.rewrite(packets, &lanes, &trail, &mut tape, out);
             rest = after;
         }
     }
@@ -309,6 +312,7 @@ impl Forward {
         &self,
         rest: &[Packet],
         lanes: &mut Lanes<N, E>,
+        trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
         for (i, packet) in rest.iter().enumerate().take(N) {
@@ -318,14 +322,14 @@ impl Forward {
                 prefetch_header(ahead, tape);
             }
             tape.begin(packet.id);
-            lanes.id[i] = packet.id;
+            trail.enter(i, packet.id);
             match check::headers(packet, self.checksum, tape) {
                 Ok(Checked::V4(dst, mark)) => {
-                    lanes.mark[i] = mark;
+                    trail.keep(i, mark);
                     lanes.v4.push(i, dst);
                 }
                 Ok(Checked::V6(dst, mark)) => {
-                    lanes.mark[i] = mark;
+                    trail.keep(i, mark);
                     lanes.v6.push(i, dst);
                 }
                 Err(reason) => lanes.fate[i] = Fate::Drop(reason),
@@ -340,6 +344,7 @@ impl Forward {
         &self,
         table: &Dir24_8<E>,
         lanes: &mut Lanes<N, E>,
+        trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
         let width = u64::from(E::BYTES);
@@ -347,25 +352,25 @@ impl Forward {
         if self.prefetch {
             for k in 0..lanes.v4.n.min(N) {
                 let (i, dst) = lanes.v4.get(k);
-                tape.begin(lanes.id[i]);
+                tape.begin(trail.id(i));
                 table.prefetch(dst);
-                tape.touch_after(lanes.mark[i], tbl24(dst, site::TBL24_PREFETCH).with_access(Access::Prefetch));
+                tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24_PREFETCH).with_access(Access::Prefetch));
                 tape.work(site::TBL24_PREFETCH, cost::TBL24_PREFETCH);
-                tape.end(lanes.id[i]);
+                tape.end(trail.id(i));
                 tape.latch(site::TBL24_PREFETCH_LATCH);
             }
         }
         let mut any = 0;
         for k in 0..lanes.v4.n.min(N) {
             let (i, dst) = lanes.v4.get(k);
-            tape.begin(lanes.id[i]);
+            tape.begin(trail.id(i));
             let entry = table.first(dst);
-            lanes.mark[i] = tape.touch_after(lanes.mark[i], tbl24(dst, site::TBL24));
+            trail.keep(i, tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24)));
             any |= entry.bits();
             lanes.entry[k] = entry;
             lanes.fate[i] = Fate::V4(entry.next_hop());
             tape.work(site::TBL24, cost::TBL24);
-            tape.end(lanes.id[i]);
+            tape.end(trail.id(i));
             tape.latch(site::TBL24_LATCH);
         }
         if any & E::GROUP == 0 {
@@ -374,32 +379,36 @@ impl Forward {
         for k in 0..lanes.v4.n.min(N) {
             let (i, dst) = lanes.v4.get(k);
             if let Some((at, entry)) = table.step(lanes.entry[k], dst, 1) {
-                tape.begin(lanes.id[i]);
+                tape.begin(trail.id(i));
                 let tbl8 = Ref::load(TBL8, at as u64 * width, width as u16, site::TBL8);
-                lanes.mark[i] = tape.touch_after(lanes.mark[i], tbl8);
+                trail.keep(i, tape.touch_after(trail.mark(i), tbl8));
                 lanes.fate[i] = Fate::V4(entry.next_hop());
                 tape.work(site::TBL8, cost::TBL8);
-                tape.end(lanes.id[i]);
+                tape.end(trail.id(i));
             }
             tape.latch(site::TBL8_LATCH);
         }
     }
 
     /// Level by level, so that on each level the misses of different packets overlap.
-    #[cold]
-    #[inline(never)]
-    fn look_up_v6<const N: usize, P: Probe, E: Entry>(&self, lanes: &mut Lanes<N, E>, tape: &mut Tape<'_, P>) {
+    #[inline(always)]
+    fn look_up_v6<const N: usize, P: Probe, E: Entry>(
+        &self,
+        lanes: &mut Lanes<N, E>,
+        trail: &mut Trail<P, N>,
+        tape: &mut Tape<'_, P>,
+    ) {
         let table = &self.fib.v6;
         let width = u64::from(<u32 as Entry>::BYTES);
         let tbl24 = |dst, site| Ref::load(TBL24_V6, Lpm6::tbl24_index(dst) as u64 * width, width as u16, site);
         if self.prefetch {
             for k in 0..lanes.v6.n.min(N) {
                 let (i, dst) = lanes.v6.get(k);
-                tape.begin(lanes.id[i]);
+                tape.begin(trail.id(i));
                 table.prefetch(dst);
-                tape.touch_after(lanes.mark[i], tbl24(dst, site::TBL24_V6_PREFETCH).with_access(Access::Prefetch));
+                tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24_V6_PREFETCH).with_access(Access::Prefetch));
                 tape.work(site::TBL24_V6_PREFETCH, cost::TBL24_V6_PREFETCH);
-                tape.end(lanes.id[i]);
+                tape.end(trail.id(i));
                 tape.latch(site::TBL24_V6_PREFETCH_LATCH);
             }
         }
@@ -407,12 +416,12 @@ impl Forward {
         let mut entries = [0u32; N];
         for (k, entry) in entries.iter_mut().enumerate().take(n) {
             let (i, dst) = lanes.v6.get(k);
-            tape.begin(lanes.id[i]);
+            tape.begin(trail.id(i));
             *entry = table.first(dst);
-            lanes.mark[i] = tape.touch_after(lanes.mark[i], tbl24(dst, site::TBL24_V6));
+            trail.keep(i, tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24_V6)));
             lanes.fate[i] = Fate::V6(entry.next_hop());
             tape.work(site::TBL24_V6, cost::TBL24_V6);
-            tape.end(lanes.id[i]);
+            tape.end(trail.id(i));
             tape.latch(site::TBL24_V6_LATCH);
         }
         for level in 1.. {
@@ -420,14 +429,14 @@ impl Forward {
             for (k, latest) in entries.iter_mut().enumerate().take(n) {
                 let (i, dst) = lanes.v6.get(k);
                 if let Some((at, entry)) = table.step(*latest, dst, level) {
-                    tape.begin(lanes.id[i]);
+                    tape.begin(trail.id(i));
                     let tbl8 = Ref::load(TBL8_V6, at as u64 * width, width as u16, site::TBL8_V6);
-                    lanes.mark[i] = tape.touch_after(lanes.mark[i], tbl8);
+                    trail.keep(i, tape.touch_after(trail.mark(i), tbl8));
                     any |= entry;
                     *latest = entry;
                     lanes.fate[i] = Fate::V6(entry.next_hop());
                     tape.work(site::TBL8_V6, cost::TBL8_V6);
-                    tape.end(lanes.id[i]);
+                    tape.end(trail.id(i));
                 }
                 tape.latch(site::TBL8_V6_LATCH);
             }
@@ -442,12 +451,13 @@ impl Forward {
         &self,
         packets: &mut [Packet],
         lanes: &Lanes<N, E>,
+        trail: &Trail<P, N>,
         tape: &mut Tape<'_, P>,
         out: &mut Vec<Verdict>,
     ) {
-        out.reserve(packets.len());
+        let mut verdicts = [Verdict::Drop(DropReason::NoRoute); N];
         for (i, packet) in packets.iter_mut().enumerate().take(N) {
-            let verdict = match lanes.fate[i] {
+            verdicts[i] = match lanes.fate[i] {
                 Fate::Drop(reason) => Verdict::Drop(reason),
                 Fate::V4(None) | Fate::V6(None) => {
                     tape.begin(packet.id);
@@ -459,10 +469,16 @@ impl Forward {
                     tape.begin(packet.id);
                     let data = check::data_address(tape, site::REWRITE_BUF_ADDR, site::REWRITE_DATA_OFF);
                     let verdict = match decrement_ttl(packet, data, tape) {
-                        Ok(()) => self.send(packet, next_hop, lanes.mark[i], data, tape),
-                        Err(reason) => Verdict::Drop(reason),
+                        Ok(()) => {
+                            let verdict = self.send(packet, next_hop, trail.mark(i), data, tape);
+                            tape.work(site::REWRITE_DONE, cost::REWRITE_V4);
+                            verdict
+                        }
+                        Err(reason) => {
+                            tape.work(site::REWRITE_DONE, cost::EXPIRED);
+                            Verdict::Drop(reason)
+                        }
                     };
-                    tape.work(site::REWRITE_DONE, cost::REWRITE_V4);
                     tape.end(packet.id);
                     verdict
                 }
@@ -470,17 +486,23 @@ impl Forward {
                     tape.begin(packet.id);
                     let data = check::data_address(tape, site::REWRITE_BUF_ADDR, site::REWRITE_DATA_OFF);
                     let verdict = match decrement_hop_limit(packet, data, tape) {
-                        Ok(()) => self.send(packet, next_hop, lanes.mark[i], data, tape),
-                        Err(reason) => Verdict::Drop(reason),
+                        Ok(()) => {
+                            let verdict = self.send(packet, next_hop, trail.mark(i), data, tape);
+                            tape.work(site::REWRITE_DONE, cost::REWRITE_V6);
+                            verdict
+                        }
+                        Err(reason) => {
+                            tape.work(site::REWRITE_DONE, cost::EXPIRED);
+                            Verdict::Drop(reason)
+                        }
                     };
-                    tape.work(site::REWRITE_DONE, cost::REWRITE_V6);
                     tape.end(packet.id);
                     verdict
                 }
             };
-            out.push(verdict);
             tape.latch(site::REWRITE_LATCH);
         }
+        out.extend_from_slice(&verdicts[..packets.len().min(N)]);
     }
 
     /// Puts on the Ethernet addresses of the next hop, whose number came from the reference `hop`.
@@ -553,10 +575,6 @@ struct Lanes<const N: usize, E> {
     v6: Keys<N, u128>,
     /// Found for the keys of `v4` on the first level.
     entry: [E; N],
-    /// The latest reference that a packet's next address comes from. Read by the probe only.
-    mark: [Mark; N],
-    /// Read by the probe only.
-    id: [PacketId; N],
 }
 
 /// Destinations to look up, with the places of their packets.
@@ -575,8 +593,6 @@ impl<const N: usize, E: Entry> Lanes<N, E> {
             v4: Keys { n: 0, at: [0; N], dst: [0; N] },
             v6: Keys { n: 0, at: [0; N], dst: [0; N] },
             entry: [E::default(); N],
-            mark: [Mark::default(); N],
-            id: [PacketId(0); N],
         }
     }
 }

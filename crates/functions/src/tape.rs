@@ -1,10 +1,14 @@
+use std::marker::PhantomData;
+
 use probe::{Probe, Ref};
 use units::PacketId;
 
 /// Counts references on their way into a probe, so that a reference can say how many references
 /// back its address came from even when other packets' references lie between.
 ///
-/// The count feeds nothing but `dep`: with [`probe::Null`] it is dead code.
+/// A probe without a byte of state, as [`probe::Null`], keeps nothing: for it nothing is counted
+/// and `dep` is 0. That is decided when the function is compiled; left to the optimiser, stores
+/// that nobody reads survive wherever a count has its address taken.
 pub(crate) struct Tape<'a, P> {
     probe: &'a mut P,
     count: u32,
@@ -13,6 +17,10 @@ pub(crate) struct Tape<'a, P> {
 /// A reference that was pushed: where later ones may have their address from.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mark(u32);
+
+const fn keeps_state<P>() -> bool {
+    size_of::<P>() != 0
+}
 
 impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
@@ -23,7 +31,9 @@ impl<'a, P: Probe> Tape<'a, P> {
     /// Pushes a reference whose address was at hand.
     #[inline(always)]
     pub(crate) fn touch(&mut self, r: Ref) -> Mark {
-        self.count = self.count.wrapping_add(1);
+        if const { keeps_state::<P>() } {
+            self.count = self.count.wrapping_add(1);
+        }
         self.probe.touch(r);
         Mark(self.count)
     }
@@ -31,8 +41,12 @@ impl<'a, P: Probe> Tape<'a, P> {
     /// Pushes a reference whose address came from the reference `from`.
     #[inline(always)]
     pub(crate) fn touch_after(&mut self, from: Mark, r: Ref) -> Mark {
-        let back = self.count.wrapping_add(1).wrapping_sub(from.0);
-        self.touch(r.after(u8::try_from(back).unwrap_or(0)))
+        let mut dep = 0;
+        if const { keeps_state::<P>() } {
+            let back = self.count.wrapping_add(1).wrapping_sub(from.0);
+            dep = u8::try_from(back).unwrap_or(0);
+        }
+        self.touch(r.after(dep))
     }
 
     #[inline(always)]
@@ -53,5 +67,46 @@ impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
     pub(crate) fn end(&mut self, packet: PacketId) {
         self.probe.end(packet);
+    }
+}
+
+/// What only a probe wants to know of up to `N` packets that pass the stages together.
+pub(crate) struct Trail<P, const N: usize> {
+    id: [PacketId; N],
+    /// The latest reference that a packet's next address comes from.
+    mark: [Mark; N],
+    probe: PhantomData<P>,
+}
+
+impl<P, const N: usize> Trail<P, N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Trail { id: [PacketId(0); N], mark: [Mark(0); N], probe: PhantomData }
+    }
+
+    /// Packet `id` has place `i`.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, i: usize, id: PacketId) {
+        if const { keeps_state::<P>() } {
+            self.id[i] = id;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self, i: usize) -> PacketId {
+        if const { keeps_state::<P>() } { self.id[i] } else { PacketId(0) }
+    }
+
+    /// The next address of the packet at place `i` comes from `mark`.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, i: usize, mark: Mark) {
+        if const { keeps_state::<P>() } {
+            self.mark[i] = mark;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn mark(&self, i: usize) -> Mark {
+        if const { keeps_state::<P>() } { self.mark[i] } else { Mark(0) }
     }
 }

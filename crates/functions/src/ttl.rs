@@ -25,16 +25,18 @@ pub const fn update_checksum(checksum: u16, old: u16, new: u16) -> u16 {
 
 /// Decrements the time to live in the word of an IPv4 header at byte 8, as it lies in memory: time
 /// to live, protocol, checksum. [`None`] if it is 0 or 1, so that the packet must not go on.
+///
+/// With m' = m - 0x100, equation 3 is HC' = HC + 0x100 with the carry added back, and 0xffff
+/// written as 0.
 #[inline(always)]
-pub fn decrement(word: [u8; 4]) -> Option<[u8; 4]> {
-    let [ttl, protocol, c0, c1] = word;
-    if ttl <= 1 {
+pub const fn decrement(word: [u8; 4]) -> Option<[u8; 4]> {
+    let word = u32::from_be_bytes(word);
+    if word < 2 << 24 {
         return None;
     }
-    let old = u16::from_be_bytes([ttl, protocol]);
-    let checksum = update_checksum(u16::from_be_bytes([c0, c1]), old, old - 0x100);
-    let [c0, c1] = checksum.to_be_bytes();
-    Some([ttl - 1, protocol, c0, c1])
+    let sum = (word & 0xffff) + 0x100;
+    let checksum = (sum + (sum >= 0xffff) as u32) & 0xffff;
+    Some((((word - (1 << 24)) & 0xffff_0000) | checksum).to_be_bytes())
 }
 
 #[cfg(test)]
@@ -54,6 +56,18 @@ mod tests {
         let mut after = header.to_vec();
         after[8..12].copy_from_slice(&decrement(*header[8..].first_chunk()?)?);
         Some(after)
+    }
+
+    #[test]
+    fn decrementing_is_equation_3_for_every_checksum_and_ttl() {
+        for ttl in 2..=255 {
+            for checksum in 0..=u16::MAX {
+                let [c0, c1] = checksum.to_be_bytes();
+                let [d0, d1] =
+                    update_checksum(checksum, u16::from(ttl) << 8 | 6, u16::from(ttl - 1) << 8 | 6).to_be_bytes();
+                assert_eq!(decrement([ttl, 6, c0, c1]), Some([ttl - 1, 6, d0, d1]));
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Counts instructions under valgrind: the null probe costs none, and what the function reports
+//! with `work` is what it executes. Where valgrind or x86-64 is missing the tests say so and pass.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The example, built as released.
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        // target/<profile>/deps/<this test>
+        let test = std::env::current_exe().expect("a test knows its path");
+        let target = test.ancestors().nth(3).expect("cargo's target folder");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--offline", "--quiet", "-p", env!("CARGO_PKG_NAME")])
+            .args(["--example", "forward_instructions", "--target-dir"])
+            .arg(target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_remove("RUSTFLAGS")
+            .output()
+            .expect("cargo runs");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        target.join("release/examples/forward_instructions")
+    })
+}
+
+fn valgrind_is_missing() -> bool {
+    let there = cfg!(target_arch = "x86_64")
+        && Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        println!("skipped: needs x86-64 and valgrind (Debian: apt install valgrind)");
+    }
+    !there
+}
+
+/// The two numbers the example prints.
+fn printed(output: &[u8]) -> (f64, String) {
+    let text = String::from_utf8_lossy(output);
+    let mut words = text.split_whitespace();
+    let packets = words.next().and_then(|w| w.parse().ok()).expect("the number of packets");
+    (packets, words.next().expect("a second number").to_owned())
+}
+
+/// Instructions per packet within `function`, and the digest of what it did.
+fn executed(mode: &str, function: &str, workload: &str) -> (f64, String) {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(format!("--toggle-collect={function}"))
+        .arg(program())
+        .args([mode, workload])
+        .output()
+        .expect("valgrind runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let collected = log.lines().find_map(|line| line.split("Collected :").nth(1));
+    let instructions: f64 = collected.and_then(|n| n.trim().parse().ok()).expect("callgrind says what it collected");
+    let (packets, digest) = printed(&output.stdout);
+    assert!(instructions > packets, "{function} was not met");
+    (instructions / packets, digest)
+}
+
+#[test]
+fn the_null_probe_costs_no_instruction() {
+    assert_eq!(size_of::<probe::Null>(), 0);
+    if valgrind_is_missing() {
+        return;
+    }
+    for workload in ["v4", "v4_long", "v6", "no_route", "mixed"] {
+        let (null, digest) = executed("null", "forward_null", workload);
+        let (hand, same) = executed("hand", "forward_by_hand", workload);
+        println!("{workload}: {null:.1} instructions a packet with the null probe, {hand:.1} without any");
+        assert_eq!(digest, same, "{workload}: the copy by hand does something else");
+        assert!(null <= hand + 0.5, "{workload}: {null:.2} with the null probe, {hand:.2} without any");
+        assert!(null >= hand * 0.9, "{workload}: {null:.2}, but {hand:.2} by hand: the copy is stale");
+    }
+}
+
+#[test]
+fn reported_work_is_what_is_executed_within_a_tenth() {
+    if valgrind_is_missing() {
+        return;
+    }
+    let workloads = [
+        "v4",
+        "v4_long",
+        "v6",
+        "v6_short",
+        "arp",
+        "no_route",
+        "ttl",
+        "mixed",
+        "v4+software",
+        "v4+no_prefetch",
+        "mixed+single",
+    ];
+    for workload in workloads {
+        let (executed, _) = executed("null", "forward_null", workload);
+        let output = Command::new(program()).args(["report", workload]).output().expect("the example runs");
+        let (packets, instructions) = printed(&output.stdout);
+        let reported = instructions.parse::<f64>().expect("a number of instructions") / packets;
+        println!("{workload}: {executed:.1} instructions a packet executed, {reported:.1} reported");
+        assert!((reported / executed - 1.0).abs() < 0.1, "{workload}: {reported:.1} reported, {executed:.1} executed");
+    }
+}
