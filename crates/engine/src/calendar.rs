@@ -1,3 +1,5 @@
+use std::hint::select_unpredictable;
+
 use units::Ps;
 
 /// What happens when an event is due.
@@ -17,9 +19,11 @@ pub trait Model {
 /// picosecond the one with the lower priority number happens first, and of two with the same
 /// priority the one that was scheduled first. So a run depends on nothing but its input.
 ///
-/// Up to 32 pending events lie in an unordered array whose least key is known, which costs a few
-/// compares without a branch to mispredict; more are a 4-ary heap in the same array (LaMarca and
-/// Ladner, "The influence of caches on the performance of heaps", JEA 1996).
+/// The order is kept among 16-byte keys only; an event stays where it was put until it happens. The
+/// keys of up to 48 pending events lie sorted, the next one last, and those of more are a 4-ary heap
+/// in the same array (LaMarca and Ladner, "The influence of caches on the performance of heaps", JEA
+/// 1996). Into a few keys the new one is sorted without a branch: which of two events comes first
+/// is a coin toss that no predictor wins.
 ///
 /// ```
 /// use engine::Engine;
@@ -37,54 +41,76 @@ pub trait Model {
 #[derive(Debug)]
 pub struct Engine<E> {
     now: Ps,
-    /// The key of `pending[least]`, or `NEVER`.
-    next: Key,
-    least: usize,
-    pending: Vec<Pending<E>>,
-    /// Whether `pending` is a 4-ary heap; then `least` is 0.
+    /// Where the least key is; 0, where `NEVER` is, if nothing is to come.
+    next: usize,
+    /// How many keys there are: 1 more than events.
+    used: usize,
+    /// `NEVER`, then the keys of what is to come: descending, or a heap whose root is at 1. From
+    /// `used` on only the slots count: they are free.
+    keys: Vec<Key>,
+    /// One for each key.
+    slots: Vec<Option<E>>,
     heap: bool,
+    /// Sequence of the next event, shifted to its place in a key.
+    sequence: u64,
+    /// How many were scheduled before the sequence last started again.
     scheduled: u64,
     late: u64,
 }
 
-/// Time, then priority and sequence: 64, 8 and 56 bits.
+/// Time, priority, sequence, slot: 64, 8, 28 and 28 bits. No two are equal.
 type Key = u128;
 
 const NEVER: Key = Key::MAX;
-const SEQUENCE_BITS: u32 = 56;
-/// Up to here the least key is found by looking at all.
-const SMALL: usize = 32;
-/// A heap that has shrunk to this is an unordered array again. Below `SMALL`, so that a number of
-/// events that wavers around it does not make a heap each time.
-const SMALL_AGAIN: usize = 16;
+const SLOT_BITS: u32 = 28;
+const SEQUENCE_ONE: u64 = 1 << SLOT_BITS;
+const SEQUENCE_END: u64 = 1 << PRIORITY_SHIFT;
+const PRIORITY_SHIFT: u32 = 56;
+/// The room to begin with; it doubles.
+const ROOM: usize = 16;
+/// Up to here a new key is sorted in without a branch.
+const FEW: usize = 6;
+/// Up to here keys are sorted.
+const MOST_SORTED: usize = 48;
+/// A heap that has shrunk to this is sorted again. Below `MOST_SORTED`, so that a number of events
+/// that wavers around it does not sort each time.
+const SORTED_AGAIN: usize = 24;
 const ARITY: usize = 4;
 
-#[derive(Clone, Debug)]
-struct Pending<E> {
-    time: u64,
-    rank: u64,
-    event: E,
+#[inline(always)]
+fn time_of(key: Key) -> u64 {
+    (key >> 64) as u64
 }
 
-impl<E> Pending<E> {
-    #[inline(always)]
-    fn key(&self) -> Key {
-        Key::from(self.time) << 64 | Key::from(self.rank)
-    }
+#[inline(always)]
+fn slot_of(key: Key) -> usize {
+    (key as u64 & ((1 << SLOT_BITS) - 1)) as usize
+}
+
+/// The lesser and the greater key, without a branch. A selection would do, if the compiler did not
+/// make a branch of it inside a loop.
+#[inline(always)]
+fn in_order(a: Key, b: Key) -> (Key, Key) {
+    let swap = (a ^ b) & Key::from(b < a).wrapping_neg();
+    (a ^ swap, b ^ swap)
 }
 
 impl<E> Engine<E> {
     /// At time zero, with nothing to come.
     pub fn new() -> Engine<E> {
-        Engine {
+        let mut engine = Engine {
             now: Ps::ZERO,
-            next: NEVER,
-            least: 0,
-            pending: Vec::with_capacity(SMALL),
+            next: 0,
+            used: 1,
+            keys: vec![NEVER],
+            slots: vec![None],
             heap: false,
+            sequence: 0,
             scheduled: 0,
             late: 0,
-        }
+        };
+        engine.grow(ROOM);
+        engine
     }
 
     /// The present.
@@ -101,18 +127,27 @@ impl<E> Engine<E> {
     pub fn schedule(&mut self, at: Ps, priority: u8, event: E) {
         debug_assert!(at >= self.now, "an event at {at} is scheduled at {}, which is later", self.now);
         let time = if at >= self.now { at.0 } else { self.clamp_late() };
-        let rank = u64::from(priority) << SEQUENCE_BITS | self.scheduled;
-        self.scheduled += 1;
-        let pending = Pending { time, rank, event };
-        let key = pending.key();
-        let at = self.pending.len();
-        self.pending.push(pending);
-        if at < SMALL && !self.heap {
-            let first = key < self.next;
-            self.least = if first { at } else { self.least };
-            self.next = if first { key } else { self.next };
+        let used = self.used;
+        if used >= self.keys.len() || self.sequence == SEQUENCE_END {
+            self.make_room();
+        }
+        let slot = slot_of(self.keys[used]);
+        let rank = u64::from(priority) << PRIORITY_SHIFT | self.sequence | slot as u64;
+        let key = Key::from(time) << 64 | Key::from(rank);
+        self.sequence += SEQUENCE_ONE;
+        self.slots[slot] = Some(event);
+        self.used = used + 1;
+        if used <= FEW {
+            let mut least = key;
+            for sorted in &mut self.keys[1..used] {
+                (least, *sorted) = in_order(least, *sorted);
+            }
+            self.keys[used] = least;
+            self.next = used;
+        } else if self.heap || used > MOST_SORTED {
+            self.insert_heap(key);
         } else {
-            self.push_heap();
+            self.insert_sorted(key);
         }
     }
 
@@ -125,49 +160,52 @@ impl<E> Engine<E> {
     /// The time of the next event.
     #[inline]
     pub fn peek(&self) -> Option<Ps> {
-        if self.next == NEVER { None } else { Some(Ps((self.next >> 64) as u64)) }
+        let key = self.keys[self.next];
+        if key == NEVER { None } else { Some(Ps(time_of(key))) }
     }
 
     /// The next event, at whose time the clock then stands; `None` when nothing is to come.
     #[inline]
     pub fn pop(&mut self) -> Option<E> {
-        if self.pending.is_empty() {
+        if self.next == 0 {
             return None;
         }
-        self.now = Ps((self.next >> 64) as u64);
-        let due = self.pending.swap_remove(self.least);
+        let key = self.keys[self.next];
+        self.now = Ps(time_of(key));
         if self.heap {
-            self.after_heap_pop();
+            self.remove_heap();
         } else {
-            self.find_least();
+            // The key stays behind the others and tells that its slot is free.
+            self.used -= 1;
+            self.next -= 1;
         }
-        Some(due.event)
+        self.slots[slot_of(key)].take()
     }
 
     /// How many events are to come.
     #[inline]
     pub fn len(&self) -> usize {
-        self.pending.len()
+        self.used - 1
     }
 
     /// Whether nothing is to come.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.used == 1
     }
 
     /// Forgets what is to come. The clock stays.
     pub fn clear(&mut self) {
-        self.pending.clear();
-        self.next = NEVER;
-        self.least = 0;
+        self.slots.fill_with(|| None);
+        self.used = 1;
+        self.next = 0;
         self.heap = false;
     }
 
     /// How many events have been scheduled so far.
     #[inline]
     pub fn scheduled(&self) -> u64 {
-        self.scheduled
+        self.scheduled + (self.sequence >> SLOT_BITS)
     }
 
     /// How many events were scheduled for the past and happened late: 0 in a correct model.
@@ -180,10 +218,10 @@ impl<E> Engine<E> {
     ///
     /// With [`Ps::MAX`] the clock stays at the last event.
     pub fn run<M: Model<Event = E>>(&mut self, model: &mut M, until: Ps) {
-        while self.next != NEVER && (self.next >> 64) as u64 <= until.0 {
-            if let Some(event) = self.pop() {
-                model.handle(event, self);
-            }
+        while self.peek().is_some_and(|next| next <= until)
+            && let Some(event) = self.pop()
+        {
+            model.handle(event, self);
         }
         if until != Ps::MAX {
             self.now = self.now.max(until);
@@ -206,72 +244,113 @@ impl<E> Engine<E> {
         self.now.0
     }
 
-    #[inline(always)]
-    fn find_least(&mut self) {
-        let (mut least, mut next) = (0, NEVER);
-        for (i, pending) in self.pending.iter().enumerate() {
-            let key = pending.key();
-            let less = key < next;
-            least = if less { i } else { least };
-            next = if less { key } else { next };
+    #[inline(never)]
+    fn insert_sorted(&mut self, key: Key) {
+        let mut at = self.used - 1;
+        // `NEVER` at 0 ends the search.
+        while at > 0 && self.keys[at - 1] < key {
+            self.keys[at] = self.keys[at - 1];
+            at -= 1;
         }
-        self.least = least;
-        self.next = next;
+        self.keys[at] = key;
+        self.next = self.used - 1;
     }
 
-    /// The last entry is new.
     #[inline(never)]
-    fn push_heap(&mut self) {
-        if self.heap {
-            self.sift_up(self.pending.len() - 1);
-        } else {
+    fn insert_heap(&mut self, key: Key) {
+        if !self.heap {
             self.heap = true;
-            self.least = 0;
-            for i in (0..=(self.pending.len() - 2) / ARITY).rev() {
-                self.sift_down(i);
-            }
+            self.next = 1;
+            // Ascending keys are a heap.
+            self.keys[1..self.used - 1].reverse();
         }
-        self.next = self.pending[0].key();
-    }
-
-    /// The last entry has taken the place of the first.
-    #[inline(never)]
-    fn after_heap_pop(&mut self) {
-        self.sift_down(0);
-        self.next = self.pending[0].key();
-        self.heap = self.pending.len() > SMALL_AGAIN;
-    }
-
-    fn sift_up(&mut self, mut at: usize) {
-        let key = self.pending[at].key();
+        let heap = &mut self.keys[1..self.used];
+        let mut at = heap.len() - 1;
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if self.pending[parent].key() < key {
-                return;
+            if heap[parent] < key {
+                break;
             }
-            self.pending.swap(at, parent);
+            heap[at] = heap[parent];
             at = parent;
+        }
+        heap[at] = key;
+    }
+
+    #[inline(never)]
+    fn remove_heap(&mut self) {
+        let heap = &mut self.keys[1..self.used];
+        let last = heap.len() - 1;
+        // The least key goes behind the others, where it tells that its slot is free.
+        let (least, key) = (heap[0], heap[last]);
+        heap[last] = least;
+        let heap = &mut heap[..last];
+        // The hole goes all the way down, then the key goes up: it was a leaf, so it is late.
+        let mut at = 0;
+        loop {
+            let first = at * ARITY + 1;
+            let least = match heap.get(first..first + ARITY) {
+                Some(&[a, b, c, d]) => {
+                    let (ab, i) = select_unpredictable(a < b, (a, 0), (b, 1));
+                    let (cd, j) = select_unpredictable(c < d, (c, 2), (d, 3));
+                    first + select_unpredictable(ab < cd, i, j)
+                }
+                _ if first < heap.len() => (first..heap.len()).min_by_key(|&i| heap[i]).unwrap_or(first),
+                _ => break,
+            };
+            heap[at] = heap[least];
+            at = least;
+        }
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if heap[parent] < key {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
+        }
+        heap[at] = key;
+        self.used -= 1;
+        if self.used <= SORTED_AGAIN {
+            self.keys[1..self.used].sort_unstable_by(|a, b| b.cmp(a));
+            self.heap = false;
+            self.next = self.used - 1;
         }
     }
 
-    fn sift_down(&mut self, mut at: usize) {
-        let key = self.pending[at].key();
-        loop {
-            let first = at * ARITY + 1;
-            let children = self.pending.get(first..(first + ARITY).min(self.pending.len())).unwrap_or(&[]);
-            let (mut least, mut next) = (0, key);
-            for (i, child) in children.iter().enumerate() {
-                let child = child.key();
-                let less = child < next;
-                least = if less { i + 1 } else { least };
-                next = if less { child } else { next };
-            }
-            if least == 0 {
-                return;
-            }
-            let child = first + least - 1;
-            self.pending.swap(at, child);
-            at = child;
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        if self.used == self.keys.len() {
+            self.grow(self.keys.len());
+        }
+        if self.sequence == SEQUENCE_END {
+            self.renumber();
+        }
+    }
+
+    fn grow(&mut self, more: usize) {
+        let slots = self.slots.len();
+        assert!(slots + more <= 1 << SLOT_BITS, "more than 2^{SLOT_BITS} events are to come");
+        self.slots.resize_with(slots + more, || None);
+        self.keys.extend((slots..slots + more).map(|slot| slot as Key));
+    }
+
+    /// The sequence starts again: what is to come gets the first numbers, in its order.
+    fn renumber(&mut self) {
+        let keys = &mut self.keys[1..self.used];
+        keys.sort_unstable();
+        let sequence_mask = Key::from(SEQUENCE_END - SEQUENCE_ONE);
+        self.scheduled += self.sequence >> SLOT_BITS;
+        self.sequence = 0;
+        for key in keys.iter_mut() {
+            *key = *key & !sequence_mask | Key::from(self.sequence);
+            self.sequence += SEQUENCE_ONE;
+        }
+        self.scheduled -= keys.len() as u64;
+        // Ascending, the keys are a heap.
+        if !self.heap {
+            keys.reverse();
         }
     }
 }
@@ -284,14 +363,15 @@ impl<E> Default for Engine<E> {
 
 impl<E: Clone> Clone for Engine<E> {
     fn clone(&self) -> Engine<E> {
-        Engine { pending: self.pending.clone(), ..*self }
+        Engine { keys: self.keys.clone(), slots: self.slots.clone(), ..*self }
     }
 
     /// Keeps the memory of `self`: splitting copies a state into the same place again and again.
     fn clone_from(&mut self, source: &Engine<E>) {
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.clone_from(&source.pending);
-        *self = Engine { pending, ..*source };
+        self.keys.clone_from(&source.keys);
+        self.slots.clone_from(&source.slots);
+        let (keys, slots) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.slots));
+        *self = Engine { keys, slots, ..*source };
     }
 }
 
@@ -388,6 +468,26 @@ mod tests {
             prop_assert_eq!((engine.pop(), engine.peek(), engine.len(), engine.now()), (None, None, 0, now));
             engine.after(Ps(1), 0, 5);
             prop_assert_eq!((engine.pop(), engine.now()), (Some(5), now + Ps(1)));
+        }
+    }
+
+    #[test]
+    fn order_survives_the_end_of_the_sequence() {
+        for pending in [0, 1, 5, 30, 200] {
+            for before_end in [0, 1, 2, 50] {
+                let (mut engine, mut naive) = (Engine::new(), Naive::default());
+                engine.sequence = SEQUENCE_END - before_end * SEQUENCE_ONE;
+                for i in 0..pending + 100 {
+                    engine.after(Ps(i % 7), (i % 3) as u8, naive.scheduled);
+                    naive.schedule(naive.now + i % 7, (i % 3) as u8);
+                    if i >= pending {
+                        agree(&mut engine, &mut naive, 1).unwrap();
+                    }
+                }
+                agree(&mut engine, &mut naive, pending as usize + 1).unwrap();
+                assert!(engine.sequence < SEQUENCE_END / 2);
+                assert_eq!(engine.scheduled(), (1 << SLOT_BITS) - before_end + pending + 100);
+            }
         }
     }
 
