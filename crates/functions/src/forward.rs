@@ -3,11 +3,11 @@
 //! **Computes** what an IP router's fast path does: header check, longest-prefix match, time to
 //! live and checksum, Ethernet addresses of the next hop. Bytes of the packet are really changed.
 //!
-//! **References per packet** (IPv4, defaults): 16 if the destination's prefix has 24 bits or
-//! fewer, 17 otherwise: 3 to prefetch the header (2 of them mbuf loads), 4 mbuf and 2 header loads
+//! **References per packet** (IPv4, defaults): 17 if the destination's prefix has 24 bits or
+//! fewer, 18 otherwise: 3 to prefetch the header (2 of them mbuf loads), 4 mbuf and 2 header loads
 //! to check it, 1 prefetch and 1 or 2 loads to look up, 2 mbuf loads, 1 header load, 1 next-hop
 //! load and 2 stores to rewrite. Best 6 (not IP), worst for IPv4 27 (40 bytes of options, software
-//! checksum, a long prefix); for IPv6 16 to 29, by the levels that the lookup takes.
+//! checksum, a long prefix); for IPv6 17 to 30, by the levels that the lookup takes.
 //!
 //! **Regions**: tbl24 and tbl8 of IPv4 and of IPv6 (see `lookup::Dir24`), next hops (16 bytes
 //! each), all shared by the cores; the packet and its mbuf.

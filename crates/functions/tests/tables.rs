@@ -198,7 +198,7 @@ fn full_table_matches_naive_through_real_updates_and_back() {
     let v4 = of_v4(&routes);
     for _ in 0..100_000 {
         let (addr, len, _) = v4[rng.next() as usize % v4.len()];
-        changes.push((Prefix::V4 { addr, len }, rng.next() % 2 == 0));
+        changes.push((Prefix::V4 { addr, len }, rng.next().is_multiple_of(2)));
     }
     let mut touched = Vec::new();
     for (prefix, announced) in changes {

@@ -659,7 +659,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
+        #![proptest_config(ProptestConfig::with_cases(80))]
 
         #[test]
         fn dir24_8_matches_naive(
