@@ -147,9 +147,9 @@ impl Arrivals {
             Process::Modulated(modulated) => modulated.gap(rng),
         };
         let exact = gap + self.left_over;
-        let whole = exact.floor();
-        self.left_over = exact - whole;
-        self.now = Ps(self.now.0.saturating_add(whole as u64));
+        let whole = exact as u64;
+        self.left_over = exact - whole as f64;
+        self.now = Ps(self.now.0.saturating_add(whole));
         self.now
     }
 }

@@ -127,11 +127,6 @@ impl Input {
         }
     }
 
-    /// Whether all has been consumed.
-    pub(crate) fn is_at_end(&mut self) -> bool {
-        self.peek(1).is_empty()
-    }
-
     /// Adds the failure that ended the stream, if one did, to `damage`. Called at the end.
     pub(crate) fn report_failure(&mut self, damage: &mut Damage) {
         if let Some(failure) = self.failure.take() {
@@ -146,13 +141,16 @@ impl Input {
 
     #[cold]
     fn fill(&mut self, want: usize) {
-        self.buffer.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let room = want.max(CHUNK);
-        if self.buffer.len() < room {
-            self.buffer.resize(room, 0);
+        if self.start + want > self.buffer.len() {
+            // Bytes are moved once for at least `want` that are consumed.
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let room = (2 * want).max(CHUNK);
+            if self.buffer.len() < room {
+                self.buffer.resize(room, 0);
+            }
         }
-        while self.end < want && !self.ended {
+        while self.end - self.start < want && !self.ended {
             match self.inner.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.ended = true,
                 Ok(n) => self.end += n,
@@ -208,8 +206,11 @@ pub(crate) mod tests {
     pub(crate) fn all_of(data: Vec<u8>) -> (Vec<u8>, Damage) {
         let mut input = Input::new(Box::new(Cursor::new(data))).unwrap();
         let (mut all, mut damage) = (Vec::new(), Damage::default());
-        while !input.is_at_end() {
+        loop {
             let bytes = input.peek(1).to_vec();
+            if bytes.is_empty() {
+                break;
+            }
             input.consume(bytes.len());
             all.extend(bytes);
         }
@@ -251,6 +252,6 @@ pub(crate) mod tests {
         assert!(input.skip(499_999));
         assert_eq!(input.offset(), 499_999);
         assert!(!input.skip(2));
-        assert!(input.is_at_end());
+        assert!(input.peek(1).is_empty());
     }
 }

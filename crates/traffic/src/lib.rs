@@ -5,6 +5,7 @@
 //!   real one.
 //! - [`SourceSpec`] says what traffic there is (a profile or a capture), [`Load`] how much of it;
 //!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
+//! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
 //!
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
 //! counted and named in a [`Damage`] list.
@@ -16,6 +17,7 @@ mod error;
 mod flows;
 mod frame;
 mod input;
+mod inspect;
 mod link;
 mod profile;
 mod sizes;
@@ -28,6 +30,9 @@ pub use damage::{DAMAGE_KEPT, Damage, DamageKind, Finding};
 pub use error::TrafficError;
 pub use flows::{DestinationSpec, FlowSpec, Popularity, PrefixWeight, Rank, Zipf};
 pub use input::Compression;
+pub use inspect::{
+    Distinct, EXACT_LIMIT, Inspection, LRU_SIZES, PopularityFit, Rates, SizeClasses, SizeCount, inspect, inspect_file,
+};
 pub use link::link_name;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
 pub use sizes::{SizeBin, SizeSpec, Sizes};

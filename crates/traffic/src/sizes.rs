@@ -167,7 +167,7 @@ pub(crate) fn draw_alias(table: &[(u32, u32)], rng: &mut impl Rng) -> u32 {
     let bits = rng.next_u64();
     let slot = ((bits >> 32) * table.len() as u64) >> 32;
     let (threshold, other) = table[slot as usize];
-    // A threshold of u32::MAX belongs to a slot that is its own other.
+    // A slot that is its own other may have any threshold.
     if (bits as u32) < threshold { slot as u32 } else { other }
 }
 

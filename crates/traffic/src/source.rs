@@ -108,7 +108,7 @@ pub struct Blueprint {
 
 #[derive(Clone, Debug)]
 enum Plan {
-    Made { sizes: Sizes, flows: Flows },
+    Made { sizes: Sizes, flows: Box<Flows> },
     Replayed(Arc<Replay>),
 }
 
@@ -218,7 +218,7 @@ impl Blueprint {
         };
         let mean = MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) };
         let flows = Flows::new(&profile.flows, profile.mix.tcp, pool, "traffic.flows")?;
-        Ok(Blueprint { kind: Plan::Made { sizes, flows }, arrivals: profile.arrivals, mean, notes })
+        Ok(Blueprint { kind: Plan::Made { sizes, flows: Box::new(flows) }, arrivals: profile.arrivals, mean, notes })
     }
 
     fn replayed(spec: &SourceSpec, path: &Path) -> Result<Blueprint, TrafficError> {
@@ -478,9 +478,9 @@ impl Source {
                         };
                         *last = at;
                         *now += gap.0 as f64 / *speed;
-                        let step = now.floor();
-                        *now -= step;
-                        *whole = Ps(whole.0.saturating_add(step as u64));
+                        let step = *now as u64;
+                        *now -= step as f64;
+                        *whole = Ps(whole.0.saturating_add(step));
                         *whole
                     }
                 };

@@ -27,7 +27,12 @@ const ATM_HEADER: usize = 4;
 /// Where an IPv4 or IPv6 header has the packet's length: an ATM record does not say it.
 const ATM_WIRE_UNKNOWN: u32 = 0;
 
-pub(super) struct Erf;
+/// A sound neighbour is at most this far away in time.
+const SOUND_STEP_SECONDS: u32 = 86_400;
+
+pub(super) struct Erf {
+    last_second: Option<u32>,
+}
 
 /// How the packet lies in a record of some type.
 struct Shape {
@@ -59,10 +64,14 @@ impl Erf {
         let (mut at, mut sound) = (0, 0);
         let mut last_second = None;
         while sound < PROBED && at < bytes.len() {
+            // A header that is cut off says nothing against those before it.
+            if sound > 0 && bytes.len() - at < HEADER {
+                break;
+            }
             let length = record_length(&bytes[at..])?;
             let second = second(&bytes[at..]);
             // Neighbours in time: noise passes the other tests now and then.
-            if last_second.is_some_and(|last: u32| second.abs_diff(last) > 86_400) {
+            if last_second.is_some_and(|last: u32| second.abs_diff(last) > SOUND_STEP_SECONDS) {
                 return None;
             }
             (at, sound, last_second) = (at + length, sound + 1, Some(second));
@@ -70,7 +79,7 @@ impl Erf {
                 break;
             }
         }
-        (sound > 0).then_some(Erf)
+        (sound > 0).then_some(Erf { last_second: None })
     }
 
     pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
@@ -88,23 +97,32 @@ impl Erf {
                 input.consume(came);
                 return None;
             }
-            let Some(length) = record_length(bytes) else {
+            let Some(length) = self.length(input) else {
+                let bytes = input.peek(HEADER);
                 let (kind, length) = (bytes[8] & 0x7f, u16_at(bytes, 10, true).unwrap_or(0));
                 damage.add(DamageKind::Corrupt, offset, || {
-                    format!("a record of type {kind} and {length} bytes: types 1 to {META} and {PAD} of 16 bytes or more can be")
+                    format!(
+                        "a record of type {kind} and {length} bytes that makes no sense: types 1 to {META} and {PAD} \
+                         of {HEADER} bytes or more can be"
+                    )
                 });
                 let two = |bytes: &[u8], at_end: bool| {
                     record_length(bytes).is_some_and(|n| match bytes.get(n..) {
                         Some([]) => at_end,
-                        Some(rest) => record_length(rest).is_some() && second(rest).abs_diff(second(bytes)) <= 86_400,
+                        Some(rest) => {
+                            record_length(rest).is_some() && second(rest).abs_diff(second(bytes)) <= SOUND_STEP_SECONDS
+                        }
                         None => false,
                     })
                 };
                 if !resync(input, damage, MAX_RECORD + HEADER, two) {
                     return None;
                 }
+                self.last_second = None;
                 continue;
             };
+            let bytes = input.peek(HEADER);
+            self.last_second = Some(second(bytes));
             let kind = bytes[8];
             if matches!(kind & 0x7f, META | PAD) {
                 if !input.skip(length as u64) {
@@ -116,6 +134,7 @@ impl Erf {
                 continue;
             }
             let record = input.peek(length);
+            let record = &record[..record.len().min(length)];
             if record.len() < length {
                 let came = record.len();
                 damage.add(DamageKind::Truncated, offset, || {
@@ -134,6 +153,21 @@ impl Erf {
                 }
             }
         }
+    }
+}
+
+impl Erf {
+    /// The length of the record that comes next, if its header makes sense: where it is far from
+    /// the record before in time, if another header (or the end) follows it.
+    fn length(&self, input: &mut Input) -> Option<usize> {
+        let bytes = input.peek(HEADER);
+        let length = record_length(bytes)?;
+        let here = second(bytes);
+        if self.last_second.is_none_or(|last| here.abs_diff(last) <= SOUND_STEP_SECONDS) {
+            return Some(length);
+        }
+        let following = input.peek(length + HEADER).get(length..)?;
+        (following.is_empty() || record_length(following).is_some()).then_some(length)
     }
 }
 

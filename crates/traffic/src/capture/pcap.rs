@@ -11,6 +11,8 @@ const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 /// With interface index, protocol and packet type.
 const MODIFIED_RECORD_HEADER: usize = 24;
+/// Stored bytes a record may have beyond the original length.
+const PADDING: u32 = 16;
 /// A sound neighbour is at most this far away in time, for resynchronisation.
 const SOUND_STEP_SECONDS: i128 = 86_400;
 
@@ -66,10 +68,8 @@ impl Pcap {
             // Bits 28 to 31 are the FCS length in 16-bit words if bit 26 says so.
             link: network & 0x03ff_ffff,
             fcs: if network & 0x0400_0000 != 0 { (network >> 28) as usize * 2 } else { 0 },
-            snaplen: match snaplen as usize {
-                0 => MAX_STORED_BYTES,
-                n => n.min(MAX_STORED_BYTES),
-            },
+            // Some writers exceed the length they state; below 64 KiB it is not held against a record.
+            snaplen: (snaplen as usize).clamp(65_535, MAX_STORED_BYTES),
             lengths: match (major, minor) {
                 (0..2, _) | (2, 0..3) => Lengths::WireFirst,
                 (2, 3) => Lengths::Either,
@@ -94,9 +94,13 @@ impl Pcap {
                 input.consume(came);
                 return None;
             };
-            if header.captured as usize > MAX_STORED_BYTES {
+            // A header that is unusual counts if its record leads to another header or to the end.
+            if !self.is_sound(&header) && !self.leads_on(&header, input) {
                 damage.add(DamageKind::Corrupt, offset, || {
-                    format!("a record of {} stored bytes: at most {MAX_STORED_BYTES} can be", header.captured)
+                    format!(
+                        "a record of {} stored bytes of {} (at most {MAX_STORED_BYTES} can be) that leads to no other",
+                        header.captured, header.wire
+                    )
                 });
                 // Two headers and the longest record between them.
                 let need = self.header * 2 + MAX_STORED_BYTES;
@@ -118,13 +122,13 @@ impl Pcap {
                 header.wire
             };
             let unit = if self.nanoseconds { 1_000 } else { 1_000_000 };
-            // The check sequence is stored only if the whole frame is.
-            let wire_without = wire.saturating_sub(self.fcs as u32);
-            let kept = stored.min((wire_without as usize).max(stored.saturating_sub(self.fcs)));
+            // What lies behind the frame is its check sequence, or padding of another format.
+            let wire = wire.saturating_sub(self.fcs as u32);
+            let kept = if wire == 0 { stored } else { stored.min(wire as usize) };
             return Some(Record {
                 time_ps: i128::from(header.seconds) * PS_PER_SECOND + i128::from(header.fraction) * unit,
                 link: self.link,
-                wire: wire_without,
+                wire,
                 stored: kept,
                 lead: 0,
                 trail: stored - kept,
@@ -147,10 +151,27 @@ impl Pcap {
         let fraction_limit = if self.nanoseconds { 1_000_000_000 } else { 1_000_000 };
         let near = |s: u32| (i128::from(header.seconds) - i128::from(s)).abs() <= SOUND_STEP_SECONDS;
         (1..=self.snaplen).contains(&(header.captured as usize))
-            && header.wire >= header.captured
+            // Converters from padded formats store a few bytes more than the frame had.
+            && header.captured <= header.wire.saturating_add(PADDING)
             && header.wire as usize <= MAX_STORED_BYTES
             && header.fraction < fraction_limit
             && self.last_second.is_none_or(near)
+    }
+
+    fn leads_on(&self, header: &Header, input: &mut Input) -> bool {
+        if header.captured as usize > MAX_STORED_BYTES {
+            return false;
+        }
+        let following = self.header + header.captured as usize;
+        match input.peek(following + self.header).get(following..) {
+            // A capture may end inside its only record.
+            None => self.last_second.is_none(),
+            Some([]) => true,
+            Some(rest) => self.header(rest).is_none_or(|next| {
+                next.captured as usize <= self.snaplen.max(header.captured as usize)
+                    && next.wire as usize <= MAX_STORED_BYTES
+            }),
+        }
     }
 
     /// Whether a sound record starts here and is followed by another or by the end of the input.

@@ -16,6 +16,8 @@ const NAMES: u32 = 4;
 const STATISTICS: u32 = 5;
 const ENHANCED: u32 = 6;
 const SECRETS: u32 = 10;
+const CUSTOM: u32 = 0xbad;
+const CUSTOM_NOT_COPIED: u32 = 0x4000_0bad;
 const ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// Type, length, and the length again at the end.
 const BLOCK_OVERHEAD: usize = 12;
@@ -97,11 +99,11 @@ impl Pcapng {
                 }
             }
             let length = u32_at(head, 4, self.big).unwrap_or(0) as usize;
-            let carries = matches!(kind, SECTION | INTERFACE | PACKET | SIMPLE | ENHANCED);
+            let may_be_long = matches!(kind, NAMES | SECRETS | CUSTOM | CUSTOM_NOT_COPIED);
             // The draft wants multiples of 4; a writer that forgets the padding of the last field is read.
-            if length < BLOCK_OVERHEAD || (carries && length > MAX_BLOCK) {
+            if length < BLOCK_OVERHEAD || (length > MAX_BLOCK && !may_be_long) {
                 damage.add(DamageKind::Corrupt, offset, || {
-                    format!("a block of {length} bytes: {BLOCK_OVERHEAD} to {MAX_BLOCK} can be")
+                    format!("a block of type {kind} and {length} bytes: {BLOCK_OVERHEAD} to {MAX_BLOCK} can be")
                 });
                 let big = self.big;
                 if !resync(input, damage, MAX_BLOCK, |bytes, _| starts_block(bytes, big)) {
@@ -110,7 +112,7 @@ impl Pcapng {
                 continue;
             }
             let length = length.next_multiple_of(4);
-            if !carries {
+            if length > MAX_BLOCK {
                 if !input.skip(length as u64) {
                     damage.add(DamageKind::Truncated, offset, || {
                         format!("the input ends inside a block of type {kind} and {length} bytes")
@@ -125,8 +127,12 @@ impl Pcapng {
                 damage.add(DamageKind::Truncated, offset, || {
                     format!("the input ends {came} bytes into a block of {length}")
                 });
-                input.consume(came);
-                return None;
+                // A length that is wrong may hide sound blocks behind it.
+                let big = self.big;
+                if !resync(input, damage, MAX_BLOCK, |bytes, _| starts_block(bytes, big)) {
+                    return None;
+                }
+                continue;
             }
             if u32_at(block, length - 4, self.big) != u32_at(block, 4, self.big) {
                 damage.add(DamageKind::Corrupt, offset, || {
@@ -134,7 +140,7 @@ impl Pcapng {
                 });
                 let big = self.big;
                 // If a block follows, the first field is right; else the search starts inside.
-                let follows = input.peek(length + BLOCK_OVERHEAD).get(length..).is_none_or(|rest| {
+                let follows = input.peek(length + BLOCK_OVERHEAD).get(length..).is_some_and(|rest| {
                     rest.is_empty() || (known(u32_at(rest, 0, big)) && u32_at(rest, 4, big).is_some_and(|n| n >= 12))
                 });
                 if !follows {
@@ -238,7 +244,7 @@ impl Pcapng {
             return Err(format!("an original length of {wire} bytes: at most {MAX_STORED_BYTES} can be"));
         }
         let wire = wire.saturating_sub(interface.fcs as u32);
-        let stored = captured.min((wire as usize).max(captured.saturating_sub(interface.fcs)));
+        let stored = if wire == 0 { captured } else { captured.min(wire as usize) };
         Ok(Record { time_ps, link: interface.link, wire, stored, lead, trail: length - lead - stored })
     }
 }
@@ -253,7 +259,21 @@ fn byte_order(head: &[u8]) -> Option<bool> {
 }
 
 fn known(kind: Option<u32>) -> bool {
-    matches!(kind, Some(SECTION | INTERFACE | PACKET | SIMPLE | NAMES | STATISTICS | ENHANCED | SECRETS))
+    matches!(
+        kind,
+        Some(
+            SECTION
+                | INTERFACE
+                | PACKET
+                | SIMPLE
+                | NAMES
+                | STATISTICS
+                | ENHANCED
+                | SECRETS
+                | CUSTOM
+                | CUSTOM_NOT_COPIED
+        )
+    )
 }
 
 /// Whether a block of a known type starts here, with equal lengths at both its ends.
