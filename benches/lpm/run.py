@@ -75,7 +75,8 @@ def prepare(out: Path, data: Path, n: int) -> None:
     write_words(out / "routes.bin", array("I", (word for route in routes for word in route)))
     rng = random.Random(24_8)
     picks = rng.choices(routes, k=n)
-    write_words(out / "prefixes.bin", array("I", (a | rng.getrandbits(32) >> length if length else rng.getrandbits(32) for a, length, _ in picks)))
+    inside = (address | rng.getrandbits(32) >> length for address, length, _ in picks)
+    write_words(out / "prefixes.bin", array("I", inside))
     trace = read_destinations(data / "traces/isp_nz_20100113.pcap.gz")
     write_words(out / "trace.bin", array("I", (trace * (n // len(trace) + 1))[:n]))
     write_words(out / "random.bin", array("I", (rng.getrandbits(32) for _ in range(n))))
@@ -90,8 +91,9 @@ def run(command: list[str], **kwargs) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data", help="folder with tables/ and traces/")
-    parser.add_argument("--out", type=Path, default=None, help="folder for programs and inputs, kept (default: in cargo's target)")
+    data = ROOT.parent / "shared/data"
+    parser.add_argument("--data", type=Path, default=data, help="folder with tables/ and traces/")
+    parser.add_argument("--out", type=Path, help="folder for programs and inputs, kept (default: in cargo's target)")
     parser.add_argument("--rounds", type=int, default=7, help="how often the two programs run in turn")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each kind in one run")
     parser.add_argument("--keys", type=int, default=1 << 22, help="keys of each kind")
@@ -110,15 +112,17 @@ def main() -> None:
         parser.error("--keys must be a multiple of 32")
 
     flags = run(["pkg-config", "--cflags", "--libs", "libdpdk"]).split()
-    cflags = [f for f in flags if not f.startswith("-l")]
+    # Libraries go after what needs them.
+    flags.sort(key=lambda flag: flag.startswith("-l"))
     program = out / "rte_lpm"
     source = Path(__file__).with_name("rte_lpm.c")
-    run(["cc", "-O3", "-march=native", "-o", str(program), str(source), *cflags, *[f for f in flags if f.startswith("-l")]])
+    run(["cc", "-O3", "-march=native", "-o", str(program), str(source), *flags])
     env = dict(os.environ)
     if args.native:
         env["RUSTFLAGS"] = "-C target-cpu=native"
         env["CARGO_TARGET_DIR"] = str(target / "native")
-    run(["cargo", "build", "--release", "-q", "-p", "wirespeed-functions", "--example", "lpm"], env=env, cwd=os.environ.get("WIRESPEED_ROOT", ROOT))
+    build = ["cargo", "build", "--release", "-q", "-p", "wirespeed-functions", "--example", "lpm"]
+    run(build, env=env, cwd=ROOT)
     ours = Path(env.get("CARGO_TARGET_DIR", target)) / "release/examples/lpm"
 
     key_files = [out / f"{kind}.bin" for kind in KEYS]
@@ -131,9 +135,10 @@ def main() -> None:
 
     version = run(["pkg-config", "--modversion", "libdpdk"]).strip()
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    print(f"DPDK {version}; {cpu[1] if cpu else 'unknown CPU'}; {args.keys} keys; rust {'native' if args.native else 'baseline'}")
+    print(f"DPDK {version}; {cpu[1] if cpu else 'unknown CPU'}; {args.keys} keys of each kind")
+    print(f"rte_lpm compiled with -O3 -march=native, ours {'with target-cpu=native' if args.native else 'for any x86-64'}")
     wrong = False
-    builds = {}
+    builds, lowest = {}, {}
     for pages in args.pages.split(","):
         rates, hashes = defaultdict(list), defaultdict(set)
         tail = [pages, str(args.repeats), *map(str, key_files)]
@@ -159,12 +164,16 @@ def main() -> None:
                 peer = median("rte_lpm/4")
                 x4 = median("rte_lpm/4", "x4") if variant == "bulk" else None
                 best = max(peer, x4 or 0)
+                for name in ("wirespeed/4", "wirespeed/2"):
+                    lowest[name] = min(lowest.get(name, 9e9), median(name) / best)
                 cells = "".join(f"{median(n):>10.1f} ({median(n) / best:.2f}x)" for n in ("wirespeed/4", "wirespeed/2"))
                 print(f"{kind:10}{variant:8}{peer:>10.1f}{x4 and f'{x4:.1f}' or '':>8}{cells}")
             if len(hashes[kind]) != 1:
                 wrong = True
                 print(f"{kind}: answers differ: {hashes[kind]}")
     print("\nratios of bulk are to the better of rte_lpm_lookup_bulk and lookupx4")
+    for name, ratio in lowest.items():
+        print(f"lowest ratio of {name} B entries: {ratio:.2f}x")
     for name, seconds in builds.items():
         print(f"built by {name}: {statistics.median(seconds):.3f} s")
     print("answers: " + ("DIFFER" if wrong else "identical"))
