@@ -75,3 +75,35 @@ impl TrafficError {
         TrafficError::Spec { path: path.into(), came: came.to_string(), allowed: allowed.into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Capture, Load, ProfileSpec, Source, SourceSpec, Table};
+
+    /// Every text of the enum, as the inputs that cause it give it.
+    #[test]
+    fn errors_say_where_what_came_what_is_allowed_and_what_to_do() {
+        let load = Load::Packets("1 Mpps".parse().unwrap());
+        let spec = |text: &str| toml::from_str::<SourceSpec>(text).unwrap();
+        let source = |text: &str| Source::new(&spec(text), 1, &load, None).err().unwrap().to_string();
+        let texts = [
+            Capture::open("no/such.pcap").err().unwrap().to_string(),
+            Capture::from_bytes(b"MZ".to_vec(), "a.exe").err().unwrap().to_string(),
+            Table::from_bytes(b"10.0.0.0/40\n".to_vec(), "rib.txt").err().unwrap().to_string(),
+            source("sizes = { fixed = \"9 KiB\" }\nflows = { count = 0 }"),
+            source("flows = { count = 1, destinations = { pool = [\"10.0.0.0/8\", \"::/200\"] } }"),
+            ProfileSpec::parse("sizes = \"emix\"", "my.toml").err().unwrap().to_string(),
+        ];
+        let expected = [
+            "no/such.pcap: cannot be read: No such file or directory (os error 2)",
+            "a.exe: not a capture: it starts with bytes 4d 5a (allowed: pcap, pcapng, TSH, ERF; plain or compressed with gzip, xz or zstd)",
+            "rib.txt: a text list with no usable prefix: at byte 0: line 1: \"10.0.0.0/40\" has prefix length \"40\": allowed are 0 to 32",
+            "traffic.flows.count = 0: 1 to 4294967296 can be",
+            "traffic.flows.destinations.pool[1]: \"::/200\" has prefix length \"200\": allowed are 0 to 128",
+            "my.toml: not a traffic profile: TOML parse error at line 1, column 9\n  |\n1 | sizes = \"emix\"\n  |         ^^^^^^\nunknown variant `emix`, expected one of `imix`, `fixed`, `histogram`\n",
+        ];
+        for (text, expected) in texts.iter().zip(expected) {
+            assert_eq!(text, expected);
+        }
+    }
+}
