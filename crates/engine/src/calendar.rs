@@ -122,7 +122,8 @@ impl<E> Engine<E> {
     /// `event` will happen at `at`; at the same time, lower `priority` numbers come first.
     ///
     /// An event cannot happen in the past: with debug assertions that panics, without them the event
-    /// happens now and is counted by [`late`](Engine::late).
+    /// happens now and is counted by [`late`](Engine::late). At most 2^28 - 1 events can be to come; more
+    /// than that panics, as an allocation that fails does.
     #[inline]
     pub fn schedule(&mut self, at: Ps, priority: u8, event: E) {
         debug_assert!(at >= self.now, "an event at {at} is scheduled at {}, which is later", self.now);

@@ -9,7 +9,7 @@ pub trait Draw {
     fn draw(&mut self) -> Ps;
 
     /// Goes on with another random stream: what is drawn from now on is independent of what was
-    /// drawn from copies of this source. `state` and `stream` select it.
+    /// drawn from copies of this source. `rng` selects it.
     fn restream(&mut self, rng: &mut Pcg64);
 }
 

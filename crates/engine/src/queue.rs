@@ -76,6 +76,16 @@ impl<A: Draw, S: Draw, O: Observer> Queue<A, S, O> {
         self.servers - self.free + self.waiting.len()
     }
 
+    /// Takes over the state of `other`, and keeps its own sources of random spans.
+    pub fn resume_from(&mut self, other: &Queue<A, S, O>)
+    where
+        O: Clone,
+    {
+        self.observer.clone_from(&other.observer);
+        self.waiting.clone_from(&other.waiting);
+        (self.free, self.room, self.servers) = (other.free, other.room, other.servers);
+    }
+
     /// Makes what is drawn from now on independent of copies of this queue.
     pub fn restream(&mut self, rng: &mut Pcg64) {
         self.arrivals.restream(rng);
