@@ -6,8 +6,10 @@
 //! end in a controller.
 
 use probe::Request;
-use stats::Path;
+use stats::{Path, Reason};
 use units::{Ps, Ticket};
+
+use crate::cache::Victim;
 
 /// Who answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,4 +78,35 @@ pub enum Reply {
     Pending(Ticket),
     /// A controller on the way is full; ask again at this time.
     Retry(Ps),
+}
+
+/// The memory system as a core sees it: private caches that only the core touches, and the rest.
+pub trait Memory {
+    /// Looks into the private caches of the request's core, in that core's program order.
+    fn lookup(&mut self, request: &Request) -> Lookup;
+    /// Delivers what left the private caches on a hit, at the simulation's present.
+    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps);
+    /// The shared part of a request whose lookup did not hit; in order of `now` over all requesters.
+    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply;
+    /// What a private hit is charged to, and its load-to-use latency.
+    fn private_latency(&self, served: Served) -> (Reason, Ps);
+}
+
+/// What a core's private caches said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookup {
+    /// [`Served::L1`] or [`Served::L2`] for a hit; [`None`] means [`Memory::fetch`] must follow.
+    pub hit: Option<Served>,
+    /// The line is there and only has to be taken from other cores.
+    pub upgrade: bool,
+    /// Lines that left the private caches and go down.
+    pub victims: [Option<Victim>; 2],
+}
+
+impl Lookup {
+    /// Whether [`Memory::settle`] has something to do.
+    #[inline]
+    pub fn has_victims(&self) -> bool {
+        self.victims[0].is_some() || self.victims[1].is_some()
+    }
 }

@@ -1,5 +1,12 @@
 //! Machines: what turns memory references into time.
 
+pub mod cache;
+pub mod cores;
+pub mod dram;
+mod error;
 mod level;
+pub mod memory;
+pub mod nic;
 
-pub use level::{Controller, Full, Level, Reply, Response, Served};
+pub use error::MachineError;
+pub use level::{Controller, Full, Level, Lookup, Memory, Reply, Response, Served};

@@ -1,0 +1,64 @@
+//! Set-associative caches: the tag array, its specification, and what is in which way.
+//!
+//! Left out: replacement other than true LRU, and prefetchers.
+//! Source of the terms: Hennessy and Patterson, Computer Architecture, 6th ed., appendix B.
+
+mod array;
+
+pub use array::{Slot, TagArray, Victim};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{LINE_BYTES, Size, Span};
+
+use crate::MachineError;
+
+/// One cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// Capacity; a multiple of ways times 64 bytes.
+    pub size: Size,
+    /// Ways of a set, 1 to 32.
+    pub ways: u32,
+    /// Load-to-use latency of a hit, from the core's request.
+    pub latency: Span,
+}
+
+impl CacheSpec {
+    /// Sets the cache has.
+    ///
+    /// # Errors
+    /// Ways outside 1 to 32, or ways that do not divide the size into whole sets.
+    pub fn sets(&self, path: &str) -> Result<u64, MachineError> {
+        let bytes = self.size.bytes();
+        if !(1..=32).contains(&self.ways) {
+            return Err(MachineError::new(
+                format!("{path}.ways"),
+                self.ways.to_string(),
+                "1 to 32 ways",
+                "choose a number of ways in that range".into(),
+            ));
+        }
+        let per_way = u64::from(self.ways) * LINE_BYTES;
+        if bytes == 0 || bytes % per_way != 0 {
+            let down = bytes / per_way * per_way;
+            let near = if down == 0 { per_way } else { down };
+            return Err(MachineError::new(
+                format!("{path}.size"),
+                format!("{} with {} ways", self.size, self.ways),
+                "a multiple of ways x 64 B",
+                format!("the nearest smaller size is {near} B, or choose a number of ways that divides {} lines", bytes / LINE_BYTES),
+            ));
+        }
+        if bytes > 1 << 34 {
+            return Err(MachineError::new(
+                format!("{path}.size"),
+                self.size.to_string(),
+                "at most 16 GiB",
+                "choose a smaller size".into(),
+            ));
+        }
+        Ok(bytes / per_way)
+    }
+}

@@ -1,0 +1,24 @@
+//! Cores that replay what a packet function did, and take the time it takes.
+//!
+//! One mechanism serves two models. Instructions retire in order at `cpi` cycles each; a reference
+//! retires when its data are there. What differs is how far the core looks ahead:
+//!
+//! - **in-order**: the next reference starts when the one before has retired. Stores and prefetches
+//!   do not block.
+//! - **window**: references start as soon as they are within `rob` instructions of the oldest
+//!   unretired one and the reference their address came from (`dep`) is done; at most
+//!   `outstanding` private misses are under way.
+//!
+//! The gap between one retirement and the next is instructions, then a wait, which is charged to
+//! the tail of the blocking reference's path: each picosecond once, so the charges sum to the time
+//! (the accounting of Eyerman et al., ASPLOS 2006, "A performance counter architecture for
+//! computing accurate CPI components").
+//!
+//! Left out: branch mispredictions, instruction fetch, functional units, memory disambiguation.
+//! `cpi` stands for them all.
+
+mod core;
+mod spec;
+
+pub use self::core::{BurstPacket, Core, Step};
+pub use spec::{CoreModel, CoreSpec};

@@ -1,0 +1,73 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Frequency, Ps};
+
+use crate::MachineError;
+
+/// How far a core looks ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreModel {
+    /// One reference after the other.
+    InOrder,
+    /// Out of order within a window of instructions.
+    #[default]
+    Window,
+}
+
+/// A core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CoreSpec {
+    /// How far it looks ahead.
+    pub model: CoreModel,
+    /// Its clock.
+    pub frequency: Frequency,
+    /// Cycles an instruction takes when every reference hits L1.
+    pub cpi: f64,
+    /// Instructions in the reorder buffer (window model).
+    pub rob: u32,
+    /// Private misses under way at a time (line fill buffers).
+    pub outstanding: u32,
+    /// Stores and prefetches that wait for a free miss at a time.
+    pub store_buffer: u32,
+    /// Cycles of a poll that finds nothing.
+    pub poll_cycles: u32,
+}
+
+impl CoreSpec {
+    /// Checks the ranges. `path` is where the specification stands in the scenario.
+    ///
+    /// # Errors
+    /// A value outside its range.
+    pub fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, "see the shipped machine presets".into()))
+        };
+        let ghz = self.frequency.ghz();
+        if !(0.001..=20.0).contains(&ghz) {
+            return error("frequency", self.frequency.to_string(), "1 MHz to 20 GHz");
+        }
+        if !(0.05..=100.0).contains(&self.cpi) {
+            return error("cpi", self.cpi.to_string(), "0.05 to 100 cycles");
+        }
+        if !(1..=4096).contains(&self.rob) {
+            return error("rob", self.rob.to_string(), "1 to 4096 instructions");
+        }
+        if !(1..=256).contains(&self.outstanding) {
+            return error("outstanding", self.outstanding.to_string(), "1 to 256");
+        }
+        if !(1..=256).contains(&self.store_buffer) {
+            return error("store_buffer", self.store_buffer.to_string(), "1 to 256");
+        }
+        if !(1..=1_000_000).contains(&self.poll_cycles) {
+            return error("poll_cycles", self.poll_cycles.to_string(), "1 to 1000000");
+        }
+        Ok(())
+    }
+
+    /// The clock period.
+    pub fn period(&self) -> Ps {
+        self.frequency.period()
+    }
+}

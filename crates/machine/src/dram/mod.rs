@@ -1,0 +1,331 @@
+//! DRAM channels with row buffers, answered in arrival order.
+//!
+//! Models channels, banks with an open row each (open-page policy), column, activate and precharge
+//! times, the data bus, and all-bank refresh. Requests reserve bank and bus in the order in which
+//! they arrive (FCFS); writes are posted and take the same resources. Left out: command-bus
+//! contention, tFAW and tRRD, read/write turnaround, bank groups, reordering.
+//!
+//! Lines go round robin over channels; within a channel the address is row | bank | column with the
+//! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
+//! so that strides of a row do not all meet in one bank.
+
+use probe::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Path, Reason};
+use units::{LINE_BYTES, Ps, Size, Span};
+
+use crate::{Level, MachineError, Response, Served};
+
+/// DRAM behind the LLC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DramSpec {
+    /// Channels, lines interleaved over them.
+    pub channels: u32,
+    /// Banks of a channel, over all ranks and bank groups; a power of two.
+    pub banks: u32,
+    /// Bytes of a row over the channel's width.
+    pub row: Size,
+    /// Column command to first data.
+    pub t_cl: Span,
+    /// Activate to column command.
+    pub t_rcd: Span,
+    /// Precharge to activate.
+    pub t_rp: Span,
+    /// Activate to precharge.
+    pub t_ras: Span,
+    /// A line on the data bus.
+    pub t_burst: Span,
+    /// Between refreshes.
+    pub t_refi: Span,
+    /// A refresh.
+    pub t_rfc: Span,
+    /// Controller, queues and wires, both ways together, apart from the DRAM itself.
+    pub overhead: Span,
+}
+
+/// What a DRAM has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DramCounters {
+    /// Lines read.
+    pub reads: u64,
+    /// Lines written.
+    pub writes: u64,
+    /// Found their row open.
+    pub row_hits: u64,
+    /// Found the bank closed.
+    pub row_misses: u64,
+    /// Found another row open.
+    pub row_conflicts: u64,
+    /// Data-bus time in use, over all channels.
+    pub bus_busy: Ps,
+}
+
+/// All channels of a memory.
+#[derive(Clone, Debug)]
+pub struct Dram {
+    timing: Timing,
+    banks_per_channel: u64,
+    columns: u64,
+    channels: Vec<Channel>,
+    counters: DramCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    cl: Ps,
+    rcd: Ps,
+    rp: Ps,
+    ras: Ps,
+    burst: Ps,
+    refi: Ps,
+    rfc: Ps,
+    overhead: Ps,
+}
+
+#[derive(Clone, Debug)]
+struct Channel {
+    bus_free: Ps,
+    banks: Vec<Bank>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bank {
+    /// The next column command may go out.
+    ready: Ps,
+    /// The open row may be closed.
+    precharge_from: Ps,
+    row: Option<u64>,
+    /// Refreshes seen: a row opened before the latest one is closed.
+    epoch: u64,
+}
+
+impl Dram {
+    /// Builds the channels.
+    ///
+    /// # Errors
+    /// Counts of 0, banks that are no power of two, a row smaller than a line, times that
+    /// contradict each other.
+    pub fn new(spec: &DramSpec, path: &str) -> Result<Dram, MachineError> {
+        let error = |field: &str, came: String, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        if !(1..=64).contains(&spec.channels) {
+            return error("channels", spec.channels.to_string(), "1 to 64", "give the socket's channel count");
+        }
+        if !spec.banks.is_power_of_two() || spec.banks > 1024 {
+            return error("banks", spec.banks.to_string(), "a power of two up to 1024", "multiply ranks, bank groups and banks");
+        }
+        let row = spec.row.bytes();
+        if row < LINE_BYTES || row % LINE_BYTES != 0 {
+            return error("row", spec.row.to_string(), "a multiple of 64 B", "DDR4 x8 devices have 8 KiB over 64 bits");
+        }
+        if spec.t_ras.ps() < spec.t_rcd.ps() {
+            return error(
+                "t_ras",
+                format!("{} with t_rcd = {}", spec.t_ras, spec.t_rcd),
+                "t_ras of at least t_rcd",
+                "a row must stay open until its column command",
+            );
+        }
+        if spec.t_burst.ps() == Ps::ZERO {
+            return error("t_burst", spec.t_burst.to_string(), "more than 0", "8 transfers at the data rate");
+        }
+        if spec.t_rfc.ps() >= spec.t_refi.ps() {
+            return error(
+                "t_rfc",
+                format!("{} with t_refi = {}", spec.t_rfc, spec.t_refi),
+                "less than t_refi",
+                "refresh would take all the time",
+            );
+        }
+        let banks = vec![Bank::default(); spec.banks as usize];
+        Ok(Dram {
+            timing: Timing {
+                cl: spec.t_cl.ps(),
+                rcd: spec.t_rcd.ps(),
+                rp: spec.t_rp.ps(),
+                ras: spec.t_ras.ps(),
+                burst: spec.t_burst.ps(),
+                refi: spec.t_refi.ps(),
+                rfc: spec.t_rfc.ps(),
+                overhead: spec.overhead.ps(),
+            },
+            banks_per_channel: u64::from(spec.banks),
+            columns: row / LINE_BYTES,
+            channels: vec![Channel { bus_free: Ps::ZERO, banks }; spec.channels as usize],
+            counters: DramCounters::default(),
+        })
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> DramCounters {
+        self.counters
+    }
+
+    /// The data buses' peak, in bytes a second.
+    pub fn peak_bytes_per_s(&self) -> f64 {
+        self.channels.len() as f64 * LINE_BYTES as f64 / self.timing.burst.as_secs()
+    }
+
+    /// The latency of a read that meets an idle memory and a closed bank.
+    pub fn unloaded_miss(&self) -> Ps {
+        let t = &self.timing;
+        t.overhead + t.rcd + t.cl + t.burst
+    }
+
+    /// Serves a line at `now`.
+    #[inline]
+    pub fn line(&mut self, line: units::Line, write: bool, now: Ps) -> Response {
+        let t = self.timing;
+        let n = self.channels.len() as u64;
+        let (channel, within) = (line.0 % n, line.0 / n);
+        let row = within / self.columns / self.banks_per_channel;
+        let bank = (within / self.columns ^ row) & (self.banks_per_channel - 1);
+        let channel = &mut self.channels[channel as usize];
+        let bank = &mut channel.banks[bank as usize];
+        let mut path = Path::default();
+
+        path.push(Reason::DramQueue, t.overhead);
+        let mut at = now + t.overhead;
+        // The first refresh comes after one interval, so that nothing starts inside one.
+        let (epoch, into) = (at.0 / t.refi.0, at % t.refi);
+        if epoch > 0 && into < t.rfc {
+            path.push(Reason::Refresh, t.rfc - into);
+            at += t.rfc - into;
+        }
+        if bank.epoch != epoch {
+            bank.epoch = epoch;
+            bank.row = None;
+        }
+        if bank.ready > at {
+            path.push(Reason::BankBusy, bank.ready - at);
+            at = bank.ready;
+        }
+        let (reason, command) = match bank.row {
+            Some(open) if open == row => {
+                self.counters.row_hits += 1;
+                (Reason::RowHit, at)
+            }
+            Some(_) => {
+                self.counters.row_conflicts += 1;
+                let activate = at.max(bank.precharge_from) + t.rp;
+                bank.precharge_from = activate + t.ras;
+                (Reason::RowConflict, activate + t.rcd)
+            }
+            None => {
+                self.counters.row_misses += 1;
+                bank.precharge_from = at + t.ras;
+                (Reason::RowMiss, at + t.rcd)
+            }
+        };
+        bank.row = Some(row);
+        bank.ready = command + t.burst;
+        let data = command + t.cl;
+        path.push(reason, data - at);
+        let start = data.max(channel.bus_free);
+        path.push(Reason::Bus, start - data);
+        path.push(reason, t.burst);
+        channel.bus_free = start + t.burst;
+        self.counters.bus_busy += t.burst;
+        if write {
+            self.counters.writes += 1;
+        } else {
+            self.counters.reads += 1;
+        }
+        Response { at: channel.bus_free, served: Served::Dram, path }
+    }
+}
+
+impl Level for Dram {
+    fn access(&mut self, request: &Request, now: Ps) -> Response {
+        self.line(request.addr.line(), request.access.writes(), now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Line;
+
+    fn spec() -> DramSpec {
+        let ns = Span::from_ns;
+        DramSpec {
+            channels: 1,
+            banks: 16,
+            row: Size::from_bytes(8192),
+            t_cl: ns(14.0),
+            t_rcd: ns(14.0),
+            t_rp: ns(14.0),
+            t_ras: ns(32.0),
+            t_burst: ns(3.0),
+            t_refi: ns(7800.0),
+            t_rfc: ns(350.0),
+            overhead: ns(20.0),
+        }
+    }
+
+    fn latency(dram: &mut Dram, line: u64, at: u64) -> (u64, Reason) {
+        let now = Ps::from_ns(at);
+        let r = dram.line(Line(line), false, now);
+        assert_eq!(r.path.total(), r.at - now);
+        (((r.at - now).0) / 1000, r.path.iter().last().unwrap().0)
+    }
+
+    #[test]
+    fn hit_miss_and_conflict_take_their_closed_forms() {
+        let mut dram = Dram::new(&spec(), "dram").unwrap();
+        assert_eq!(dram.unloaded_miss(), Ps::from_ns(51));
+        assert_eq!(latency(&mut dram, 0, 0), (51, Reason::RowMiss));
+        assert_eq!(latency(&mut dram, 1, 200), (37, Reason::RowHit));
+        // Row 1 of the same bank: bank index 1 ^ row 1 = 0.
+        let same_bank = 16 * 128 + 128;
+        assert_eq!(latency(&mut dram, same_bank, 400), (65, Reason::RowConflict));
+        let c = dram.counters();
+        assert_eq!((c.row_hits, c.row_misses, c.row_conflicts, c.reads), (1, 1, 1, 3));
+    }
+
+    #[test]
+    fn a_row_may_not_close_before_t_ras() {
+        let mut dram = Dram::new(&spec(), "dram").unwrap();
+        latency(&mut dram, 0, 0);
+        // Activated at 20, so closed at 52 at the earliest although the bank is ready at 37.
+        let conflict = dram.line(Line(16 * 128 + 128), false, Ps::from_ns(18));
+        assert_eq!(conflict.at, Ps::from_ns(52 + 14 + 14 + 14 + 3));
+    }
+
+    #[test]
+    fn refresh_blocks_and_closes_rows() {
+        let mut dram = Dram::new(&spec(), "dram").unwrap();
+        latency(&mut dram, 0, 0);
+        let (during, reason) = latency(&mut dram, 0, 7800);
+        assert_eq!((during, reason), (350 + 31, Reason::RowMiss));
+    }
+
+    #[test]
+    fn a_stream_saturates_the_data_bus() {
+        let mut dram = Dram::new(&spec(), "dram").unwrap();
+        let n = 100_000;
+        let end = (0..n).map(|i| dram.line(Line(i), false, Ps::ZERO).at).max().unwrap();
+        // Row misses of other banks hide behind transfers; refresh does not, nor does the reopening after it.
+        let share = Ps(n * 3000).as_secs() / end.as_secs();
+        assert!((0.93..0.96).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let bad = |change: fn(&mut DramSpec)| {
+            let mut s = spec();
+            change(&mut s);
+            Dram::new(&s, "machine.dram").unwrap_err().to_string()
+        };
+        assert_eq!(
+            bad(|s| s.t_ras = Span::from_ns(10.0)),
+            "machine.dram.t_ras = 10 ns with t_rcd = 14 ns: allowed is t_ras of at least t_rcd \
+             (a row must stay open until its column command)"
+        );
+        assert!(bad(|s| s.banks = 12).starts_with("machine.dram.banks = 12: allowed is a power of two"));
+        assert!(bad(|s| s.channels = 0).starts_with("machine.dram.channels = 0"));
+    }
+}

@@ -1,0 +1,590 @@
+//! The memory system that cores and devices share: private L1 and L2 of each core, a shared LLC
+//! with way masks and I/O ways, and DRAM.
+//!
+//! A request is answered in two steps. [`Memory::lookup`] changes the core's private caches in
+//! program order and touches nothing shared, so a core may run ahead of the others as long as it
+//! hits. [`Memory::fetch`] does the shared part and is called in order of time over all cores
+//! and devices.
+//!
+//! Coherence: a directory names the cores that may have a line. A write takes the line from the
+//! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
+//! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
+//! Direct Cache Access"). Left out: transient states, prefetchers, TLBs.
+
+use probe::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Path, Reason};
+use units::{Cbm, Clos, CoreId, Line, Ps, Span};
+
+use crate::cache::{CacheSpec, TagArray, Victim};
+use crate::dram::{Dram, DramSpec};
+use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
+
+/// The most cores: a directory entry is a word.
+pub const MAX_CORES: u32 = 64;
+
+/// How the LLC relates to the private caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Inclusion {
+    /// A miss fills the LLC too; an LLC eviction leaves private copies alone.
+    #[default]
+    NonInclusive,
+    /// A miss fills the LLC too; an LLC eviction takes the line from the private caches
+    /// (Broadwell and before).
+    Inclusive,
+    /// Filled by what L2 evicts; a hit moves the line up (Skylake-SP and after, AMD Zen).
+    Victim,
+}
+
+/// The last-level cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LlcSpec {
+    /// Capacity over all slices.
+    pub size: units::Size,
+    /// Ways of a set, 1 to 32.
+    pub ways: u32,
+    /// Load-to-use latency of a hit, from the core's request, interconnect included.
+    pub latency: Span,
+    /// Between two accesses that the LLC takes in, over all slices.
+    pub interval: Span,
+    /// How it relates to the private caches.
+    #[serde(default)]
+    pub inclusion: Inclusion,
+    /// Ways that cores may fill, as a bit mask; all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_ways: Option<u32>,
+    /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
+    pub io_ways: u32,
+    /// What a transfer from another core's private cache takes beyond an LLC hit.
+    pub snoop: Span,
+}
+
+/// The memory system of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemorySpec {
+    /// First-level data cache of each core.
+    pub l1: CacheSpec,
+    /// Second-level cache of each core.
+    pub l2: CacheSpec,
+    /// The shared last-level cache.
+    pub llc: LlcSpec,
+    /// DRAM.
+    pub dram: DramSpec,
+}
+
+/// Hits and misses of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounters {
+    /// Found.
+    pub hits: u64,
+    /// Not found.
+    pub misses: u64,
+}
+
+/// What a hierarchy has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounters {
+    /// L1 of all cores.
+    pub l1: LevelCounters,
+    /// L2 of all cores.
+    pub l2: LevelCounters,
+    /// Lookups of the LLC by cores.
+    pub llc: LevelCounters,
+    /// Device writes: in place, or allocated (misses).
+    pub dma_write: LevelCounters,
+    /// Device reads: from a cache, or from DRAM (misses).
+    pub dma_read: LevelCounters,
+    /// Lines taken from another core's private cache.
+    pub snoops: u64,
+    /// Lines taken over for writing that were there already.
+    pub upgrades: u64,
+    /// Dirty lines that the LLC wrote to DRAM.
+    pub writebacks: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Private {
+    l1: TagArray,
+    l2: TagArray,
+}
+
+/// The memory system. See the module header.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    cores: Vec<Private>,
+    directory: Directory,
+    llc: TagArray,
+    inclusion: Inclusion,
+    /// The ways each class of service may fill.
+    class_ways: Vec<Cbm>,
+    io_ways: Cbm,
+    llc_free: Ps,
+    llc_interval: Ps,
+    l1_latency: Ps,
+    l2_latency: Ps,
+    llc_latency: Ps,
+    snoop_latency: Ps,
+    dram: Dram,
+    counters: MemoryCounters,
+}
+
+impl Hierarchy {
+    /// Builds the memory system of `cores` cores. `path` is where the specification stands in the
+    /// scenario.
+    ///
+    /// # Errors
+    /// Sizes, masks and times that contradict each other; see [`MachineError`].
+    pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
+        if !(1..=MAX_CORES).contains(&cores) {
+            return Err(MachineError::new(
+                format!("{path}.cores"),
+                cores.to_string(),
+                format!("1 to {MAX_CORES}"),
+                "use fewer cores".into(),
+            ));
+        }
+        let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);
+        let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
+        let llc = CacheSpec { size: spec.llc.size, ways: spec.llc.ways, latency: spec.llc.latency };
+        let llc = TagArray::new(llc.sets(&format!("{path}.llc"))?, spec.llc.ways);
+        if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
+            return Err(MachineError::new(
+                format!("{path}.llc.latency"),
+                format!("{} with l2.latency = {} and l1.latency = {}", spec.llc.latency, spec.l2.latency, spec.l1.latency),
+                "latencies that grow from L1 to LLC",
+                "each is load-to-use from the core".into(),
+            ));
+        }
+        let full = Cbm::low(spec.llc.ways);
+        let mask = |field: &str, mask: u32, may_be_empty: bool| {
+            let cbm = Cbm(mask);
+            if mask & !full.0 != 0 || (mask == 0 && !may_be_empty) {
+                return Err(MachineError::new(
+                    format!("{path}.llc.{field}"),
+                    cbm.to_string(),
+                    format!("a mask within the {} ways, 0b{:b}", spec.llc.ways, full.0),
+                    if may_be_empty { "0 turns DDIO off".into() } else { "allow at least one way".into() },
+                ));
+            }
+            if mask != 0 && !cbm.is_contiguous() {
+                let try_instead = Cbm::span(mask.trailing_zeros(), cbm.ways());
+                return Err(MachineError::new(
+                    format!("{path}.llc.{field}"),
+                    cbm.to_string(),
+                    "set bits must be contiguous",
+                    format!("try {try_instead}"),
+                ));
+            }
+            Ok(cbm)
+        };
+        let core_ways = mask("core_ways", spec.llc.core_ways.unwrap_or(full.0), false)?;
+        let io_ways = mask("io_ways", spec.llc.io_ways, true)?;
+        Ok(Hierarchy {
+            cores: vec![Private { l1, l2 }; cores as usize],
+            directory: Directory::default(),
+            llc,
+            inclusion: spec.llc.inclusion,
+            class_ways: vec![core_ways],
+            io_ways,
+            llc_free: Ps::ZERO,
+            llc_interval: spec.llc.interval.ps(),
+            l1_latency: spec.l1.latency.ps(),
+            l2_latency: spec.l2.latency.ps(),
+            llc_latency: spec.llc.latency.ps(),
+            snoop_latency: spec.llc.snoop.ps(),
+            dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
+            counters: MemoryCounters::default(),
+        })
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> MemoryCounters {
+        self.counters
+    }
+
+    /// The DRAM behind the LLC.
+    pub fn dram(&self) -> &Dram {
+        &self.dram
+    }
+
+    /// Lines in the LLC.
+    pub fn llc_occupancy(&self) -> u64 {
+        self.llc.occupancy()
+    }
+
+    /// Sets the ways that device writes may fill from now on; nothing moves.
+    pub fn set_io_ways(&mut self, ways: Cbm) {
+        self.io_ways = Cbm(ways.0 & Cbm::low(self.llc.ways()).0);
+    }
+
+    /// Sets the ways that class `clos` may fill from now on; nothing moves. Classes never set have
+    /// class 0's ways.
+    pub fn set_class_ways(&mut self, clos: Clos, ways: Cbm) {
+        let at = usize::from(clos.0);
+        if self.class_ways.len() <= at {
+            self.class_ways.resize(at + 1, self.class_ways[0]);
+        }
+        self.class_ways[at] = Cbm(ways.0 & Cbm::low(self.llc.ways()).0);
+    }
+
+    /// A device writes a line at `now`.
+    pub fn dma_write(&mut self, line: Line, now: Ps) -> Response {
+        self.llc.prefetch_set(line);
+        let mut path = Path::default();
+        let at = self.enter_llc(now, &mut path);
+        self.invalidate_private(line);
+        let at = at + self.llc_latency;
+        path.push(Reason::DmaMemory, self.llc_latency);
+        if let Some(slot) = self.llc.use_line(line) {
+            self.counters.dma_write.hits += 1;
+            if self.io_ways.0 != 0 {
+                self.llc.set_dirty(slot, true);
+                return Response { at, served: Served::Llc, path };
+            }
+            self.llc.remove(line);
+        } else {
+            self.counters.dma_write.misses += 1;
+            if self.io_ways.0 != 0 {
+                self.fill_llc(line, true, self.io_ways, at);
+                return Response { at, served: Served::Llc, path };
+            }
+        }
+        let dram = self.dram.line(line, true, at);
+        path.extend(&dram.path);
+        Response { at: dram.at, served: Served::Dram, path }
+    }
+
+    /// A device reads a line at `now`. Nothing is allocated and nothing moves.
+    pub fn dma_read(&mut self, line: Line, now: Ps) -> Response {
+        self.llc.prefetch_set(line);
+        let mut path = Path::default();
+        let at = self.enter_llc(now, &mut path);
+        path.push(Reason::DmaMemory, self.llc_latency);
+        let at = at + self.llc_latency;
+        let sharers = self.directory.get(line);
+        if self.llc.find(line).is_some() || self.private_has(line, sharers) {
+            self.counters.dma_read.hits += 1;
+            return Response { at, served: Served::Llc, path };
+        }
+        self.counters.dma_read.misses += 1;
+        let dram = self.dram.line(line, false, at);
+        path.extend(&dram.path);
+        Response { at: dram.at, served: Served::Dram, path }
+    }
+
+    #[inline]
+    fn ways_of(&self, clos: Clos) -> Cbm {
+        self.class_ways.get(usize::from(clos.0)).copied().unwrap_or(self.class_ways[0])
+    }
+
+    /// Waits for the LLC's pipeline to take a request in.
+    #[inline]
+    fn enter_llc(&mut self, now: Ps, path: &mut Path) -> Ps {
+        let at = now.max(self.llc_free);
+        path.push(Reason::SliceQueue, at - now);
+        self.llc_free = at + self.llc_interval;
+        at
+    }
+
+    /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
+    /// one still has it afterwards.
+    fn snoop(&mut self, line: Line, others: u64, write: bool, ways: Cbm, now: Ps) -> (bool, bool) {
+        let (mut found, mut dirty) = (false, false);
+        let mut left = others;
+        while left != 0 {
+            let core = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let Private { l1, l2 } = &mut self.cores[core];
+            let mut here = false;
+            for array in [l1, l2] {
+                if write {
+                    if let Some(was_dirty) = array.remove(line) {
+                        here = true;
+                        dirty |= was_dirty;
+                    }
+                } else if let Some(slot) = array.find(line) {
+                    here = true;
+                    dirty |= array.is_dirty(slot);
+                    array.set_dirty(slot, false);
+                    array.set_exclusive(slot, false);
+                }
+            }
+            found |= here;
+            if write || !here {
+                self.directory.remove(line, CoreId(core as u16));
+            }
+        }
+        if found && dirty && !write {
+            // The line is clean and shared from now on: the LLC holds what memory does not.
+            self.write_llc(line, ways, now);
+        }
+        (found, found)
+    }
+
+    fn write_llc(&mut self, line: Line, ways: Cbm, now: Ps) {
+        match self.llc.use_line(line) {
+            Some(slot) => self.llc.set_dirty(slot, true),
+            None => self.fill_llc(line, true, ways, now),
+        }
+    }
+
+    fn evict_private(&mut self, victim: Victim, clos: Clos, now: Ps) {
+        let Victim { line, dirty } = victim;
+        if !dirty && self.inclusion != Inclusion::Victim {
+            return;
+        }
+        let ways = self.ways_of(clos);
+        match self.llc.use_line(line) {
+            Some(slot) => {
+                if dirty {
+                    self.llc.set_dirty(slot, true);
+                }
+            }
+            None => self.fill_llc(line, dirty, ways, now),
+        }
+    }
+
+    fn fill_llc(&mut self, line: Line, dirty: bool, ways: Cbm, now: Ps) {
+        let (slot, victim) = self.llc.fill(line, ways);
+        if let Some(slot) = slot {
+            self.llc.set_dirty(slot, dirty);
+        } else if dirty {
+            self.write_back(line, now);
+            return;
+        }
+        if let Some(mut victim) = victim.filter(|v| v.line != line) {
+            if self.inclusion == Inclusion::Inclusive {
+                victim.dirty |= self.invalidate_private(victim.line);
+            }
+            if victim.dirty {
+                self.write_back(victim.line, now);
+            }
+        }
+    }
+
+    fn write_back(&mut self, line: Line, now: Ps) {
+        self.counters.writebacks += 1;
+        self.dram.line(line, true, now);
+    }
+
+    /// Takes `line` from all private caches; says whether one of them had it dirty.
+    #[inline]
+    fn invalidate_private(&mut self, line: Line) -> bool {
+        let mut sharers = self.directory.take(line);
+        let mut dirty = false;
+        while sharers != 0 {
+            let Private { l1, l2 } = &mut self.cores[sharers.trailing_zeros() as usize];
+            dirty |= l1.remove(line).unwrap_or(false) | l2.remove(line).unwrap_or(false);
+            sharers &= sharers - 1;
+        }
+        dirty
+    }
+
+    fn private_has(&self, line: Line, mut sharers: u64) -> bool {
+        while sharers != 0 {
+            let core = &self.cores[sharers.trailing_zeros() as usize];
+            if core.l1.find(line).is_some() || core.l2.find(line).is_some() {
+                return true;
+            }
+            sharers &= sharers - 1;
+        }
+        false
+    }
+}
+
+impl Memory for Hierarchy {
+    #[inline]
+    fn lookup(&mut self, request: &Request) -> Lookup {
+        let line = request.addr.line();
+        let write = request.access.writes();
+        let Private { l1, l2 } = &mut self.cores[usize::from(request.core.0)];
+        if let Some(slot) = l1.use_line(line) {
+            self.counters.l1.hits += 1;
+            let upgrade = write && !l1.is_exclusive(slot);
+            if write {
+                l1.set_dirty(slot, true);
+            }
+            return Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2] };
+        }
+        self.counters.l1.misses += 1;
+        let mut victims = [None; 2];
+        let found = l2.use_line(line);
+        let exclusive = found.is_some_and(|slot| l2.is_exclusive(slot));
+        if found.is_some() {
+            self.counters.l2.hits += 1;
+        } else {
+            self.counters.l2.misses += 1;
+            victims[0] = l2.fill(line, Cbm::low(32)).1;
+        }
+        let (slot, evicted) = l1.fill(line, Cbm::low(32));
+        if let Some(slot) = slot {
+            l1.set_dirty(slot, write);
+            l1.set_exclusive(slot, exclusive);
+        }
+        if let Some(Victim { line, dirty: true }) = evicted {
+            // A dirty line goes down to L2, which need not have it.
+            let slot = match l2.find(line) {
+                Some(slot) => Some(slot),
+                None => {
+                    let (slot, victim) = l2.fill(line, Cbm::low(32));
+                    victims[1] = victim;
+                    slot
+                }
+            };
+            if let Some(slot) = slot {
+                l2.set_dirty(slot, true);
+                l2.set_exclusive(slot, true);
+            }
+        }
+        let upgrade = found.is_some() && write && !exclusive;
+        let hit = (found.is_some() && !upgrade).then_some(Served::L2);
+        Lookup { hit, upgrade, victims }
+    }
+
+    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
+        let line = request.addr.line();
+        let core = request.core;
+        let write = request.access.writes();
+        let ways = self.ways_of(request.clos);
+        self.settle(lookup, request, now);
+
+        let mut path = Path::default();
+        let at = self.enter_llc(now, &mut path);
+        let others = self.directory.get(line) & !(1 << core.0);
+        let (mut snooped, mut shared) = (false, false);
+        if others != 0 {
+            (snooped, shared) = self.snoop(line, others, write, ways, at);
+        }
+        if write && shared {
+            shared = false;
+        }
+        let response = if lookup.upgrade {
+            self.counters.upgrades += 1;
+            path.push(Reason::Snoop, self.llc_latency);
+            Response { at: at + self.llc_latency, served: Served::Snoop, path }
+        } else if snooped {
+            self.counters.snoops += 1;
+            path.push(Reason::Llc, self.llc_latency);
+            path.push(Reason::Snoop, self.snoop_latency);
+            Response { at: at + self.llc_latency + self.snoop_latency, served: Served::Snoop, path }
+        } else if let Some(slot) = self.llc.use_line(line) {
+            self.counters.llc.hits += 1;
+            if self.inclusion == Inclusion::Victim && !shared {
+                let dirty = self.llc.is_dirty(slot);
+                self.llc.remove(line);
+                if dirty && let Some(slot) = self.cores[usize::from(core.0)].l2.find(line) {
+                    self.cores[usize::from(core.0)].l2.set_dirty(slot, true);
+                }
+            }
+            path.push(Reason::Llc, self.llc_latency);
+            Response { at: at + self.llc_latency, served: Served::Llc, path }
+        } else {
+            self.counters.llc.misses += 1;
+            path.push(Reason::Llc, self.llc_latency);
+            let dram = self.dram.line(line, false, at + self.llc_latency);
+            path.extend(&dram.path);
+            if self.inclusion != Inclusion::Victim {
+                self.fill_llc(line, false, ways, at);
+            }
+            Response { at: dram.at, served: Served::Dram, path }
+        };
+        self.directory.insert(line, core);
+        if !shared {
+            let Private { l1, l2 } = &mut self.cores[usize::from(core.0)];
+            for array in [l1, l2] {
+                if let Some(slot) = array.find(line) {
+                    array.set_exclusive(slot, true);
+                }
+            }
+        }
+        Reply::Done(response)
+    }
+
+    #[inline]
+    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+        for victim in lookup.victims.iter().flatten() {
+            self.evict_private(*victim, request.clos, now);
+        }
+    }
+
+    #[inline]
+    fn private_latency(&self, served: Served) -> (Reason, Ps) {
+        match served {
+            Served::L1 => (Reason::L1, self.l1_latency),
+            _ => (Reason::L2, self.l2_latency),
+        }
+    }
+}
+
+impl Level for Hierarchy {
+    /// Both steps at once, for one requester at a time; device requests go to the DMA paths.
+    fn access(&mut self, request: &Request, now: Ps) -> Response {
+        match request.access {
+            probe::Access::DmaWrite => return self.dma_write(request.addr.line(), now),
+            probe::Access::DmaRead => return self.dma_read(request.addr.line(), now),
+            _ => {}
+        }
+        let lookup = self.lookup(request);
+        if let Some(served) = lookup.hit {
+            self.settle(&lookup, request, now);
+            let (reason, latency) = self.private_latency(served);
+            let mut path = Path::default();
+            path.push(reason, latency);
+            return Response { at: now + latency, served, path };
+        }
+        match self.fetch(request, &lookup, now) {
+            Reply::Done(response) => response,
+            Reply::Pending(_) | Reply::Retry(_) => unreachable!("this hierarchy ends in a level"),
+        }
+    }
+}
+
+/// Which cores may have a line: a word a line, in pages made when first used. Bits are set by fills
+/// and cleared by invalidations, not by silent evictions, so a set bit can be stale.
+#[derive(Clone, Debug, Default)]
+struct Directory {
+    pages: Vec<Option<Box<[u64; PAGE]>>>,
+}
+
+const PAGE: usize = 4096;
+
+impl Directory {
+    #[inline]
+    fn get(&self, line: Line) -> u64 {
+        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
+        self.pages.get(page).and_then(Option::as_ref).map_or(0, |p| p[at])
+    }
+
+    #[inline]
+    fn word(&mut self, line: Line) -> &mut u64 {
+        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        &mut self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]))[at]
+    }
+
+    #[inline]
+    fn insert(&mut self, line: Line, core: CoreId) {
+        *self.word(line) |= 1 << core.0;
+    }
+
+    #[inline]
+    fn remove(&mut self, line: Line, core: CoreId) {
+        *self.word(line) &= !(1 << core.0);
+    }
+
+    /// Reads and clears.
+    #[inline]
+    fn take(&mut self, line: Line) -> u64 {
+        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
+        match self.pages.get_mut(page).and_then(Option::as_mut) {
+            Some(p) => std::mem::take(&mut p[at]),
+            None => 0,
+        }
+    }
+}

@@ -1,0 +1,302 @@
+use std::collections::VecDeque;
+
+use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
+use probe::{Probe, Ref, RegionId};
+use units::{CoreId, PacketId, Ps};
+
+use super::mempool::Mempool;
+use super::{POOL, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+
+/// The driver posts and frees mbufs this many at a time (`rx_free_thresh`, `tx_rs_thresh`: 32).
+const BULK: usize = 32;
+/// Bytes of an entry of the software rings: `struct i40e_rx_entry` is a pointer,
+/// `struct i40e_tx_entry` a pointer and two indices.
+const RX_ENTRY_BYTES: u64 = 8;
+const TX_ENTRY_BYTES: u64 = 16;
+
+/// Instructions of the driver (assumed, of the order of the scalar paths of i40e in DPDK 22.11):
+/// for a received packet, a posted mbuf, a sent packet, a freed mbuf, and a call for a burst.
+const RX_PACKET_INSTRUCTIONS: u32 = 30;
+const RX_POST_INSTRUCTIONS: u32 = 8;
+const TX_PACKET_INSTRUCTIONS: u32 = 20;
+const TX_FREE_INSTRUCTIONS: u32 = 8;
+const CALL_INSTRUCTIONS: u32 = 40;
+
+const SITE_RX: u16 = 50_000;
+const SITE_POST: u16 = 50_010;
+const SITE_TX: u16 = 61_000;
+const SITE_FREE: u16 = 61_010;
+
+/// A packet in memory: what a core takes from its ring.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The packet with its bytes.
+    pub packet: Packet,
+    /// The mbuf that holds it.
+    pub mbuf: u32,
+    /// When the core could see it.
+    pub visible: Ps,
+    /// How much of the time since arrival was the memory system's, not PCIe's.
+    pub dma_memory: Ps,
+}
+
+/// A receive queue: descriptors posted by the driver, used by the NIC in order.
+#[derive(Clone, Debug)]
+pub struct RxQueue {
+    descriptors: u64,
+    posted: VecDeque<u32>,
+    /// The descriptor the NIC uses next, the driver reads next, the driver posts next.
+    nic_next: u64,
+    read_next: u64,
+    post_next: u64,
+    /// Read by the driver and not posted again.
+    to_post: usize,
+    ready: VecDeque<Received>,
+    spare: Vec<u32>,
+}
+
+impl RxQueue {
+    /// A queue of `descriptors` descriptors, all posted with mbufs of `pool`; [`None`] if the pool
+    /// has too few.
+    pub fn new(descriptors: u32, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
+        let mut posted = Vec::new();
+        if !pool.get_bulk(core, descriptors as usize, &mut posted, &mut probe::Null) {
+            return None;
+        }
+        Some(RxQueue {
+            descriptors: u64::from(descriptors),
+            posted: posted.into(),
+            nic_next: 0,
+            read_next: 0,
+            post_next: u64::from(descriptors),
+            to_post: 0,
+            ready: VecDeque::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// The NIC takes a descriptor for a packet: its number and the mbuf; [`None`] if all are used.
+    pub fn take_descriptor(&mut self) -> Option<(u64, u32)> {
+        let mbuf = self.posted.pop_front()?;
+        let descriptor = self.nic_next;
+        self.nic_next += 1;
+        Some((descriptor, mbuf))
+    }
+
+    /// The NIC has written a packet and its descriptor. Packets come in the order of their
+    /// descriptors.
+    pub fn complete(&mut self, received: Received) {
+        self.ready.push_back(received);
+    }
+
+    /// When the oldest packet became visible.
+    pub fn oldest(&self) -> Option<Ps> {
+        self.ready.front().map(|r| r.visible)
+    }
+
+    /// Packets in the ring.
+    pub fn waiting(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Descriptors that the NIC can use.
+    pub fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// The offset of descriptor `number` in its ring.
+    pub fn offset(&self, number: u64) -> u64 {
+        number % self.descriptors * RX_DESCRIPTOR_BYTES
+    }
+
+    /// The driver takes up to `burst` packets visible at `now` and appends them to `out`.
+    pub fn receive(&mut self, now: Ps, burst: usize, out: &mut Vec<Received>, probe: &mut impl Probe) {
+        probe.work(SITE_RX, CALL_INSTRUCTIONS);
+        let mut taken = 0;
+        while taken < burst
+            && let Some(received) = self.ready.pop_front_if(|r| r.visible <= now)
+        {
+            let at = self.read_next % self.descriptors;
+            let id = received.packet.id;
+            probe.begin(id);
+            probe.touch(Ref::load(RX_RING, at * RX_DESCRIPTOR_BYTES, 16, SITE_RX));
+            probe.touch(Ref::load(RX_SW_RING, at * RX_ENTRY_BYTES, RX_ENTRY_BYTES as u16, SITE_RX + 1));
+            // Receive fields of the mbuf: lengths, port, hash, packet type.
+            probe.touch(Ref::store(RegionId::MBUF, 16, 48, SITE_RX + 2).after(1));
+            probe.work(SITE_RX + 2, RX_PACKET_INSTRUCTIONS);
+            probe.end(id);
+            self.read_next += 1;
+            self.to_post += 1;
+            taken += 1;
+            out.push(received);
+        }
+    }
+
+    /// The driver posts fresh mbufs for descriptors it has read, 32 at a time. They reach the NIC
+    /// with [`RxQueue::doorbell`]. Says whether the pool had too few.
+    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> bool {
+        while self.to_post >= BULK {
+            let before = self.spare.len();
+            if !pool.get_bulk(core, BULK, &mut self.spare, probe) {
+                return true;
+            }
+            for _ in before..self.spare.len() {
+                let at = self.post_next % self.descriptors;
+                probe.touch(Ref::store(RX_SW_RING, at * RX_ENTRY_BYTES, RX_ENTRY_BYTES as u16, SITE_POST));
+                probe.touch(Ref::store(RX_RING, at * RX_DESCRIPTOR_BYTES, 16, SITE_POST + 1));
+                self.post_next += 1;
+            }
+            probe.work(SITE_POST, RX_POST_INSTRUCTIONS * BULK as u32);
+            self.to_post -= BULK;
+        }
+        false
+    }
+
+    /// The tail register is written: what was refilled is the NIC's.
+    pub fn doorbell(&mut self) {
+        self.posted.extend(self.spare.drain(..));
+    }
+}
+
+impl Default for Received {
+    fn default() -> Self {
+        Received { packet: Packet::default(), mbuf: 0, visible: Ps::ZERO, dma_memory: Ps::ZERO }
+    }
+}
+
+/// A transmit queue of a core and port.
+#[derive(Clone, Debug)]
+pub struct TxQueue {
+    descriptors: usize,
+    /// Mbufs handed to the NIC and when it had read them; [`None`] while that is not known.
+    sent: VecDeque<(u32, Option<Ps>)>,
+    /// Entries of `sent` that were given back to the pool since the first one.
+    first: u64,
+    next: u64,
+}
+
+impl TxQueue {
+    /// An empty queue.
+    pub fn new(descriptors: u32) -> TxQueue {
+        TxQueue { descriptors: descriptors as usize, sent: VecDeque::new(), first: 0, next: 0 }
+    }
+
+    /// Mbufs that the queue holds.
+    pub fn held(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// The driver gives mbufs that the NIC has read back to the pool, 32 at a time, once fewer than
+    /// 32 descriptors are free.
+    pub fn reclaim(&mut self, now: Ps, core: CoreId, pool: &mut Mempool, stride: u64, probe: &mut impl Probe) {
+        while self.descriptors - self.sent.len() < BULK && self.sent.len() >= BULK {
+            let last = (self.first + BULK as u64 - 1) % self.descriptors as u64;
+            probe.touch(Ref::load(TX_RING, last * TX_DESCRIPTOR_BYTES, 8, SITE_FREE));
+            if !self.sent.iter().take(BULK).all(|&(_, read)| read.is_some_and(|at| at <= now)) {
+                return;
+            }
+            let mut back = [0u32; BULK];
+            for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..BULK)) {
+                *mbuf = sent;
+                let at = self.first % self.descriptors as u64;
+                probe.touch(Ref::load(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_FREE + 1));
+                // Reference count and pool are in the mbuf's first line (`refcnt`) and second (`pool`).
+                let base = u64::from(sent) * stride;
+                probe.touch(Ref::load(POOL, base + 18, 2, SITE_FREE + 2).after(1));
+                probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
+                self.first += 1;
+            }
+            probe.work(SITE_FREE, TX_FREE_INSTRUCTIONS * BULK as u32);
+            pool.put_bulk(core, &back, probe);
+        }
+    }
+
+    /// The driver puts `mbuf` with `packet` into the queue; `false` if it is full.
+    pub fn send(&mut self, packet: PacketId, mbuf: u32, probe: &mut impl Probe) -> bool {
+        if self.sent.len() >= self.descriptors {
+            return false;
+        }
+        let at = self.next % self.descriptors as u64;
+        probe.begin(packet);
+        probe.touch(Ref::load(RegionId::MBUF, 0, 16, SITE_TX));
+        probe.touch(Ref::load(RegionId::MBUF, 36, 8, SITE_TX + 1));
+        probe.touch(Ref::store(TX_RING, at * TX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES as u16, SITE_TX + 2));
+        probe.touch(Ref::store(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_TX + 3));
+        probe.work(SITE_TX, TX_PACKET_INSTRUCTIONS);
+        probe.end(packet);
+        self.sent.push_back((mbuf, None));
+        self.next += 1;
+        true
+    }
+
+    /// The NIC has read the oldest packet it had not read, at `at`.
+    pub fn read(&mut self, at: Ps) {
+        if let Some(entry) = self.sent.iter_mut().find(|e| e.1.is_none()) {
+            entry.1 = Some(at);
+        }
+    }
+
+    /// The offset of the descriptor used `back` packets ago (0 is the newest).
+    pub fn offset(&self, back: u64) -> u64 {
+        (self.next.saturating_sub(1 + back)) % self.descriptors as u64 * TX_DESCRIPTOR_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mempool::{MempoolKind, MempoolSpec};
+    use super::*;
+    use probe::Null;
+
+    fn pool(size: u32) -> Mempool {
+        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo }, 1)
+    }
+
+    #[test]
+    fn a_ring_without_posted_descriptors_refuses_and_recovers_after_the_doorbell() {
+        let mut pool = pool(1000);
+        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        for i in 0..64 {
+            let (number, mbuf) = rx.take_descriptor().unwrap();
+            assert_eq!((number, mbuf), (i, i as u32));
+            rx.complete(Received { mbuf, ..Received::default() });
+        }
+        assert!(rx.take_descriptor().is_none());
+        let mut out = Vec::new();
+        rx.receive(Ps::ZERO, 33, &mut out, &mut Null);
+        assert!(!rx.refill(CoreId(0), &mut pool, &mut Null));
+        assert!(rx.take_descriptor().is_none(), "not before the doorbell");
+        rx.doorbell();
+        assert_eq!(rx.take_descriptor(), Some((64, 64)));
+        assert_eq!((rx.waiting(), rx.posted()), (31, 31));
+    }
+
+    #[test]
+    fn packets_that_are_not_visible_yet_stay() {
+        let mut pool = pool(100);
+        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        for visible in [10, 20] {
+            rx.complete(Received { visible: Ps(visible), ..Received::default() });
+        }
+        let mut out = Vec::new();
+        rx.receive(Ps(15), 32, &mut out, &mut Null);
+        assert_eq!((out.len(), rx.oldest()), (1, Some(Ps(20))));
+    }
+
+    #[test]
+    fn mbufs_come_back_lazily_and_only_when_read() {
+        let mut pool = pool(200);
+        let mut tx = TxQueue::new(64);
+        let mut mbufs = Vec::new();
+        assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
+        for (i, &mbuf) in mbufs.iter().enumerate() {
+            assert!(tx.send(PacketId(i as u64), mbuf, &mut Null));
+        }
+        assert!(!tx.send(PacketId(99), 0, &mut Null), "full");
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
+        assert_eq!(tx.held(), 64, "nothing read yet");
+        (0..40).for_each(|_| tx.read(Ps(4)));
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
+        assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
+    }
+}

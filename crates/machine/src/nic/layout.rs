@@ -1,0 +1,202 @@
+use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
+use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
+use units::{Addr, LINE_BYTES};
+
+use super::{POOL, POOL_CACHE, POOL_RING, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use crate::MachineError;
+
+/// Bytes from one mbuf to the next: object header, `struct rte_mbuf`, headroom and data room, 37
+/// lines (`rte_mempool_calc_obj_size` gives 64 + 128 + 128 + 2048).
+pub(crate) const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF_DATA_ROOM_BYTES;
+
+/// Where everything lies in a server's memory: mbufs, rings of each core, the function's tables.
+///
+/// Regions start on pages of 4 KiB, one after the other.
+#[derive(Clone, Debug)]
+pub struct ServerLayout {
+    regions: Vec<Option<Place>>,
+    pool: u64,
+    end: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    base: u64,
+    /// Distance between the copies of two cores, 0 for a shared region.
+    per_core: u64,
+}
+
+const PAGE_BYTES: u64 = 4096;
+/// Line numbers must fit 32 bits.
+const LIMIT: u64 = 1 << 38;
+
+impl ServerLayout {
+    /// Places `mbufs` mbufs, the rings of `cores` cores with `rx` and `tx` descriptors for each of
+    /// `ports` ports, the pool's `pool_ring` bytes, and a function's tables.
+    ///
+    /// # Errors
+    /// More than 256 GiB, or a region number used twice.
+    pub fn new(
+        cores: u32,
+        mbufs: u32,
+        pool_ring: u64,
+        rx: u32,
+        tx: u32,
+        ports: u16,
+        tables: &[RegionSpec],
+    ) -> Result<ServerLayout, MachineError> {
+        let mut layout = ServerLayout { regions: Vec::new(), pool: PAGE_BYTES, end: PAGE_BYTES };
+        let tx = u64::from(tx) * u64::from(ports);
+        layout.place_region(POOL, u64::from(mbufs) * MBUF_STRIDE, 0)?;
+        layout.place_region(POOL_RING, pool_ring, 0)?;
+        for (region, bytes) in [
+            (RX_RING, u64::from(rx) * RX_DESCRIPTOR_BYTES),
+            (RX_SW_RING, u64::from(rx) * 8),
+            (TX_RING, tx * TX_DESCRIPTOR_BYTES),
+            (TX_SW_RING, tx * 16),
+            (POOL_CACHE, 16 * 1024),
+        ] {
+            layout.place_region(region, bytes, cores)?;
+        }
+        for table in tables {
+            let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };
+            layout.place_region(table.id, table.bytes, copies)?;
+        }
+        Ok(layout)
+    }
+
+    fn place_region(&mut self, region: RegionId, bytes: u64, copies: u32) -> Result<(), MachineError> {
+        let size = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let at = usize::from(region.0);
+        if self.regions.len() <= at {
+            self.regions.resize(at + 1, None);
+        }
+        let total = size.saturating_mul(u64::from(copies.max(1)));
+        if self.regions[at].is_some() || self.end.saturating_add(total) > LIMIT {
+            return Err(MachineError::new(
+                "memory",
+                format!("{region} of {total} B at {}", self.end),
+                "distinct regions of at most 256 GiB together",
+                "use a smaller pool or table".into(),
+            ));
+        }
+        self.regions[at] = Some(Place { base: self.end, per_core: if copies > 0 { size } else { 0 } });
+        self.end += total;
+        Ok(())
+    }
+
+    /// The header of mbuf `index`.
+    pub fn mbuf(&self, index: u32) -> Addr {
+        Addr(self.pool + u64::from(index) * MBUF_STRIDE + 64)
+    }
+
+    /// The first data byte of mbuf `index`, behind its headroom.
+    pub fn data(&self, index: u32) -> Addr {
+        Addr(self.mbuf(index).0 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES)
+    }
+
+    /// Bytes between mbufs.
+    pub fn mbuf_stride(&self) -> u64 {
+        MBUF_STRIDE
+    }
+
+    /// Bytes of memory in use.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// The address of byte `offset` of `region` for core `core`.
+    #[inline]
+    pub fn address(&self, region: RegionId, offset: u64, core: u16) -> Addr {
+        match self.regions.get(usize::from(region.0)).copied().flatten() {
+            Some(place) => Addr(place.base + place.per_core * u64::from(core) + offset),
+            // A function that names a region it did not declare is a bug of the function.
+            None => {
+                debug_assert!(false, "{region} was not declared");
+                Addr(offset % PAGE_BYTES)
+            }
+        }
+    }
+}
+
+impl Layout for ServerLayout {
+    #[inline]
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        let base = match r.region {
+            RegionId::PACKET => Addr(packet.data.0 + r.offset),
+            RegionId::MBUF => Addr(packet.mbuf.0 + r.offset),
+            // The object header comes before the mbuf.
+            POOL => Addr(self.pool + 64 + r.offset),
+            region => self.address(region, r.offset, packet.core.0),
+        };
+        let mut at = base.0;
+        let end = at + u64::from(r.bytes.max(1));
+        while at < end {
+            let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(end);
+            out.push(Request {
+                addr: Addr(at),
+                bytes: (next - at) as u16,
+                site: r.site,
+                access: r.access,
+                clos: packet.clos,
+                core: packet.core,
+            });
+            at = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{Clos, CoreId, PacketId};
+
+    fn layout() -> ServerLayout {
+        let table = RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 100_000, sharing: Sharing::Shared };
+        ServerLayout::new(2, 1000, 9000, 512, 512, 2, &[table]).unwrap()
+    }
+
+    #[test]
+    fn an_mbuf_takes_37_lines_and_data_start_behind_the_headroom() {
+        let l = layout();
+        assert_eq!(MBUF_STRIDE, 37 * 64);
+        assert_eq!(l.mbuf(1).0 - l.mbuf(0).0, MBUF_STRIDE);
+        assert_eq!(l.data(7).0 - l.mbuf(7).0, 256);
+    }
+
+    #[test]
+    fn a_reference_over_a_line_boundary_becomes_two_requests() {
+        let l = layout();
+        let packet = Placed {
+            packet: PacketId(0),
+            core: CoreId(1),
+            clos: Clos(0),
+            mbuf: l.mbuf(3),
+            data: l.data(3),
+            cells: &[],
+        };
+        let mut out = Vec::new();
+        l.place(&Ref::load(RegionId::PACKET, 60, 20, 9), &packet, &mut out);
+        assert_eq!(out.iter().map(|r| (r.addr.0 - l.data(3).0, r.bytes)).collect::<Vec<_>>(), [(60, 4), (64, 16)]);
+    }
+
+    #[test]
+    fn regions_of_cores_do_not_overlap() {
+        let l = layout();
+        let mut starts: Vec<(u64, u64)> = vec![(l.mbuf(0).0 - 64, 1000 * MBUF_STRIDE)];
+        for core in 0..2 {
+            starts.push((l.address(RX_RING, 0, core).0, 512 * 32));
+            starts.push((l.address(TX_RING, 0, core).0, 2 * 512 * 16));
+            starts.push((l.address(POOL_CACHE, 0, core).0, 1024 * 8));
+        }
+        starts.push((l.address(RegionId::FIRST_TABLE, 0, 0).0, 100_000));
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{starts:?}");
+    }
+
+    #[test]
+    fn too_much_memory_is_refused() {
+        let table = RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 1 << 39, sharing: Sharing::Shared };
+        assert!(ServerLayout::new(1, 1000, 0, 512, 512, 1, &[table]).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+use std::collections::VecDeque;
+
+use probe::{Access, Probe, Ref};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::CoreId;
+
+use super::{POOL_CACHE, POOL_RING};
+use crate::MachineError;
+
+/// In which order free mbufs come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MempoolKind {
+    /// DPDK's default `ring_mp_mc`: the mbuf free for longest, which is the coldest.
+    #[default]
+    Fifo,
+    /// DPDK's `stack`: the mbuf freed last, which is the hottest.
+    Lifo,
+}
+
+/// A pool of mbufs that all cores share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MempoolSpec {
+    /// Mbufs.
+    pub size: u32,
+    /// Free mbufs that each core keeps for itself; 0 turns the per-core caches off.
+    pub cache: u32,
+    /// In which order free mbufs come back.
+    #[serde(default)]
+    pub kind: MempoolKind,
+}
+
+impl MempoolSpec {
+    /// Checks the ranges and that the program can start: each ring filled, a burst in hand.
+    ///
+    /// # Errors
+    /// A value outside its range, or a pool too small, with the inequality and its numbers.
+    pub fn check(&self, path: &str, cores: u32, rx_descriptors: u32, burst: u32) -> Result<(), MachineError> {
+        if self.size > 1 << 24 {
+            return Err(MachineError::new(
+                format!("{path}.size"),
+                self.size.to_string(),
+                "at most 16777216 mbufs",
+                "2 KiB each".into(),
+            ));
+        }
+        // DPDK: RTE_MEMPOOL_CACHE_MAX_SIZE.
+        if self.cache > 512 {
+            return Err(MachineError::new(format!("{path}.cache"), self.cache.to_string(), "0 to 512", "DPDK's limit".into()));
+        }
+        let least = u64::from(cores) * (u64::from(rx_descriptors) + u64::from(burst));
+        if u64::from(self.size) < least {
+            return Err(MachineError::new(
+                format!("{path}.size"),
+                self.size.to_string(),
+                format!(
+                    "cores x (nic.rx_descriptors + nic.burst) <= {path}.size, here {cores} x ({rx_descriptors} + {burst}) = {least}"
+                ),
+                "enlarge the pool or shorten the rings".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The pool: which mbufs are free, and where the next one comes from.
+#[derive(Clone, Debug)]
+pub struct Mempool {
+    kind: MempoolKind,
+    common: VecDeque<u32>,
+    size: u32,
+    cache_size: usize,
+    caches: Vec<Vec<u32>>,
+    /// Positions in the shared ring, which decide the lines touched.
+    head: u64,
+    tail: u64,
+}
+
+/// Instructions of taking or giving an mbuf by the per-core cache, and of an operation on the
+/// shared ring (assumed; `rte_mempool_do_generic_get` inlined is about as long).
+const CACHE_INSTRUCTIONS: u32 = 3;
+const RING_INSTRUCTIONS: u32 = 40;
+/// A pointer.
+const ENTRY_BYTES: u64 = 8;
+/// Producer and consumer head and tail of `struct rte_ring`, each on lines of its own.
+const CONSUMER: u64 = 128;
+const PRODUCER: u64 = 0;
+/// The entries follow.
+const ENTRIES: u64 = 256;
+const SITE_CACHE: u16 = 60_001;
+const SITE_RING: u16 = 60_002;
+
+impl Mempool {
+    /// All mbufs free, in address order.
+    pub fn new(spec: &MempoolSpec, cores: u32) -> Mempool {
+        Mempool {
+            kind: spec.kind,
+            common: (0..spec.size).collect(),
+            size: spec.size,
+            cache_size: spec.cache as usize,
+            caches: vec![Vec::with_capacity(spec.cache as usize * 2 + 64); cores as usize],
+            head: 0,
+            tail: u64::from(spec.size),
+        }
+    }
+
+    /// Free mbufs, in the caches and in common.
+    pub fn free(&self) -> u64 {
+        (self.common.len() + self.caches.iter().map(Vec::len).sum::<usize>()) as u64
+    }
+
+    /// Bytes of the shared ring, for the layout.
+    pub fn ring_bytes(&self) -> u64 {
+        ENTRIES + (u64::from(self.size) + 1).next_power_of_two() * ENTRY_BYTES
+    }
+
+    /// Takes up to `n` free mbufs for `core` and appends them to `out`: all of them or none, as
+    /// `rte_mempool_get_bulk` does.
+    pub fn get_bulk(&mut self, core: CoreId, n: usize, out: &mut Vec<u32>, probe: &mut impl Probe) -> bool {
+        let at = usize::from(core.0);
+        if self.caches[at].len() < n {
+            // Refill so that the cache is full after this request, as rte_mempool does.
+            let wanted = n - self.caches[at].len() + self.cache_size;
+            let wanted = if wanted <= self.common.len() { wanted } else { n - self.caches[at].len() };
+            if wanted > self.common.len() {
+                return false;
+            }
+            self.ring_access(self.head, wanted, CONSUMER, Access::Load, probe);
+            self.head += wanted as u64;
+            for _ in 0..wanted {
+                let mbuf = match self.kind {
+                    MempoolKind::Fifo => self.common.pop_front(),
+                    MempoolKind::Lifo => self.common.pop_back(),
+                };
+                self.caches[at].extend(mbuf);
+            }
+        }
+        let cache = &mut self.caches[at];
+        for _ in 0..n {
+            let Some(mbuf) = cache.pop() else { return false };
+            if self.cache_size > 0 {
+                probe.touch(Ref::load(POOL_CACHE, cache.len() as u64 * ENTRY_BYTES, ENTRY_BYTES as u16, SITE_CACHE));
+            }
+            out.push(mbuf);
+        }
+        probe.work(SITE_CACHE, CACHE_INSTRUCTIONS * n as u32);
+        true
+    }
+
+    /// Gives `mbufs` back.
+    pub fn put_bulk(&mut self, core: CoreId, mbufs: &[u32], probe: &mut impl Probe) {
+        let at = usize::from(core.0);
+        for &mbuf in mbufs {
+            if self.cache_size > 0 {
+                let depth = self.caches[at].len() as u64;
+                probe.touch(Ref::store(POOL_CACHE, depth * ENTRY_BYTES, ENTRY_BYTES as u16, SITE_CACHE));
+            }
+            self.caches[at].push(mbuf);
+        }
+        probe.work(SITE_CACHE, CACHE_INSTRUCTIONS * mbufs.len() as u32);
+        // Flushed at one and a half times the size (CACHE_FLUSHTHRESH_MULTIPLIER), down to the size.
+        if self.caches[at].len() * 2 > self.cache_size * 3 {
+            let surplus = self.caches[at].len() - self.cache_size;
+            self.ring_access(self.tail, surplus, PRODUCER, Access::Store, probe);
+            self.tail += surplus as u64;
+            let cache = &mut self.caches[at];
+            self.common.extend(cache.drain(self.cache_size..));
+        }
+    }
+
+    /// The references of an operation on `n` entries of the shared ring.
+    fn ring_access(&self, from: u64, n: usize, end: u64, access: Access, probe: &mut impl Probe) {
+        let entry = |i: u64| {
+            let at = match self.kind {
+                MempoolKind::Fifo => i % (u64::from(self.size) + 1).next_power_of_two(),
+                // A stack's top moves down with gets and up with puts.
+                MempoolKind::Lifo => (self.common.len() as u64 + i).saturating_sub(from + n as u64),
+            };
+            ENTRIES + at * ENTRY_BYTES
+        };
+        probe.touch(Ref::load(POOL_RING, end, 8, SITE_RING).with_access(Access::Atomic));
+        for i in from..from + n as u64 {
+            probe.touch(Ref::load(POOL_RING, entry(i), ENTRY_BYTES as u16, SITE_RING).with_access(access));
+        }
+        probe.touch(Ref::store(POOL_RING, end + 4, 4, SITE_RING));
+        probe.work(SITE_RING, RING_INSTRUCTIONS + n as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probe::{Count, Null};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn spec(kind: MempoolKind, cache: u32) -> MempoolSpec {
+        MempoolSpec { size: 2000, cache, kind }
+    }
+
+    proptest! {
+        #[test]
+        fn mbufs_are_never_lost_or_given_twice(
+            lifo in any::<bool>(), cache in 0u32..=300,
+            ops in prop::collection::vec((0u16..3, 1usize..70, any::<bool>()), 1..300),
+        ) {
+            let kind = if lifo { MempoolKind::Lifo } else { MempoolKind::Fifo };
+            let mut pool = Mempool::new(&spec(kind, cache), 3);
+            let mut held: Vec<u32> = Vec::new();
+            for (core, n, get) in ops {
+                if get {
+                    let before = held.len();
+                    if !pool.get_bulk(CoreId(core), n, &mut held, &mut Null) {
+                        prop_assert_eq!(held.len(), before);
+                    }
+                } else {
+                    let n = n.min(held.len());
+                    let back: Vec<u32> = held.drain(..n).collect();
+                    pool.put_bulk(CoreId(core), &back, &mut Null);
+                }
+                prop_assert_eq!(held.iter().collect::<HashSet<_>>().len(), held.len());
+                prop_assert_eq!(pool.free() + held.len() as u64, 2000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fifo_walks_the_whole_pool_and_a_lifo_reuses_the_same_mbufs() {
+        for (kind, distinct) in [(MempoolKind::Fifo, 2000), (MempoolKind::Lifo, 32)] {
+            let mut pool = Mempool::new(&spec(kind, 0), 1);
+            let mut seen: HashSet<u32> = HashSet::new();
+            for _ in 0..200 {
+                let mut out = Vec::new();
+                assert!(pool.get_bulk(CoreId(0), 32, &mut out, &mut Null));
+                seen.extend(&out);
+                pool.put_bulk(CoreId(0), &out, &mut Null);
+            }
+            assert_eq!(seen.len(), distinct);
+        }
+    }
+
+    #[test]
+    fn the_per_core_cache_keeps_off_the_shared_ring() {
+        let mut pool = Mempool::new(&spec(MempoolKind::Fifo, 256), 1);
+        let mut count = Count::default();
+        let mut out = Vec::new();
+        for _ in 0..1000 {
+            out.clear();
+            assert!(pool.get_bulk(CoreId(0), 32, &mut out, &mut count));
+            pool.put_bulk(CoreId(0), &out, &mut count);
+        }
+        assert!(count.by_access[Access::Atomic as usize] <= 2);
+    }
+
+    #[test]
+    fn a_pool_that_cannot_start_is_told_the_inequality() {
+        let error = spec(MempoolKind::Fifo, 0).check("mempool", 4, 512, 32).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "mempool.size = 2000: allowed is cores x (nic.rx_descriptors + nic.burst) <= mempool.size, \
+             here 4 x (512 + 32) = 2176 (enlarge the pool or shorten the rings)"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! The NIC and its driver: ports, PCIe, receive-side scaling, descriptor rings, mempools.
+//!
+//! The driver's descriptor, ring, pool and mbuf accesses are real references, pushed through the
+//! probe in the order in which DPDK 22.11's i40e and mempool libraries make them
+//! (`drivers/net/i40e/i40e_rxtx.c`, `lib/mempool/rte_mempool.h`). Instruction counts of the driver
+//! are assumed and named below.
+
+mod driver;
+mod layout;
+mod mempool;
+mod pcie;
+mod rss;
+
+pub use driver::{Received, RxQueue, TxQueue};
+pub use layout::ServerLayout;
+pub use mempool::{Mempool, MempoolKind, MempoolSpec};
+pub use pcie::{Link, PcieSpec};
+pub use rss::{RSS_KEY, Toeplitz};
+
+use probe::RegionId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Rate, Size};
+
+use crate::MachineError;
+
+/// Receive descriptors of the core's queue.
+pub const RX_RING: RegionId = RegionId(2);
+/// The driver's array of posted mbufs.
+pub const RX_SW_RING: RegionId = RegionId(3);
+/// Transmit descriptors of the core's queues.
+pub const TX_RING: RegionId = RegionId(4);
+/// The driver's array of mbufs being sent.
+pub const TX_SW_RING: RegionId = RegionId(5);
+/// The core's cache of free mbufs.
+pub const POOL_CACHE: RegionId = RegionId(6);
+/// The ring (or stack) of free mbufs that all cores share.
+pub const POOL_RING: RegionId = RegionId(7);
+/// All mbufs, by address in the pool: for mbufs of other packets than the current one.
+pub const POOL: RegionId = RegionId(8);
+
+/// A NIC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NicSpec {
+    /// Ports; packets come in by port 0 unless the traffic says otherwise.
+    pub ports: u16,
+    /// Line rate of a port.
+    pub rate: Rate,
+    /// Receive descriptors of each queue; there is a queue a core.
+    pub rx_descriptors: u32,
+    /// Transmit descriptors of each queue; there is a queue a core and port.
+    pub tx_descriptors: u32,
+    /// Packets a core takes at most from its ring at once.
+    pub burst: u32,
+    /// Packet memory in front of PCIe.
+    pub fifo: Size,
+    /// The host link.
+    pub pcie: PcieSpec,
+}
+
+impl NicSpec {
+    /// Checks the ranges. `path` is where the specification stands in the scenario.
+    ///
+    /// # Errors
+    /// A value outside its range, or a ring smaller than a burst.
+    pub fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        if !(1..=64).contains(&self.ports) {
+            return error("ports", self.ports.to_string(), "1 to 64", "give the server's port count");
+        }
+        if !(0.001..=10_000.0).contains(&self.rate.gbps()) {
+            return error("rate", self.rate.to_string(), "1 Mbps to 10 Tbps", "give the line rate of a port");
+        }
+        if !(1..=1024).contains(&self.burst) {
+            return error("burst", self.burst.to_string(), "1 to 1024", "DPDK applications take 32");
+        }
+        for (field, value) in [("rx_descriptors", self.rx_descriptors), ("tx_descriptors", self.tx_descriptors)] {
+            if !(self.burst.max(32)..=1 << 16).contains(&value) {
+                return error(
+                    field,
+                    value.to_string(),
+                    &format!("{} to 65536", self.burst.max(32)),
+                    "a ring holds at least a burst, and the driver refills and frees 32 at a time",
+                );
+            }
+        }
+        if self.fifo.bytes() < 2048 {
+            return error("fifo", self.fifo.to_string(), "at least 2048 B", "it must hold the longest frame");
+        }
+        self.pcie.check(&format!("{path}.pcie"))
+    }
+}

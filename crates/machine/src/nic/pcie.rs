@@ -1,0 +1,107 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Ps, Rate, Span};
+
+use crate::MachineError;
+
+/// A PCIe link. Source of the model: Neugebauer et al., SIGCOMM 2018, "Understanding PCIe
+/// performance for end host networking", section 3: payload is cut into transaction-layer packets,
+/// each with a fixed overhead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PcieSpec {
+    /// Bits a second each way after encoding and data-link overhead.
+    pub rate: Rate,
+    /// Bytes of payload in a transaction-layer packet.
+    pub max_payload: u32,
+    /// Bytes of framing and headers of such a packet.
+    pub overhead: u32,
+    /// From the device into the memory system, or back, one way.
+    pub latency: Span,
+}
+
+impl PcieSpec {
+    pub(crate) fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, "see the shipped machine presets".into()))
+        };
+        if !(0.1..=10_000.0).contains(&self.rate.gbps()) {
+            return error("rate", self.rate.to_string(), "0.1 Gbps to 10 Tbps");
+        }
+        if !(64..=4096).contains(&self.max_payload) {
+            return error("max_payload", self.max_payload.to_string(), "64 to 4096 bytes");
+        }
+        if self.overhead > 256 {
+            return error("overhead", self.overhead.to_string(), "at most 256 bytes");
+        }
+        if self.latency.ps() > Ps::from_ns(1_000_000) {
+            return error("latency", self.latency.to_string(), "at most 1 ms");
+        }
+        Ok(())
+    }
+}
+
+/// One direction of a link: transfers one after the other.
+#[derive(Clone, Debug)]
+pub struct Link {
+    rate: Rate,
+    max_payload: u64,
+    overhead: u64,
+    latency: Ps,
+    free: Ps,
+    bytes: u64,
+}
+
+impl Link {
+    /// An idle direction.
+    pub fn new(spec: &PcieSpec) -> Link {
+        Link {
+            rate: spec.rate,
+            max_payload: u64::from(spec.max_payload),
+            overhead: u64::from(spec.overhead),
+            latency: spec.latency.ps(),
+            free: Ps::ZERO,
+            bytes: 0,
+        }
+    }
+
+    /// Sends `bytes` of payload at `now` or when the link is free; the time the last byte has
+    /// crossed, latency included.
+    pub fn transfer(&mut self, now: Ps, bytes: u64) -> Ps {
+        let packets = bytes.div_ceil(self.max_payload).max(1);
+        self.free = self.free.max(now) + self.rate.time_for(bytes + packets * self.overhead);
+        self.bytes += bytes;
+        self.free + self.latency
+    }
+
+    /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
+    pub fn backlog(&self, now: Ps) -> u64 {
+        (self.free.since(now).as_ns() * self.rate.gbps() / 8.0) as u64
+    }
+
+    /// One-way latency.
+    pub fn latency(&self) -> Ps {
+        self.latency
+    }
+
+    /// Payload bytes sent so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_payload_pays_its_overhead_and_transfers_queue() {
+        let spec = PcieSpec { rate: Rate::from_gbps(64.0), max_payload: 256, overhead: 24, latency: Span::from_ns(400.0) };
+        let mut link = Link::new(&spec);
+        // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
+        assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));
+        assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));
+        assert_eq!(link.backlog(Ps::from_ns(84)), 672);
+        assert_eq!(link.bytes(), 1200);
+    }
+}

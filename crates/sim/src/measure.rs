@@ -1,0 +1,237 @@
+//! What a run measures: an observer that sees every packet's end, in memory that does not grow with
+//! the number of packets.
+
+use std::collections::BTreeMap;
+
+use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
+use units::{PacketId, Ps};
+
+use crate::server::{Departure, Fate, Observer};
+
+/// Frame sizes in classes, upper bounds in bytes without FCS.
+pub const CLASSES: [(&str, u32); 4] = [("<=64 B", 64), ("65-576 B", 576), ("577-1499 B", 1499), (">=1500 B", u32::MAX)];
+
+/// Packets kept as rows of the `packets` table, at most.
+const SAMPLE: usize = 20_000;
+/// Intervals of the `series` table, at most.
+const INTERVALS: usize = 200;
+
+/// A packet of the sample.
+#[derive(Clone, Debug)]
+pub struct PacketRow {
+    /// Which.
+    pub packet: PacketId,
+    /// When its last bit arrived.
+    pub arrival: Ps,
+    /// Bytes without FCS.
+    pub frame_bytes: u32,
+    /// The core it went to.
+    pub core: u16,
+    /// The port it left by.
+    pub port: Option<u16>,
+    /// "sent", or the name of the reason.
+    pub verdict: &'static str,
+    /// Last bit in to first bit out.
+    pub sojourn: Ps,
+    /// What it was spent on.
+    pub attribution: Attribution,
+}
+
+/// Packets of a size class.
+#[derive(Clone, Debug, Default)]
+pub struct ClassTally {
+    /// Sojourns of those that were sent.
+    pub sojourn: Histogram,
+    /// What their sojourns were spent on, summed.
+    pub attribution: Attribution,
+}
+
+/// An interval of the run, by time of arrival.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// Packets that arrived in it.
+    pub offered: u64,
+    /// Of those, sent.
+    pub carried: u64,
+    /// Of those, lost.
+    pub lost: u64,
+    /// Sum of the sojourns of those sent, in picoseconds.
+    pub sojourn_sum: u128,
+}
+
+/// Everything measured after warm-up.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    first: PacketId,
+    /// When the first and the last measured packet arrived.
+    pub begin: Option<Ps>,
+    /// See `begin`.
+    pub end: Ps,
+    /// Packets, and their bytes on the wire (L1) and with FCS (L2): offered and carried.
+    pub offered: Counted,
+    /// See `offered`.
+    pub carried: Counted,
+    /// Packets by what they were lost for.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Packets by why the function rejected them.
+    pub rejected: BTreeMap<&'static str, u64>,
+    /// Sojourns of sent packets.
+    pub sojourn: Latency,
+    /// Loss over offered.
+    pub loss: Ratio,
+    /// Batch means of each reason, in nanoseconds a packet.
+    pub reasons: Vec<BatchMeans>,
+    /// What all sojourns were spent on.
+    pub attribution: Attribution,
+    /// By [`CLASSES`].
+    pub classes: Vec<ClassTally>,
+    /// A systematic sample: every `sample_step`-th packet.
+    pub sample: Vec<PacketRow>,
+    /// See `sample`.
+    pub sample_step: u64,
+    /// Since the first packet, each `interval` long.
+    pub intervals: Vec<Interval>,
+    /// See `intervals`.
+    pub interval: Ps,
+    /// A bound that any account which does not sum to its sojourn raises.
+    pub unattributed: u64,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes with FCS, preamble and gap.
+    pub l1_bytes: u64,
+    /// Bytes with FCS.
+    pub l2_bytes: u64,
+}
+
+impl Counted {
+    fn add(&mut self, frame_bytes: u32) {
+        let l2 = (u64::from(frame_bytes) + packet::ETHERNET_FCS_BYTES).max(packet::MIN_FRAME_BYTES);
+        self.packets += 1;
+        self.l2_bytes += l2;
+        self.l1_bytes += l2 + packet::ETHERNET_OVERHEAD_BYTES;
+    }
+}
+
+impl Measure {
+    /// Measures from packet `first` on; `span` is about how long the measured part takes.
+    pub fn new(first: u64, span: Ps) -> Measure {
+        Measure {
+            first: PacketId(first),
+            begin: None,
+            end: Ps::ZERO,
+            offered: Counted::default(),
+            carried: Counted::default(),
+            lost: BTreeMap::new(),
+            rejected: BTreeMap::new(),
+            sojourn: Latency::new(),
+            loss: Ratio::new(),
+            reasons: vec![BatchMeans::new(); Reason::COUNT],
+            attribution: Attribution::default(),
+            classes: vec![ClassTally::default(); CLASSES.len()],
+            sample: Vec::new(),
+            sample_step: 1,
+            intervals: Vec::new(),
+            interval: Ps((span.0 / (INTERVALS as u64 * 3 / 4)).max(1)),
+            unattributed: 0,
+        }
+    }
+
+    /// The measured time: from the first to the last arrival.
+    pub fn window(&self) -> Ps {
+        self.end.since(self.begin.unwrap_or(self.end))
+    }
+
+    fn interval_of(&mut self, arrival: Ps) -> &mut Interval {
+        let begin = *self.begin.get_or_insert(arrival);
+        let mut at = (arrival.since(begin).0 / self.interval.0) as usize;
+        while at >= INTERVALS {
+            let merge = |pair: &[Interval]| Interval {
+                offered: pair.iter().map(|i| i.offered).sum(),
+                carried: pair.iter().map(|i| i.carried).sum(),
+                lost: pair.iter().map(|i| i.lost).sum(),
+                sojourn_sum: pair.iter().map(|i| i.sojourn_sum).sum(),
+            };
+            self.intervals = self.intervals.chunks(2).map(merge).collect();
+            self.interval = self.interval * 2;
+            at = (arrival.since(begin).0 / self.interval.0) as usize;
+        }
+        if self.intervals.len() <= at {
+            self.intervals.resize_with(at + 1, Interval::default);
+        }
+        &mut self.intervals[at]
+    }
+
+    fn keep(&mut self, d: &Departure, verdict: &'static str) {
+        if (d.packet.0 - self.first.0) % self.sample_step != 0 {
+            return;
+        }
+        self.sample.push(PacketRow {
+            packet: d.packet,
+            arrival: d.arrival,
+            frame_bytes: d.frame_bytes,
+            core: d.core.0,
+            port: match d.fate {
+                Fate::Sent(port) => Some(port.0),
+                _ => None,
+            },
+            verdict,
+            sojourn: d.sojourn,
+            attribution: *d.attribution,
+        });
+        if self.sample.len() >= SAMPLE {
+            self.sample_step *= 2;
+            let (first, step) = (self.first.0, self.sample_step);
+            self.sample.retain(|row| (row.packet.0 - first) % step == 0);
+        }
+    }
+}
+
+impl Observer for Measure {
+    fn departure(&mut self, d: &Departure) {
+        if d.packet < self.first {
+            return;
+        }
+        // Packets end out of order: the first one to arrive need not be the first to end.
+        if let Some(begin) = self.begin.filter(|&b| d.arrival < b) {
+            let _ = begin;
+        }
+        self.offered.add(d.frame_bytes);
+        self.end = self.end.max(d.arrival);
+        let interval = self.interval_of(d.arrival);
+        interval.offered += 1;
+        match d.fate {
+            Fate::Sent(_) => {
+                interval.carried += 1;
+                interval.sojourn_sum += u128::from(d.sojourn.0);
+                self.carried.add(d.frame_bytes);
+                self.loss.record(0.0, 1.0);
+                self.sojourn.record(d.sojourn);
+                self.attribution += d.attribution;
+                for (means, (_, time)) in self.reasons.iter_mut().zip(d.attribution.iter()) {
+                    means.record(time.as_ns());
+                }
+                self.unattributed += d.attribution.total().0.abs_diff(d.sojourn.0);
+                let class = CLASSES.iter().position(|(_, most)| d.frame_bytes <= *most).unwrap_or(0);
+                self.classes[class].sojourn.record(d.sojourn);
+                self.classes[class].attribution += d.attribution;
+                self.keep(d, "sent");
+            }
+            Fate::Rejected(reason) => {
+                self.loss.record(0.0, 1.0);
+                *self.rejected.entry(reason.name()).or_default() += 1;
+                self.keep(d, reason.name());
+            }
+            Fate::Lost(loss) => {
+                interval.lost += 1;
+                self.loss.record(1.0, 1.0);
+                *self.lost.entry(loss.name()).or_default() += 1;
+                self.keep(d, loss.name());
+            }
+        }
+    }
+}

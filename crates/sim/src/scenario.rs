@@ -1,0 +1,668 @@
+//! What is simulated: a scenario in TOML, its presets, overrides and errors.
+
+use std::path::{Path, PathBuf};
+
+use functions::ForwardSpec;
+use machine::cache::CacheSpec;
+use machine::cores::CoreSpec;
+use machine::dram::DramSpec;
+use machine::memory::{LlcSpec, MemorySpec};
+use machine::nic::{MempoolSpec, NicSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
+use units::{PacketRate, Rate};
+
+/// Why a scenario cannot be run: where, what came, what is allowed, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The text is not TOML.
+    #[error("{origin}: not TOML: {message}")]
+    Syntax {
+        /// The file.
+        origin: String,
+        /// The parser's words, with line and column.
+        message: String,
+    },
+    /// A key or value that cannot be.
+    #[error("{origin}: {path}: {message}")]
+    Value {
+        /// The file.
+        origin: String,
+        /// Where in the scenario.
+        path: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// A preset nobody ships.
+    #[error("{origin}: {path} = {name:?}: no such preset: {known}")]
+    Preset {
+        /// The file.
+        origin: String,
+        /// Where in the scenario.
+        path: String,
+        /// What was asked for.
+        name: String,
+        /// What there is, and the nearest name.
+        known: String,
+    },
+    /// The machine cannot be built.
+    #[error("{0}")]
+    Machine(#[from] machine::MachineError),
+    /// The traffic cannot be made.
+    #[error("{0}")]
+    Traffic(#[from] traffic::TrafficError),
+    /// The function cannot be built.
+    #[error("function.forward: {0}")]
+    Function(#[from] functions::FunctionError),
+    /// Results could not be written.
+    #[error("{path}: {message}")]
+    Output {
+        /// Where to.
+        path: String,
+        /// Why not.
+        message: String,
+    },
+}
+
+/// A scenario with everything filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// A title for people.
+    #[serde(default)]
+    pub name: String,
+    /// What arrives and when.
+    #[serde(default)]
+    pub traffic: TrafficSpec,
+    /// What is done to each packet.
+    #[serde(default)]
+    pub function: FunctionSpec,
+    /// Cores, caches and DRAM.
+    pub machine: MachineSpec,
+    /// Ports, rings and PCIe.
+    pub nic: NicSpec,
+    /// Packet buffers.
+    pub mempool: MempoolSpec,
+    /// How long and how often.
+    #[serde(default)]
+    pub run: RunSpec,
+}
+
+/// What arrives and when. At most one of `load`, `rate`, `packet_rate` and `speed`; without any,
+/// `load` is 0.5.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrafficSpec {
+    /// Offered load as a share of the port's line rate, above 0 up to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Offered bit rate on the wire (L1, with preamble and gap).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Offered packet rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_rate: Option<PacketRate>,
+    /// The capture's own timestamps, this many times as fast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// A shipped profile (isp, imix, min64) or the path of a profile file; isp by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The path of a capture to replay, in place of a profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// When packets arrive, in place of the profile's or the capture's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalSpec>,
+    /// How long frames are, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<SizeSpec>,
+    /// Protocols, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<MixSpec>,
+    /// Flows and destinations, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowSpec>,
+    /// How often a capture is replayed; as often as packets are wanted by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+}
+
+impl TrafficSpec {
+    /// The traffic without its rate.
+    pub fn source(&self) -> SourceSpec {
+        SourceSpec {
+            profile: self.profile.clone(),
+            capture: self.capture.clone(),
+            arrivals: self.arrivals.clone(),
+            sizes: self.sizes.clone(),
+            mix: self.mix,
+            flows: self.flows.clone(),
+            rounds: self.rounds,
+        }
+    }
+
+    /// The rate.
+    pub fn offered(&self, line: Rate) -> traffic::Load {
+        if let Some(rate) = self.rate {
+            traffic::Load::L1(rate)
+        } else if let Some(rate) = self.packet_rate {
+            traffic::Load::Packets(rate)
+        } else if let Some(speed) = self.speed {
+            traffic::Load::Timestamps(speed)
+        } else {
+            traffic::Load::LineShare { share: self.load.unwrap_or(0.5), line }
+        }
+    }
+}
+
+/// What is done to each packet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FunctionSpec {
+    /// IP forwarding.
+    pub forward: ForwardingSpec,
+}
+
+/// IP forwarding: which routes, and how they are looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForwardingSpec {
+    /// A routing table: MRT or a list of prefixes, also compressed. Without one a table is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<PathBuf>,
+    /// IPv4 prefixes of a made table, with the prefix lengths of a real full table.
+    pub prefixes: u32,
+    /// Next hops of a made table, or of a list without next hops.
+    pub next_hops: u32,
+    /// How lookups are done.
+    pub lookup: ForwardSpec,
+}
+
+impl Default for ForwardingSpec {
+    fn default() -> Self {
+        ForwardingSpec { table: None, prefixes: traffic::Table::FULL_IPV4 as u32, next_hops: 64, lookup: ForwardSpec::default() }
+    }
+}
+
+/// Cores, caches and DRAM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSpec {
+    /// The shipped machine that fills in what is left out, here and in `nic` and `mempool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// A title for people.
+    #[serde(default)]
+    pub name: String,
+    /// Cores that forward packets, each with a receive queue of its own.
+    pub cores: u32,
+    /// Each core.
+    pub core: CoreSpec,
+    /// First-level data cache of each core.
+    pub l1: CacheSpec,
+    /// Second-level cache of each core.
+    pub l2: CacheSpec,
+    /// The shared last-level cache.
+    pub llc: LlcSpec,
+    /// DRAM.
+    pub dram: DramSpec,
+}
+
+impl MachineSpec {
+    /// The memory system.
+    pub fn memory(&self) -> MemorySpec {
+        MemorySpec { l1: self.l1.clone(), l2: self.l2.clone(), llc: self.llc.clone(), dram: self.dram.clone() }
+    }
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// Packets offered after warm-up.
+    pub packets: u64,
+    /// Packets offered before measurement begins; a tenth of `packets` when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<u64>,
+    /// Every random draw follows from it.
+    pub seed: u64,
+    /// Loads, as shares of the line rate, at which the curve of carried over offered rate is measured
+    /// too, with `curve_packets` packets each.
+    pub curve: Vec<f64>,
+    /// Packets of each point of the curve.
+    pub curve_packets: u64,
+    /// Searches for the highest rate without loss (ndr) or with a loss of at most `loss_limit`
+    /// (pdr), as RFC 2544 section 26.1, instead of running at the given rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Search>,
+    /// Packets of each trial of a search.
+    pub search_packets: u64,
+    /// The search ends when its interval is narrower than this share of the line rate.
+    pub search_resolution: f64,
+    /// Loss that `pdr` accepts.
+    pub loss_limit: f64,
+}
+
+impl Default for RunSpec {
+    fn default() -> Self {
+        RunSpec {
+            packets: 1_000_000,
+            warmup: None,
+            seed: 1,
+            curve: Vec::new(),
+            curve_packets: 100_000,
+            search: None,
+            search_packets: 200_000,
+            search_resolution: 0.005,
+            loss_limit: 0.001,
+        }
+    }
+}
+
+impl RunSpec {
+    /// Packets before measurement begins.
+    pub fn warmup_packets(&self) -> u64 {
+        self.warmup.unwrap_or(self.packets / 10)
+    }
+}
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Search {
+    /// The highest rate without loss (no-drop rate).
+    Ndr,
+    /// The highest rate with a loss of at most `loss_limit` (partial-drop rate).
+    Pdr,
+}
+
+/// A shipped file.
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($folder:literal: $($name:literal),* $(,)?) => {
+        &[$(Preset { name: $name, text: include_str!(concat!("../../../presets/", $folder, "/", $name, ".toml")) }),*]
+    };
+}
+
+/// Shipped machines; the first is the default.
+pub const MACHINES: &[Preset] = presets!("machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p");
+/// Shipped scenarios; the first is the demo.
+pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core");
+
+impl Preset {
+    /// The first line of its comment.
+    pub fn title(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
+    }
+}
+
+/// What the command line says beyond the scenario file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `path=value`, the value in TOML or a bare string.
+    pub set: Vec<String>,
+    /// Replays this capture instead of the scenario's traffic.
+    pub capture: Option<PathBuf>,
+    /// Routes by this table.
+    pub table: Option<PathBuf>,
+    /// In place of `run.seed`.
+    pub seed: Option<u64>,
+    /// In place of `run.search`.
+    pub search: Option<Search>,
+}
+
+impl Scenario {
+    /// Reads a scenario: the machine preset, then the text, then the overrides, each over what came
+    /// before. Relative paths in the text are relative to `origin`'s folder.
+    ///
+    /// # Errors
+    /// See [`ScenarioError`]; every message names the path in the scenario.
+    pub fn read(text: &str, origin: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+        let mut own: toml::Table = toml::from_str(text).map_err(|e| ScenarioError::Syntax {
+            origin: origin.into(),
+            message: e.to_string().trim_end().to_string(),
+        })?;
+        let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+        for path in [&["traffic", "capture"][..], &["traffic", "profile"], &["function", "forward", "table"]] {
+            let file = get_mut(&mut own, path);
+            if let Some(toml::Value::String(name)) = file
+                && (path[1] != "profile" || name.ends_with(".toml"))
+                && !Path::new(name.as_str()).is_absolute()
+            {
+                *name = folder.join(name.as_str()).to_string_lossy().into_owned();
+            }
+        }
+        for set in &overrides.set {
+            apply(&mut own, set)?;
+        }
+        for section in ["traffic", "function", "machine", "nic", "mempool", "run"] {
+            if let Some(value) = own.get(section).filter(|v| !v.is_table()) {
+                return Err(ScenarioError::Value {
+                    origin: origin.into(),
+                    path: section.into(),
+                    message: format!("{value}: a table of settings is wanted (write [{section}] above them)"),
+                });
+            }
+        }
+        // Another source replaces what only belongs to the scenario's own one.
+        if let Some(capture) = &overrides.capture {
+            let traffic = table(&mut own, "traffic");
+            for key in ["profile", "sizes", "mix", "flows", "arrivals"] {
+                traffic.remove(key);
+            }
+            traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
+        }
+        if let Some(path) = &overrides.table {
+            let forward = table(table(&mut own, "function"), "forward");
+            forward.insert("table".into(), path.to_string_lossy().into_owned().into());
+        }
+        if let Some(seed) = overrides.seed {
+            let seed = i64::try_from(seed).map_err(|_| ScenarioError::Value {
+                origin: "--seed".into(),
+                path: "run.seed".into(),
+                message: format!("{seed}: allowed are 0 to {}", i64::MAX),
+            })?;
+            table(&mut own, "run").insert("seed".into(), seed.into());
+        }
+        if let Some(search) = overrides.search {
+            let name = if search == Search::Ndr { "ndr" } else { "pdr" };
+            table(&mut own, "run").insert("search".into(), name.into());
+        }
+        let name = match get_mut(&mut own, &["machine", "preset"]) {
+            None => MACHINES[0].name.to_string(),
+            Some(toml::Value::String(name)) => name.clone(),
+            Some(other) => {
+                return Err(ScenarioError::Value {
+                    origin: origin.into(),
+                    path: "machine.preset".into(),
+                    message: format!("{other}: a name is wanted, one of {}", names(MACHINES).join(", ")),
+                });
+            }
+        };
+        let preset = find(MACHINES, &name).ok_or_else(|| ScenarioError::Preset {
+            origin: origin.into(),
+            path: "machine.preset".into(),
+            known: known(&names(MACHINES), &name),
+            name: name.clone(),
+        })?;
+        let mut merged: toml::Table = toml::from_str(preset.text).map_err(|e| ScenarioError::Syntax {
+            origin: preset.name.into(),
+            message: e.to_string(),
+        })?;
+        merge(&mut merged, own);
+        table(&mut merged, "machine").insert("preset".into(), preset.name.into());
+
+        let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
+            origin: origin.into(),
+            path: e.path().to_string(),
+            message: with_nearest(&e.into_inner().to_string()),
+        })?;
+        scenario.check(origin)?;
+        Ok(scenario)
+    }
+
+    /// Checks what no single component can.
+    fn check(&self, origin: &str) -> Result<(), ScenarioError> {
+        let error = |path: &str, message: String| {
+            Err(ScenarioError::Value { origin: origin.into(), path: path.into(), message })
+        };
+        let t = &self.traffic;
+        let rates = [
+            ("load", t.load.is_some()),
+            ("rate", t.rate.is_some()),
+            ("packet_rate", t.packet_rate.is_some()),
+            ("speed", t.speed.is_some()),
+        ];
+        let given: Vec<_> = rates.iter().filter(|r| r.1).map(|r| r.0).collect();
+        if given.len() > 1 {
+            return error("traffic", format!("{} given: allowed is one of them (remove the others)", given.join(" and ")));
+        }
+        if let Some(load) = t.load
+            && !(load > 0.0 && load <= 1.0)
+        {
+            return error("traffic.load", format!("{load}: allowed is a share of line rate, above 0 up to 1"));
+        }
+        if let Some(speed) = t.speed {
+            if t.capture.is_none() {
+                return error("traffic.speed", "only a capture has timestamps (set traffic.capture, or give load or rate)".into());
+            }
+            if !(speed > 0.0 && speed <= 1e9) {
+                return error("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
+            }
+        }
+        let r = &self.run;
+        if !(1_000..=1_000_000_000_000).contains(&r.packets) {
+            return error("run.packets", format!("{}: allowed are 1000 to 1e12", r.packets));
+        }
+        if r.warmup_packets() > 1_000_000_000_000 {
+            return error("run.warmup", format!("{}: allowed are 0 to 1e12", r.warmup_packets()));
+        }
+        if let Some((i, x)) = r.curve.iter().enumerate().find(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
+            return error(&format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
+        }
+        if r.curve.len() > 1000 {
+            return error("run.curve", format!("{} points: allowed are up to 1000", r.curve.len()));
+        }
+        for (path, n) in [("run.curve_packets", r.curve_packets), ("run.search_packets", r.search_packets)] {
+            if !(1_000..=1_000_000_000).contains(&n) {
+                return error(path, format!("{n}: allowed are 1000 to 1e9"));
+            }
+        }
+        if !(r.search_resolution >= 1e-5 && r.search_resolution <= 0.5) {
+            return error("run.search_resolution", format!("{}: allowed are 1e-5 to 0.5", r.search_resolution));
+        }
+        if !(r.loss_limit >= 0.0 && r.loss_limit < 1.0) {
+            return error("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", r.loss_limit));
+        }
+        let f = &self.function.forward;
+        if !(1..=4_000_000).contains(&f.prefixes) {
+            return error("function.forward.prefixes", format!("{}: allowed are 1 to 4000000", f.prefixes));
+        }
+        if !(1..=1_000_000).contains(&f.next_hops) {
+            return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        self.nic.check("nic")?;
+        self.machine.core.check("machine.core")?;
+        self.mempool.check("mempool", self.machine.cores, self.nic.rx_descriptors, self.nic.burst)?;
+        Ok(())
+    }
+
+    /// As TOML, with everything filled in.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_else(|e| format!("# not representable: {e}\n"))
+    }
+
+    /// The JSON Schema of a scenario file: nothing is required, since presets fill in.
+    pub fn schema() -> String {
+        let mut schema = serde_json::to_value(schemars::schema_for!(Scenario)).unwrap_or_default();
+        relax(&mut schema);
+        if let Some(object) = schema.as_object_mut() {
+            object.insert("title".into(), "wirespeed scenario".into());
+        }
+        serde_json::to_string_pretty(&schema).unwrap_or_default()
+    }
+}
+
+/// Drops `required` where a machine preset fills in: in the specifications of the machine.
+fn relax(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(map) => {
+            map.remove("required");
+            map.values_mut().for_each(relax);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(relax),
+        _ => {}
+    }
+}
+
+/// The shipped file of that name.
+pub fn find(presets: &'static [Preset], name: &str) -> Option<&'static Preset> {
+    presets.iter().find(|p| p.name == name)
+}
+
+fn names(presets: &[Preset]) -> Vec<&'static str> {
+    presets.iter().map(|p| p.name).collect()
+}
+
+/// What there is, nearest first if one is near.
+pub fn known(names: &[&str], wanted: &str) -> String {
+    let list = format!("there are {}", names.join(", "));
+    match nearest(names, wanted) {
+        Some(near) => format!("did you mean {near}? {list}"),
+        None => list,
+    }
+}
+
+fn nearest<'a>(names: &[&'a str], wanted: &str) -> Option<&'a str> {
+    let scored = names.iter().map(|&n| (strsim::jaro_winkler(n, wanted), n));
+    scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, n)| n)
+}
+
+/// Appends the nearest right name to serde's message about an unknown one.
+fn with_nearest(message: &str) -> String {
+    let message = message.trim_end();
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if message.starts_with("unknown ")
+        && let Some(wanted) = quoted.next()
+        && let allowed = quoted.collect::<Vec<_>>()
+        && let Some(near) = nearest(&allowed, wanted)
+    {
+        return format!("{message} (did you mean `{near}`?)");
+    }
+    message.to_string()
+}
+
+fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml::Table {
+    let entry = parent.entry(key).or_insert_with(|| toml::Table::new().into());
+    if !entry.is_table() {
+        // A wrong kind of value is reported by the schema; here it only must not be in the way.
+        *entry = toml::Table::new().into();
+    }
+    match entry {
+        toml::Value::Table(table) => table,
+        _ => unreachable!("made a table above"),
+    }
+}
+
+fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
+    let (last, front) = path.split_last()?;
+    let mut at = parent;
+    for key in front {
+        at = at.get_mut(*key)?.as_table_mut()?;
+    }
+    at.get_mut(*last)
+}
+
+fn merge(base: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(over)) => merge(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Applies `path=value`.
+fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
+    let error = |path: &str, message: &str| ScenarioError::Value {
+        origin: "--set".into(),
+        path: path.into(),
+        message: message.into(),
+    };
+    let (path, value) = set
+        .split_once('=')
+        .ok_or_else(|| error(set, "a path and a value are wanted, for example machine.llc.ways=8"))?;
+    let path = path.trim();
+    let keys: Vec<&str> = path.split('.').collect();
+    let Some((last, front)) = keys.split_last().filter(|_| keys.iter().all(|k| !k.is_empty())) else {
+        return Err(error(path, "not a path of names with dots between, such as machine.llc.ways"));
+    };
+    let value = value.trim();
+    // A bare word such as `min64` or `40 Gbps` is a string.
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
+    let value = parsed.unwrap_or_else(|| toml::Value::String(value.into()));
+    let mut at = scenario;
+    for key in front {
+        let next = at.entry(*key).or_insert_with(|| toml::Table::new().into());
+        at = next.as_table_mut().ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
+    }
+    // A rate replaces whatever rate the scenario has.
+    const RATES: [&str; 4] = ["load", "rate", "packet_rate", "speed"];
+    if front == ["traffic"] && RATES.contains(last) {
+        RATES.iter().for_each(|r| {
+            at.remove(*r);
+        });
+    }
+    at.insert((*last).into(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
+        let set = set.iter().map(|s| s.to_string()).collect();
+        Scenario::read(text, "test.toml", &Overrides { set, ..Overrides::default() })
+    }
+
+    #[test]
+    fn every_shipped_machine_and_scenario_is_valid() {
+        for machine in MACHINES {
+            let s = read(&format!("[machine]\npreset = {:?}", machine.name), &[]).unwrap();
+            machine::memory::Hierarchy::new(&s.machine.memory(), s.machine.cores, "machine").unwrap();
+            assert!(!s.machine.name.is_empty());
+            assert!(machine.title().len() > 10, "{}", machine.name);
+        }
+        for scenario in SCENARIOS {
+            read(scenario.text, &[]).unwrap();
+            assert!(scenario.title().len() > 10, "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn what_is_resolved_reads_back_equal() {
+        let s = read("[traffic]\nrate = \"40 Gbps\"", &["machine.llc.ways=8", "nic.rx_descriptors=256"]).unwrap();
+        assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
+        assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
+    }
+
+    #[test]
+    fn errors_have_a_path_and_the_nearest_name() {
+        let error = |text: &str, set: &[&str]| read(text, set).unwrap_err().to_string();
+        insta::assert_snapshot!([
+            error("", &["machine.llc.wyas=8"]),
+            error("", &["machin.llc.ways=8"]),
+            error("", &["machine.llc.size=33 parsecs"]),
+            error("", &["machine.llc.size=-1"]),
+            error("", &["machine.cores=many"]),
+            error("", &["traffic.load=1.5"]),
+            error("[traffic]\nload = 0.5\nrate = \"1 Gbps\"", &[]),
+            error("[machine]\npreset = \"xeon-gold-6410\"", &[]),
+            error("", &["traffic.speed=2"]),
+            error("", &["mempool.size=100"]),
+            error("", &["nic.rx_descriptors=16"]),
+            error("", &["nonsense"]),
+            error("", &["run.packets.x=1"]),
+            error("[traffic", &[]),
+            error("", &["run.packets=10"]),
+            error("machine = 3", &[]),
+        ].join("\n"));
+    }
+
+    #[test]
+    fn a_rate_on_the_command_line_replaces_the_scenarios() {
+        let s = read("[traffic]\nload = 0.5", &["traffic.rate=\"10 Gbps\""]).unwrap();
+        assert_eq!((s.traffic.load, s.traffic.rate), (None, Some(Rate::from_gbps(10.0))));
+    }
+}
