@@ -9,10 +9,13 @@ use units::{Cbm, Clos, Ps};
 /// [`None`], late has an `age`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// In the unit of the field that holds it.
+    /// In the unit of the field that holds it; finite. What reads as nothing or nonsense is no sample.
     pub value: f64,
     /// How long before [`Observation::at`] the measured interval ended.
     pub age: Ps,
+    /// How long that interval was: longer than others' after a read that failed, since running totals
+    /// go on.
+    pub interval: Ps,
 }
 
 /// A counter that may be missing.
@@ -23,7 +26,7 @@ pub type Counter = Option<Sample>;
 pub struct Observation {
     /// When the observation was made.
     pub at: Ps,
-    /// The interval the counters cover.
+    /// Since the observation before.
     pub interval: Ps,
     /// Packets received by the program, per second.
     pub received_pps: Counter,
@@ -39,6 +42,9 @@ pub struct Observation {
     pub memory_bytes_per_s: Counter,
     /// Counters by class of service, in no particular order.
     pub classes: Vec<ClassObservation>,
+    /// The settings in force, as read back and not as last asked for: an allocation can have failed
+    /// or been changed by someone else. What cannot be read is [`None`] or absent.
+    pub in_force: Allocation,
 }
 
 /// Counters of one class of service.
