@@ -1,0 +1,101 @@
+# wirespeed: `make demo` runs the main job, `make test` passes the tests. Both do all set-up, once.
+#
+# A step that is done leaves a stamp in .venv/stamps and is done again only when what it depends on is newer.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+OUT    ?= out/demo
+
+export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+export PYTHON ?= python3
+
+RUST_FILES    := $(shell find crates presets -type f \( -name '*.rs' -o -name '*.toml' \) -not -path '*/target/*' 2>/dev/null)
+PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
+
+.PHONY: help build demo test test-slow bench docs schema fmt clean check-tools
+
+help: ## Print this
+	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
+	@echo 'make test        set up, run every check and test'
+	@echo 'make build       set up; leaves the command at $(BIN)/wirespeed'
+	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
+	@echo 'make bench       benchmarks, side by side with the peers that are installed'
+	@echo 'make docs        the documentation, in site/'
+	@echo 'make schema      refresh docs/schema/scenario.schema.json'
+	@echo 'make fmt         format Rust and Python'
+	@echo 'make clean       remove everything that was built'
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+check-tools:
+	@bash tests/house/tools.sh
+
+$(STAMPS)/venv:
+	@bash tests/house/tools.sh
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) 'maturin>=1.9,<2'
+	@mkdir -p $(STAMPS) && touch $@
+
+# The development extra of pyproject.toml, without building the package for it.
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*p["optional-dependencies"]["dev"], sep="\n")' > $(STAMPS)/dev.txt
+	$(PIP) -r $(STAMPS)/dev.txt
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/venv docs/requirements.txt
+	$(PIP) -r docs/requirements.txt
+	@touch $@
+
+# Python is linked in place, so only Rust and presets make it build again.
+$(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
+	@bash tests/house/tools.sh
+	@echo 'building the extension: several minutes the first time'
+	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin develop --release --locked
+	@touch $@
+
+build: $(STAMPS)/package ## Leave the command at .venv/bin/wirespeed
+	@echo 'ready: $(BIN)/wirespeed (try: $(BIN)/wirespeed demo)'
+
+# --- the main job -----------------------------------------------------------------------------------------------------
+
+demo: $(STAMPS)/package
+	$(BIN)/wirespeed demo --out $(OUT)
+	@echo; echo 'report: $(abspath $(OUT))/report.html'
+
+# --- checks and tests -------------------------------------------------------------------------------------------------
+
+test: $(STAMPS)/package $(STAMPS)/dev
+	@$(BIN)/python tests/house/suites.py test
+
+test-slow: $(STAMPS)/package $(STAMPS)/dev
+	@$(BIN)/python tests/house/suites.py slow
+
+bench: $(STAMPS)/package $(STAMPS)/dev
+	@$(BIN)/python tests/house/suites.py bench
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+docs: $(STAMPS)/package $(STAMPS)/docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo 'documentation: $(abspath site)/index.html'
+
+schema: $(STAMPS)/package
+	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json
+
+fmt: $(STAMPS)/dev
+	cargo fmt --all
+	$(BIN)/ruff format python tests
+	$(BIN)/ruff check --fix --quiet python tests
+
+clean:
+	rm -rf $(VENV) target site out
+	find python -name '_wirespeed*.so' -delete

@@ -1,0 +1,119 @@
+"""Makes the scenario reference out of the JSON Schema, so that it cannot be stale by itself.
+
+A page that holds the line `<!-- scenario reference -->` gets one table per section of a scenario there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+SCHEMA = Path(__file__).parent / "schema" / "scenario.schema.json"
+MARK = "<!-- scenario reference -->"
+
+Node = dict[str, Any]
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for every page."""
+    return markdown.replace(MARK, reference(json.loads(SCHEMA.read_text()))) if MARK in markdown else markdown
+
+
+def reference(schema: Node) -> str:
+    """Sections in the order in which a scenario has them; each ends with the objects that it leads to."""
+    definitions = schema.get("$defs", {})
+    out: list[str] = []
+    done: set[str] = set()
+
+    def section(path: str, node: Node, depth: int) -> None:
+        later: list[tuple[str, Node]] = []
+        rows = []
+        for name, child in node.get("properties", {}).items():
+            target = resolved(child, definitions)
+            rows.append(f"| `{name}` | {kind(child, definitions)} | {cell(about(child, definitions))} |")
+            if target.get("properties"):
+                later.append((f"{path}.{name}" if path else name, target))
+        if path:
+            out.append(f"\n{'#' * min(depth, 4)} `[{path}]`\n")
+            out.append(f"{node.get('description', '')}\n")
+        out.append("| setting | value | what it is |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+        for inner, target in later:
+            section(inner, target, depth + 1)
+
+    def choices(name: str, node: Node) -> None:
+        """An enum whose arms hold settings of their own."""
+        arms = [arm for arm in node.get("oneOf", node.get("anyOf", [])) if arm.get("properties")]
+        if not arms or name in done:
+            return
+        done.add(name)
+        out.append(f"\n### {name}\n\n{node.get('description', '')}\n")
+        for arm in node.get("oneOf", node.get("anyOf", [])):
+            if "const" in arm or "enum" in arm:
+                for value in arm.get("enum", [arm.get("const")]):
+                    out.append(f"- `\"{value}\"`: {cell(arm.get('description', ''))}")
+            for key, value in arm.get("properties", {}).items():
+                target = resolved(value, definitions)
+                words = cell(arm.get("description") or target.get("description", ""))
+                out.append(f"- `{{ {key} = … }}` ({kind(value, definitions)}): {words}")
+                parts = target.get("properties", {})
+                for part, spec in parts.items():
+                    out.append(f"    - `{part}`: {kind(spec, definitions)}. {cell(about(spec, definitions))}")
+        out.append("")
+
+    section("", schema, 2)
+    out.append("\n## Choices with settings of their own\n")
+    for name, node in definitions.items():
+        choices(name, node)
+    return "\n".join(out)
+
+
+def resolved(node: Node, definitions: Node) -> Node:
+    """The definition that a reference leads to; of an optional value the value."""
+    for key in ("anyOf", "oneOf"):
+        real = [arm for arm in node.get(key, []) if arm.get("type") != "null"]
+        if len(real) == 1 and len(node[key]) == 2:
+            return resolved(real[0], definitions)
+    if "allOf" in node and len(node["allOf"]) == 1:
+        return resolved(node["allOf"][0], definitions)
+    if "$ref" in node:
+        return definitions[node["$ref"].rpartition("/")[2]]
+    return node
+
+
+def about(node: Node, definitions: Node) -> str:
+    words = node.get("description") or resolved(node, definitions).get("description", "")
+    default = node.get("default")
+    if default is not None and not isinstance(default, dict):
+        words += f" Default: `{json.dumps(default)}`."
+    return words
+
+
+def kind(node: Node, definitions: Node) -> str:
+    """A few words for what may be written."""
+    node = resolved(node, definitions) | {k: v for k, v in node.items() if k in {"minimum", "maximum"}}
+    names = [arm for key in ("oneOf", "anyOf") for arm in node.get(key, [])]
+    if "enum" in node:
+        return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])
+    if names:
+        plain = [json.dumps(v) for arm in names for v in arm.get("enum", [arm["const"]] if "const" in arm else [])]
+        tables = [f"{{ {key} = … }}" for arm in names for key in arm.get("properties", {})]
+        if plain or tables:
+            return " or ".join(f"`{each}`" for each in plain + tables)
+        if node.get("examples"):
+            return f"such as `{json.dumps(node['examples'][0])}`"
+        return " or ".join(kind(arm, definitions) for arm in names)
+    kinds = [k for k in ([node.get("type")] if isinstance(node.get("type"), str) else node.get("type", [])) if k != "null"]
+    words = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "object": "table"}
+    if kinds == ["array"]:
+        return f"list of {kind(node.get('items', {}), definitions)}"
+    if node.get("examples"):
+        return f"such as `{json.dumps(node['examples'][0])}`"
+    return " or ".join(words.get(k, str(k)) for k in kinds) or "any"
+
+
+def cell(text: str) -> str:
+    """One line, fit for a table; links of rustdoc lose their brackets."""
+    text = re.sub(r"\[(`[^`]+`)\](?!\()", r"\1", text)
+    return " ".join(text.split()).replace("|", "\\|")

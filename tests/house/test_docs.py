@@ -1,0 +1,81 @@
+"""What is written about inputs and results is what the program does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import wirespeed
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "docs" / "schema" / "scenario.schema.json"
+RESULTS = ROOT / "docs" / "reference" / "results.md"
+QUICK = {"run.packets": 5_000, "run.curve": [0.5], "run.curve_packets": 1_000, "run.search_packets": 1_000}
+QUICK |= {"run.search_resolution": 0.5, "function.forward.prefixes": 5_000}
+
+
+def test_the_schema_is_not_stale() -> None:
+    printed = json.dumps(wirespeed.schema(), sort_keys=True)
+    kept = json.dumps(json.loads(SCHEMA.read_text()), sort_keys=True) if SCHEMA.exists() else ""
+    assert printed == kept, f"{SCHEMA.relative_to(ROOT)} is not what `wirespeed schema` prints: run `make schema`"
+
+
+@pytest.fixture(scope="module")
+def result() -> wirespeed.Result:
+    return wirespeed.run("forwarding", set=QUICK, search="pdr")
+
+
+def keys(value: Any) -> Iterator[str]:
+    """The names of all fields, of objects in objects too; tables of reasons have their own list."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            if key not in {"attribution_ns", "attribution_labels", "drops"}:
+                yield from keys(inner)
+    elif isinstance(value, list):
+        for inner in value[:1]:
+            yield from keys(inner)
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"`(?:\w+\.)*(\w+)(?:\[\])?`", RESULTS.read_text()))
+
+
+def test_every_field_of_the_summary_is_described(result: wirespeed.Result) -> None:
+    missing = sorted(set(keys(result.summary)) - documented())
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)}"
+
+
+def test_every_reason_is_described(result: wirespeed.Result) -> None:
+    missing = sorted(set(result.summary["attribution_labels"]) - documented())
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)}"
+
+
+def test_every_reason_to_drop_is_described() -> None:
+    verdicts = (ROOT / "crates" / "functions" / "src" / "verdict.rs").read_text()
+    losses = (ROOT / "crates" / "sim" / "src" / "server.rs").read_text()
+    names = re.findall(r' = "(\w+)";', verdicts) + re.findall(r'Loss::\w+ => "(\w+)"', losses)
+    assert len(names) > 10
+    missing = sorted(set(names) - documented())
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)}"
+
+
+def test_every_column_is_described(result: wirespeed.Result) -> None:
+    for name in ("runs", "counters", "packets", "series"):
+        columns = pa.table(getattr(result, name)).column_names
+        missing = sorted({c for c in columns if not c.startswith("at_")} - documented())
+        assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of {name}"
+
+
+def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
+    page = (ROOT / "docs" / "guide" / "scenarios.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        wirespeed.resolve(block)

@@ -1,0 +1,106 @@
+"""What every file of the project keeps to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import rust
+
+ROOT = rust.ROOT
+MACHINES = sorted((ROOT / "presets" / "machines").glob("*.toml"))
+
+# Written so that this file does not hold what it looks for.
+HERE = re.compile("|".join(("/" + "work/", "/" + "root/", "/" + "home/" + r"\w")))
+WORDS = ("to" + "do!", "unimpl" + "emented!", "TO" + "DO", "FIX" + "ME", "XX" + "X")
+UNFINISHED = re.compile(rf"\b(?:{'|'.join(WORDS)})(?!\w)")
+
+
+def files(*suffixes: str) -> list[Path]:
+    """Text files that are tracked, or would be."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git work tree")
+    found = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in found if path.is_file() and (not suffixes or path.suffix in suffixes)]
+
+
+def lines_that_match(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    found = []
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if pattern.search(line)
+        ]
+    return found
+
+
+def test_no_file_names_a_path_of_somebodys_machine() -> None:
+    found = lines_that_match(HERE, files())
+    assert not found, "paths of a machine; name them relative to the checkout:\n" + "\n".join(found)
+
+
+def test_nothing_is_left_to_be_done() -> None:
+    found = lines_that_match(UNFINISHED, files(".rs", ".py", ".toml", ".md", ".sh", ".j2", ".css"))
+    assert not found, "unfinished; do it, or say in DEVIATIONS.md what is left out:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
+def test_a_crate_says_first_what_it_is(room: rust.Room) -> None:
+    root = next(p for p in (room.folder / "src" / "lib.rs", room.folder / "src" / "main.rs") if p.exists())
+    assert root.read_text().startswith("//! "), (
+        f"{root.relative_to(ROOT)}: begin with a header: what it is, what it leaves out"
+    )
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
+def test_every_number_of_a_machine_has_its_source(path: Path) -> None:
+    without = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        setting = re.match(r"\s*(\w+)\s*=\s*(\"[^\"]*\"|[^#]*)", line)
+        if setting and re.search(r"\d", setting[2]) and setting[1] not in {"name", "preset"}:
+            comment = line[setting.end() :].partition("#")[2].strip()
+            if len(comment) < 4:
+                without.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not without, (
+        "name the source in a comment on the same line, 'same' as the line above, or 'assumed' and why:\n"
+        + "\n".join(without)
+    )
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "DEVIATIONS.md", "CONTRIBUTING.md"])
+def test_links_of_a_page_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", text)
+    broken = [target for target in targets if not (ROOT / target).exists()]
+    assert not broken, f"{name}: no such file: {', '.join(broken)}"
+
+
+def test_the_code_map_has_every_room_and_no_other() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    mapped = set(re.findall(r"^\| `crates/(\w+)`", text, re.MULTILINE))
+    assert mapped == set(rust.rooms())
+
+
+def test_every_test_that_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("## Invariants")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    held_by = [row.rstrip("| ").rpartition("|")[2] for row in rows]
+    named = {name for cell in held_by for name in re.findall(r"`(\w+)`", cell)}
+    assert named, "the table of invariants names no test"
+    missing = sorted(named - rust.tests())
+    assert not missing, f"ARCHITECTURE.md names tests that do not exist: {', '.join(missing)}"
