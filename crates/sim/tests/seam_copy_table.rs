@@ -123,7 +123,10 @@ impl CopyTable {
     }
 
     fn is_consistent(&self) -> bool {
-        self.classes.iter().flatten().all(|&(dst, src)| self.holds(src) && !self.holds(dst) && self.source(src).is_none())
+        self.classes
+            .iter()
+            .flatten()
+            .all(|&(dst, src)| self.holds(src) && !self.holds(dst) && self.source(src).is_none())
     }
 }
 
@@ -291,7 +294,8 @@ impl Probe for Twins {
                 let byte = self.bytes.cache[&from][(s.0 % LINE_BYTES) as usize];
                 self.table.write(d.line());
                 self.bytes.apply(&mut self.table.moves);
-                self.bytes.cache.get_mut(&d.line()).expect("a written line is there")[(d.0 % LINE_BYTES) as usize] = byte;
+                self.bytes.cache.get_mut(&d.line()).expect("a written line is there")[(d.0 % LINE_BYTES) as usize] =
+                    byte;
             }
         }
         let from = src.offset as usize;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use engine::Seed;
-use functions::lookup::{Dir24_8, Dir24Spec, NextHop};
+use functions::lookup::{Dir24_8, Dir24Spec, Entry, NextHop};
 use functions::{Forward, ForwardSpec, PacketFunction, Verdict};
 use packet::{Packet, Prefix, internet_checksum};
 use probe::{Event, Layout, Null, Placed, Probe, Record, Ref, RegionId, Request, Requests};
@@ -71,7 +71,8 @@ fn merge(records: &[Record], latches: bool) -> Result<Vec<Instruction>, Deadlock
         let mut blocked = Vec::new();
         for (i, lane) in lanes.iter_mut().enumerate() {
             while let Some((event, after)) = records[i].event(lane.at) {
-                let skip = matches!(event, Event::Begin(_) | Event::End(_)) || matches!(event, Event::Latch { .. } if !latches);
+                let skip = matches!(event, Event::Begin(_) | Event::End(_))
+                    || matches!(event, Event::Latch { .. } if !latches);
                 if !skip {
                     match event {
                         Event::Touch(r) => lane.site = r.site,
@@ -182,7 +183,7 @@ fn lookups_of_one_or_two_levels_need_their_latch() {
                         r.touch(Ref::load(RegionId(17), at as u64 * 2, 2, 2).after(1));
                         entry = found;
                     }
-                    assert_eq!(entry.next_hop_of(), table.lookup(dst));
+                    assert_eq!(entry.next_hop(), table.lookup(dst));
                     r.latch(3);
                 }
             })
@@ -193,17 +194,6 @@ fn lookups_of_one_or_two_levels_need_their_latch() {
     // Both instructions of a body are issued, the second with 42 % of the lanes: (1 + 0.42) / 2.
     assert!((0.69..0.73).contains(&with), "{with}");
     assert!(without < 0.5, "{without}");
-}
-
-/// What an entry holds, by the trait that says so.
-trait NextHopOf {
-    fn next_hop_of(self) -> Option<NextHop>;
-}
-
-impl<E: functions::lookup::Entry> NextHopOf for E {
-    fn next_hop_of(self) -> Option<NextHop> {
-        self.next_hop()
-    }
 }
 
 fn ipv4(dst: [u8; 4]) -> Vec<u8> {
@@ -219,7 +209,8 @@ fn ipv4(dst: [u8; 4]) -> Vec<u8> {
 /// The function that runs on cores, a packet a lane.
 fn forward(dst: impl Fn(usize) -> [u8; 4]) -> Vec<Instruction> {
     let route = |addr, len, id| (Prefix::V4 { addr, len }, NextHop::from(id));
-    let routes = [route([198, 18, 0, 0].into(), 16, 0u16), route([198, 18, 1, 128].into(), 25, 1)];
+    let network = 198 << 24 | 18 << 16;
+    let routes = [route(network, 16, 0u16), route(network | 1 << 8 | 128, 25, 1)];
     let mut function = Forward::new(routes.into_iter(), 2, &ForwardSpec::default()).unwrap();
     let lanes: Vec<_> = (0..LANES)
         .map(|lane| {
