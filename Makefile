@@ -85,7 +85,7 @@ bench: $(STAMPS)/package $(STAMPS)/dev
 # --- documents --------------------------------------------------------------------------------------------------------
 
 docs: $(STAMPS)/package $(STAMPS)/docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'documentation: $(abspath site)/index.html'
 
 schema: $(STAMPS)/package

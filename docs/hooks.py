@@ -42,6 +42,13 @@ def reference(schema: Node) -> str:
         for inner, target in later:
             section(inner, target, depth + 1)
 
+    def settings(target: Node, depth: int) -> None:
+        """The settings of a table inside a choice, and those of the tables that a list of them holds."""
+        target = resolved(target.get("items", target), definitions)
+        for part, spec in target.get("properties", {}).items():
+            out.append(f"{'    ' * depth}- `{part}`: {kind(spec, definitions)}. {cell(about(spec, definitions))}")
+            settings(resolved(spec, definitions), depth + 1)
+
     def choices(name: str, node: Node) -> None:
         """An enum whose arms hold settings of their own."""
         arms = [arm for arm in node.get("oneOf", node.get("anyOf", [])) if arm.get("properties")]
@@ -51,18 +58,16 @@ def reference(schema: Node) -> str:
         out.append(f"\n### {name}\n\n{node.get('description', '')}\n")
         for arm in node.get("oneOf", node.get("anyOf", [])):
             if "const" in arm or "enum" in arm:
-                for value in arm.get("enum", [arm.get("const")]):
-                    out.append(f"- `\"{value}\"`: {cell(arm.get('description', ''))}")
+                words = cell(arm.get("description", ""))
+                out.extend(f'- `"{value}"`: {words}' for value in arm.get("enum", [arm.get("const")]))
             for key, value in arm.get("properties", {}).items():
                 target = resolved(value, definitions)
                 words = cell(arm.get("description") or target.get("description", ""))
                 out.append(f"- `{{ {key} = … }}` ({kind(value, definitions)}): {words}")
-                parts = target.get("properties", {})
-                for part, spec in parts.items():
-                    out.append(f"    - `{part}`: {kind(spec, definitions)}. {cell(about(spec, definitions))}")
+                settings(target, 1)
         out.append("")
 
-    section("", schema, 2)
+    section("", schema, 1)
     out.append("\n## Choices with settings of their own\n")
     for name, node in definitions.items():
         choices(name, node)
@@ -83,6 +88,7 @@ def resolved(node: Node, definitions: Node) -> Node:
 
 
 def about(node: Node, definitions: Node) -> str:
+    """What a setting is, with its default."""
     words = node.get("description") or resolved(node, definitions).get("description", "")
     default = node.get("default")
     if default is not None and not isinstance(default, dict):
@@ -102,15 +108,29 @@ def kind(node: Node, definitions: Node) -> str:
         if plain or tables:
             return " or ".join(f"`{each}`" for each in plain + tables)
         if node.get("examples"):
-            return f"such as `{json.dumps(node['examples'][0])}`"
+            return quantity(node)
         return " or ".join(kind(arm, definitions) for arm in names)
-    kinds = [k for k in ([node.get("type")] if isinstance(node.get("type"), str) else node.get("type", [])) if k != "null"]
-    words = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "object": "table"}
+    kinds = [
+        k for k in ([node.get("type")] if isinstance(node.get("type"), str) else node.get("type", [])) if k != "null"
+    ]
+    words = {
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "true or false",
+        "string": "text",
+        "object": "table",
+    }
     if kinds == ["array"]:
         return f"list of {kind(node.get('items', {}), definitions)}"
     if node.get("examples"):
-        return f"such as `{json.dumps(node['examples'][0])}`"
+        return quantity(node)
     return " or ".join(words.get(k, str(k)) for k in kinds) or "any"
+
+
+def quantity(node: Node) -> str:
+    """Its name out of the schema's `a size as a number with a unit (…)`, and an example."""
+    name = re.match(r"an? (.*?) as a number", node.get("description", ""))
+    return f"{name[1] if name else 'quantity'}, `{json.dumps(node['examples'][0])}`"
 
 
 def cell(text: str) -> str:
