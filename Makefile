@@ -93,8 +93,8 @@ schema: $(STAMPS)/package
 
 fmt: $(STAMPS)/dev
 	cargo fmt --all
-	$(BIN)/ruff format python tests
-	$(BIN)/ruff check --fix --quiet python tests
+	$(BIN)/ruff format python tests docs
+	$(BIN)/ruff check --fix --quiet python tests docs
 
 clean:
 	rm -rf $(VENV) target site out

@@ -93,7 +93,7 @@ def benchmark(code: int, output: str) -> Tally:
 
 def tests() -> list[Suite]:
     """In order of how soon they say something."""
-    py = ["python", "tests"]
+    py = ["python", "tests", "docs"]
     return [
         Suite("house", ["pytest", "tests/house"], pytest),
         Suite("cargo fmt", ["cargo", "fmt", "--all", "--check"], one, ["cargo-fmt"]),
@@ -147,7 +147,11 @@ def run(suite: Suite) -> Tally:
     if missing:
         return Tally(skipped=1, note=f"{', '.join(missing)} is not installed")
     print(f"\n--- {suite.name}: {' '.join(suite.command)}", flush=True)
-    env = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(BIN.parent)}
+    env = os.environ | {
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(BIN.parent),
+        "MYPYPATH": "python",
+    }
     started = time.monotonic()
     lines = []
     try:
