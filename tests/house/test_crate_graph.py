@@ -51,7 +51,9 @@ MAY_DO_IO = {"traffic", "host", "daemon", "py", "fakehost", "router"}
 MAY_SEE_CLOCK = {"daemon"}
 
 # Where we deviate: file, and why. ARCHITECTURE.md tells it to readers.
-IO_EXEMPT: dict[str, str] = {}
+IO_EXEMPT: dict[str, str] = {
+    "sim/src/tables.rs": "writes results, and nothing else: one writer for Python, benchmarks and whoever comes next",
+}
 CLOCK_EXEMPT: dict[str, str] = {
     "sim/src/run.rs": "what the host took (wall_s) stands beside the result; nothing simulated depends on it",
 }
@@ -143,5 +145,6 @@ def none(room: rust.Room, pattern: re.Pattern[str], exempt: dict[str, str], why:
 def test_exemptions_are_still_needed() -> None:
     for exempt, pattern in ((IO_EXEMPT, IO), (CLOCK_EXEMPT, CLOCK)):
         for path in exempt:
-            text = rust.without_tests(rust.without_comments((rust.ROOT / "crates" / path).read_text()))
+            file = rust.ROOT / "crates" / path
+            text = rust.without_tests(rust.without_comments(file.read_text())) if file.exists() else ""
             assert pattern.search(text), f"{path} no longer needs its exemption: remove it here and in ARCHITECTURE.md"
