@@ -119,8 +119,9 @@ pub struct Hierarchy {
     directory: Directory,
     llc: TagArray,
     inclusion: Inclusion,
-    /// The ways each class of service may fill.
-    class_ways: Vec<Cbm>,
+    /// The ways each class of service may fill; class 0 has some, a class that was never set has
+    /// class 0's.
+    class_ways: Vec<Option<Cbm>>,
     io_ways: Cbm,
     llc_free: Ps,
     llc_interval: Ps,
@@ -154,41 +155,24 @@ impl Hierarchy {
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
-                format!("{} with l2.latency = {} and l1.latency = {}", spec.llc.latency, spec.l2.latency, spec.l1.latency),
+                format!(
+                    "{} with l2.latency = {} and l1.latency = {}",
+                    spec.llc.latency, spec.l2.latency, spec.l1.latency
+                ),
                 "latencies that grow from L1 to LLC",
                 "each is load-to-use from the core".into(),
             ));
         }
-        let full = Cbm::low(spec.llc.ways);
-        let mask = |field: &str, mask: u32, may_be_empty: bool| {
-            let cbm = Cbm(mask);
-            if mask & !full.0 != 0 || (mask == 0 && !may_be_empty) {
-                return Err(MachineError::new(
-                    format!("{path}.llc.{field}"),
-                    cbm.to_string(),
-                    format!("a mask within the {} ways, 0b{:b}", spec.llc.ways, full.0),
-                    if may_be_empty { "0 turns DDIO off".into() } else { "allow at least one way".into() },
-                ));
-            }
-            if mask != 0 && !cbm.is_contiguous() {
-                let try_instead = Cbm::span(mask.trailing_zeros(), cbm.ways());
-                return Err(MachineError::new(
-                    format!("{path}.llc.{field}"),
-                    cbm.to_string(),
-                    "set bits must be contiguous",
-                    format!("try {try_instead}"),
-                ));
-            }
-            Ok(cbm)
-        };
-        let core_ways = mask("core_ways", spec.llc.core_ways.unwrap_or(full.0), false)?;
-        let io_ways = mask("io_ways", spec.llc.io_ways, true)?;
+        let core_ways = Cbm(spec.llc.core_ways.unwrap_or(Cbm::low(spec.llc.ways).0));
+        check_ways(&format!("{path}.llc.core_ways"), core_ways, spec.llc.ways, false)?;
+        let io_ways = Cbm(spec.llc.io_ways);
+        check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;
         Ok(Hierarchy {
             cores: vec![Private { l1, l2 }; cores as usize],
             directory: Directory::default(),
             llc,
             inclusion: spec.llc.inclusion,
-            class_ways: vec![core_ways],
+            class_ways: vec![Some(core_ways)],
             io_ways,
             llc_free: Ps::ZERO,
             llc_interval: spec.llc.interval.ps(),
@@ -216,76 +200,82 @@ impl Hierarchy {
         self.llc.occupancy()
     }
 
-    /// Sets the ways that device writes may fill from now on; nothing moves.
-    pub fn set_io_ways(&mut self, ways: Cbm) {
-        self.io_ways = Cbm(ways.0 & Cbm::low(self.llc.ways()).0);
+    /// Sets the ways that device writes may fill from now on; nothing moves. No way turns DDIO off.
+    ///
+    /// # Errors
+    /// Ways that the LLC does not have, or a mask that is not contiguous; nothing has changed then.
+    pub fn set_io_ways(&mut self, ways: Cbm) -> Result<(), MachineError> {
+        check_ways("machine.llc.io_ways", ways, self.llc.ways(), true)?;
+        self.io_ways = ways;
+        Ok(())
     }
 
-    /// Sets the ways that class `clos` may fill from now on; nothing moves. Classes never set have
+    /// Sets the ways that class `clos` may fill from now on; nothing moves. A class never set has
     /// class 0's ways.
-    pub fn set_class_ways(&mut self, clos: Clos, ways: Cbm) {
+    ///
+    /// # Errors
+    /// Ways that the LLC does not have, none at all, or a mask that is not contiguous; nothing has
+    /// changed then.
+    pub fn set_class_ways(&mut self, clos: Clos, ways: Cbm) -> Result<(), MachineError> {
+        check_ways(&format!("machine.llc.clos[{clos}].cbm"), ways, self.llc.ways(), false)?;
         let at = usize::from(clos.0);
         if self.class_ways.len() <= at {
-            self.class_ways.resize(at + 1, self.class_ways[0]);
+            self.class_ways.resize(at + 1, None);
         }
-        self.class_ways[at] = Cbm(ways.0 & Cbm::low(self.llc.ways()).0);
+        self.class_ways[at] = Some(ways);
+        Ok(())
     }
 
-    /// A device writes a line at `now`.
-    pub fn dma_write(&mut self, line: Line, now: Ps) -> Response {
-        self.llc.prefetch_set(line);
-        let mut path = Path::default();
-        let at = self.enter_llc(now, &mut path);
+    /// A device writes a line at `now`: when the write is done.
+    pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
+        let at = self.take_in(now) + self.llc_latency;
         self.invalidate_private(line);
-        let at = at + self.llc_latency;
-        path.push(Reason::DmaMemory, self.llc_latency);
         if let Some(slot) = self.llc.use_line(line) {
             self.counters.dma_write.hits += 1;
             if self.io_ways.0 != 0 {
                 self.llc.set_dirty(slot, true);
-                return Response { at, served: Served::Llc, path };
+                return at;
             }
             self.llc.remove(line);
         } else {
             self.counters.dma_write.misses += 1;
             if self.io_ways.0 != 0 {
                 self.fill_llc(line, true, self.io_ways, at);
-                return Response { at, served: Served::Llc, path };
+                return at;
             }
         }
-        let dram = self.dram.line(line, true, at);
-        path.extend(&dram.path);
-        Response { at: dram.at, served: Served::Dram, path }
+        self.dram.post(line, true, at)
     }
 
-    /// A device reads a line at `now`. Nothing is allocated and nothing moves.
-    pub fn dma_read(&mut self, line: Line, now: Ps) -> Response {
-        self.llc.prefetch_set(line);
-        let mut path = Path::default();
-        let at = self.enter_llc(now, &mut path);
-        path.push(Reason::DmaMemory, self.llc_latency);
-        let at = at + self.llc_latency;
-        let sharers = self.directory.get(line);
-        if self.llc.find(line).is_some() || self.private_has(line, sharers) {
+    /// A device reads a line at `now`: when the data are there. Nothing is allocated and nothing
+    /// moves.
+    pub fn dma_read(&mut self, line: Line, now: Ps) -> Ps {
+        let at = self.take_in(now) + self.llc_latency;
+        if self.llc.find(line).is_some() || self.private_has(line, self.directory.get(line)) {
             self.counters.dma_read.hits += 1;
-            return Response { at, served: Served::Llc, path };
+            return at;
         }
         self.counters.dma_read.misses += 1;
-        let dram = self.dram.line(line, false, at);
-        path.extend(&dram.path);
-        Response { at: dram.at, served: Served::Dram, path }
+        self.dram.post(line, false, at)
+    }
+
+    /// Asks the host to bring what a device's access to `line` will need.
+    #[inline]
+    pub fn prefetch(&self, line: Line) {
+        self.llc.prefetch_set(line);
+        self.directory.prefetch(line);
     }
 
     #[inline]
     fn ways_of(&self, clos: Clos) -> Cbm {
-        self.class_ways.get(usize::from(clos.0)).copied().unwrap_or(self.class_ways[0])
+        let own = self.class_ways.get(usize::from(clos.0)).copied().flatten();
+        own.or(self.class_ways[0]).unwrap_or(Cbm::low(32))
     }
 
-    /// Waits for the LLC's pipeline to take a request in.
+    /// When the LLC's pipeline takes in a request made at `now`.
     #[inline]
-    fn enter_llc(&mut self, now: Ps, path: &mut Path) -> Ps {
+    fn take_in(&mut self, now: Ps) -> Ps {
         let at = now.max(self.llc_free);
-        path.push(Reason::SliceQueue, at - now);
         self.llc_free = at + self.llc_interval;
         at
     }
@@ -368,7 +358,7 @@ impl Hierarchy {
 
     fn write_back(&mut self, line: Line, now: Ps) {
         self.counters.writebacks += 1;
-        self.dram.line(line, true, now);
+        self.dram.post(line, true, now);
     }
 
     /// Takes `line` from all private caches; says whether one of them had it dirty.
@@ -394,6 +384,26 @@ impl Hierarchy {
         }
         false
     }
+}
+
+/// Checks a mask against a cache's ways, by the rules that resctrl has.
+fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<(), MachineError> {
+    let full = Cbm::low(ways);
+    if mask.0 & !full.0 != 0 || (mask.0 == 0 && !may_be_empty) {
+        let remedy = if may_be_empty { "0 turns DDIO off" } else { "allow at least one way" };
+        let allowed = format!("a mask within the {ways} ways, {full}");
+        return Err(MachineError::new(path, mask.to_string(), allowed, remedy.into()));
+    }
+    if mask.0 != 0 && !mask.is_contiguous() {
+        let instead = Cbm::span(mask.0.trailing_zeros().min(ways - mask.ways()), mask.ways());
+        return Err(MachineError::new(
+            path,
+            mask.to_string(),
+            "set bits that are contiguous",
+            format!("try {instead}"),
+        ));
+    }
+    Ok(())
 }
 
 impl Memory for Hierarchy {
@@ -452,8 +462,8 @@ impl Memory for Hierarchy {
         let ways = self.ways_of(request.clos);
         self.settle(lookup, request, now);
 
-        let mut path = Path::default();
-        let at = self.enter_llc(now, &mut path);
+        let at = self.take_in(now);
+        let mut path = Path::of(Reason::SliceQueue, at - now);
         let others = self.directory.get(line) & !(1 << core.0);
         let (mut snooped, mut shared) = (false, false);
         if others != 0 {
@@ -524,8 +534,12 @@ impl Level for Hierarchy {
     /// Both steps at once, for one requester at a time; device requests go to the DMA paths.
     fn access(&mut self, request: &Request, now: Ps) -> Response {
         match request.access {
-            probe::Access::DmaWrite => return self.dma_write(request.addr.line(), now),
-            probe::Access::DmaRead => return self.dma_read(request.addr.line(), now),
+            probe::Access::DmaWrite | probe::Access::DmaRead => {
+                let line = request.addr.line();
+                let write = request.access == probe::Access::DmaWrite;
+                let at = if write { self.dma_write(line, now) } else { self.dma_read(line, now) };
+                return Response { at, served: Served::Llc, path: Path::of(Reason::DmaMemory, at - now) };
+            }
             _ => {}
         }
         let lookup = self.lookup(request);
@@ -576,6 +590,18 @@ impl Directory {
     #[inline]
     fn remove(&mut self, line: Line, core: CoreId) {
         *self.word(line) &= !(1 << core.0);
+    }
+
+    #[inline]
+    fn prefetch(&self, line: Line) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(page) = self.pages.get(line.0 as usize / PAGE).and_then(Option::as_ref) {
+            // SAFETY: prefetching has no effect on memory, and the index is within the page.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(page.as_ptr().add(line.0 as usize % PAGE).cast());
+            }
+        }
     }
 
     /// Reads and clears.

@@ -416,9 +416,12 @@ impl Server {
         let data = self.layout.data(received.mbuf);
         let mut visible = now;
         for line in lines(data, u64::from(received.packet.frame_bytes)) {
-            visible = visible.max(self.memory.dma_write(line, now).at);
+            self.memory.prefetch(line);
         }
-        visible = visible.max(self.memory.dma_write(ring.line(), now).at).max(worker.latest_visible);
+        for line in lines(data, u64::from(received.packet.frame_bytes)) {
+            visible = visible.max(self.memory.dma_write(line, now));
+        }
+        visible = visible.max(self.memory.dma_write(ring.line(), now)).max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - now;
         received.visible = visible;
@@ -605,7 +608,7 @@ impl Server {
         let tx = &self.cores[batch.core].tx[0];
         for line in 0..count.div_ceil(LINE_BYTES / TX_DESCRIPTOR_BYTES) {
             let at = self.layout.address(TX_RING, tx.offset(line * (LINE_BYTES / TX_DESCRIPTOR_BYTES)), core);
-            batch.in_memory = batch.in_memory.max(self.memory.dma_read(at.line(), now).at - now);
+            batch.in_memory = batch.in_memory.max(self.memory.dma_read(at.line(), now) - now);
         }
         let there = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES) + batch.in_memory;
         self.engine.schedule(there + self.down.latency(), PRIORITY_NIC, Event::ReadPackets(slot));
@@ -619,8 +622,12 @@ impl Server {
         let core = batch.core as u16;
         for packet in batch.packets {
             let mut memory = Ps::ZERO;
-            for line in lines(self.layout.data(packet.mbuf), u64::from(packet.frame_bytes)) {
-                memory = memory.max(self.memory.dma_read(line, now).at - now);
+            let data = self.layout.data(packet.mbuf);
+            for line in lines(data, u64::from(packet.frame_bytes)) {
+                self.memory.prefetch(line);
+            }
+            for line in lines(data, u64::from(packet.frame_bytes)) {
+                memory = memory.max(self.memory.dma_read(line, now) - now);
             }
             let read = self.down.transfer(now, u64::from(packet.frame_bytes)) + memory;
             let port = usize::from(packet.port.0);

@@ -75,10 +75,10 @@ impl Actuator for Plant {
         }
         if let Some(ways) = allocation.io_ways {
             self.io_ways = ways;
-            self.memory.set_io_ways(ways);
+            self.memory.set_io_ways(ways).map_err(|_| ways)?;
         }
         for &(clos, ways) in &allocation.classes {
-            self.memory.set_class_ways(clos, ways);
+            self.memory.set_class_ways(clos, ways).map_err(|_| ways)?;
         }
         Ok(())
     }

@@ -155,7 +155,6 @@ fn what_depends_on_a_reference_over_two_lines_waits_for_both() {
 }
 
 #[test]
-#[ignore = "the machine's core takes the last request of a reference for all of them"]
 fn what_depends_on_a_reference_over_two_lines_waits_for_the_first_if_that_is_late() {
     let across = Ref::load(RegionId::FIRST_TABLE, 1000 * LINE_BYTES - 4, 8, 0);
     let then = record([across, load(9).after(1)]);

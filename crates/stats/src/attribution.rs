@@ -157,39 +157,42 @@ impl Sub for &Attribution {
 ///
 /// Where a core overlaps a latency with other work, only its tail blocks; [`Path::charge_tail`]
 /// charges exactly that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
-    segments: [(Reason, u32); Path::MAX],
+    times: [u32; Path::MAX],
+    /// Indices into [`Reason::ALL`].
+    reasons: [u8; Path::MAX],
     len: u8,
-}
-
-impl Default for Path {
-    fn default() -> Self {
-        Path { segments: [(Reason::Core, 0); Path::MAX], len: 0 }
-    }
 }
 
 impl Path {
     /// The most segments a path holds; what comes beyond is added to the last one.
-    pub const MAX: usize = 12;
+    pub const MAX: usize = 8;
 
-    /// Appends a segment; zero-length ones are left out.
-    ///
-    /// A segment holds up to 4.29 ms; a longer wait is split over several.
+    /// A path of one segment.
+    #[inline]
+    pub fn of(reason: Reason, time: Ps) -> Path {
+        let mut path = Path::default();
+        path.push(reason, time);
+        path
+    }
+
+    /// Appends a segment; zero-length ones are left out. A segment holds up to 4.29 ms; what is
+    /// longer is cut to that, and the rest is charged to whatever [`Path::charge_tail`] is told.
     #[inline]
     pub fn push(&mut self, reason: Reason, time: Ps) {
-        let mut left = time.0;
-        while left > 0 {
-            let part = left.min(u64::from(u32::MAX)) as u32;
-            let at = usize::from(self.len);
-            if at < Self::MAX {
-                self.segments[at] = (reason, part);
-                self.len += 1;
-            } else {
-                let last = &mut self.segments[Self::MAX - 1].1;
-                *last = last.saturating_add(part);
-            }
-            left -= u64::from(part);
+        if time.0 == 0 {
+            return;
+        }
+        let part = time.0.min(u64::from(u32::MAX)) as u32;
+        let at = usize::from(self.len);
+        if at < Self::MAX {
+            self.times[at] = part;
+            self.reasons[at] = reason as u8;
+            self.len += 1;
+        } else {
+            let last = &mut self.times[Self::MAX - 1];
+            *last = last.saturating_add(part);
         }
     }
 
@@ -203,7 +206,9 @@ impl Path {
 
     /// The segments in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Reason, Ps)> + '_ {
-        self.segments[..usize::from(self.len)].iter().map(|&(r, t)| (r, Ps(u64::from(t))))
+        let n = usize::from(self.len);
+        let reasons = self.reasons[..n].iter().map(|&r| Reason::ALL[usize::from(r)]);
+        reasons.zip(self.times[..n].iter().map(|&t| Ps(u64::from(t))))
     }
 
     /// The whole latency.
@@ -215,11 +220,11 @@ impl Path {
     /// goes to `otherwise`. The charges sum to `blocked` exactly.
     #[inline]
     pub fn charge_tail(&self, mut blocked: Ps, otherwise: Reason, to: &mut Attribution) {
-        for (reason, time) in self.iter().rev() {
-            let part = time.min(blocked);
-            to.charge(reason, part);
-            blocked -= part;
-            if blocked == Ps::ZERO {
+        for i in (0..usize::from(self.len)).rev() {
+            let part = u64::from(self.times[i]).min(blocked.0);
+            to.0[usize::from(self.reasons[i])] += part;
+            blocked.0 -= part;
+            if blocked.0 == 0 {
                 return;
             }
         }
@@ -249,6 +254,7 @@ mod tests {
         ) {
             let mut path = Path::default();
             let mut sum = Ps::ZERO;
+            let parts = parts.into_iter().take(if share < 1.0 { Path::MAX } else { 20 });
             for (reason, time) in parts {
                 path.push(Reason::ALL[reason], Ps(time));
                 sum += Ps(time);

@@ -81,18 +81,7 @@ impl TagArray {
     #[inline]
     pub fn find(&self, line: Line) -> Option<Slot> {
         let set = self.set_of(line);
-        let base = set * self.stride;
-        let tags = &self.tags[base..base + self.stride];
-        let wanted = line.0 as u32;
-        let mut found = 0u32;
-        // Eight at a time: compiles to vector compares.
-        for (group, chunk) in tags.chunks_exact(8).enumerate() {
-            let mut bits = 0u32;
-            for (i, &tag) in chunk.iter().enumerate() {
-                bits |= u32::from(tag == wanted) << i;
-            }
-            found |= bits << (group * 8);
-        }
+        let found = matches(&self.tags[set * self.stride..][..self.stride], line.0 as u32);
         (found != 0).then(|| Slot { set: set as u32, way: found.trailing_zeros() })
     }
 
@@ -105,9 +94,7 @@ impl TagArray {
         if old == 0 {
             return;
         }
-        for rank in ranks.iter_mut() {
-            *rank += u8::from(*rank < old);
-        }
+        age_below(ranks, old);
         ranks[slot.way as usize] = 0;
     }
 
@@ -128,22 +115,21 @@ impl TagArray {
     pub fn fill(&mut self, line: Line, mask: Cbm) -> (Option<Slot>, Option<Victim>) {
         let set = self.set_of(line);
         let base = set * self.stride;
-        let (mut way, mut best) = (None, 0);
-        for (i, (&tag, &rank)) in self.tags[base..].iter().zip(&self.ranks[base..]).take(self.ways as usize).enumerate() {
-            if !mask.allows(i as u32) {
-                continue;
-            }
-            // An empty way wins over every used one; among equals the oldest.
-            let key = u32::from(rank) + 1 + if tag == EMPTY { 256 } else { 0 };
-            if key > best {
-                (way, best) = (Some(i), key);
-            }
-        }
+        let allowed = mask.0 & Cbm::low(self.ways).0;
+        let empty = matches(&self.tags[base..][..self.stride], EMPTY) & allowed;
+        let way = if empty != 0 {
+            // The oldest of the empty ways, so that they fill in a fixed order.
+            oldest(&self.ranks[base..][..self.stride], empty)
+        } else if allowed == Cbm::low(self.ways).0 {
+            // Ranks of the ways are 0 to ways - 1: the greatest is known.
+            position(&self.ranks[base..][..self.stride], (self.ways - 1) as u8)
+        } else {
+            oldest(&self.ranks[base..][..self.stride], allowed)
+        };
         let Some(way) = way else { return (None, Some(Victim { line, dirty: false })) };
         let old = self.tags[base + way];
         let bit = 1u32 << way;
-        let victim = (old != EMPTY)
-            .then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty[set] & bit != 0 });
+        let victim = (old != EMPTY).then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty[set] & bit != 0 });
         self.tags[base + way] = line.0 as u32;
         self.dirty[set] &= !bit;
         self.exclusive[set] &= !bit;
@@ -212,6 +198,71 @@ impl TagArray {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = base;
     }
+}
+
+/// A bit for each of `tags` that is `wanted`. The length is a multiple of 8, at most 32.
+#[inline]
+fn matches(tags: &[u32], wanted: u32) -> u32 {
+    let mut found = 0u32;
+    for (group, chunk) in tags.chunks_exact(8).enumerate() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE2 is part of x86-64, and a chunk has 8 elements of 4 bytes.
+        let bits = unsafe {
+            use std::arch::x86_64::*;
+            let wanted = _mm_set1_epi32(wanted as i32);
+            let low = _mm_cmpeq_epi32(_mm_loadu_si128(chunk.as_ptr().cast()), wanted);
+            let high = _mm_cmpeq_epi32(_mm_loadu_si128(chunk.as_ptr().add(4).cast()), wanted);
+            _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(low, high), _mm_setzero_si128())) as u32
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let bits = chunk.iter().enumerate().fold(0, |bits, (i, &tag)| bits | u32::from(tag == wanted) << i);
+        found |= bits << (group * 8);
+    }
+    found
+}
+
+/// Adds one to each rank below `old`.
+#[inline]
+fn age_below(ranks: &mut [u8], old: u8) {
+    for chunk in ranks.chunks_exact_mut(8) {
+        // Eight ranks in a word: all are below 128, so the borrow of a byte stays in its top bit.
+        let word = u64::from_le_bytes(chunk.first_chunk().copied().unwrap_or_default());
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let not_below = (word | ONES << 7) - ONES * u64::from(old);
+        let below = !not_below >> 7 & ONES;
+        chunk.copy_from_slice(&(word + below).to_le_bytes());
+    }
+}
+
+/// Where `rank` is, eight at a time.
+#[inline]
+fn position(ranks: &[u8], rank: u8) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    for (group, chunk) in ranks.chunks_exact(8).enumerate() {
+        let differs = u64::from_le_bytes(chunk.first_chunk().copied().unwrap_or_default()) ^ ONES * u64::from(rank);
+        // The lowest zero byte is found exactly by this (Warren, Hacker's Delight, 6-1).
+        let zero = differs.wrapping_sub(ONES) & !differs & ONES << 7;
+        if zero != 0 {
+            return Some(group * 8 + zero.trailing_zeros() as usize / 8);
+        }
+    }
+    None
+}
+
+/// The way of the greatest rank among `allowed`.
+#[inline]
+fn oldest(ranks: &[u8], allowed: u32) -> Option<usize> {
+    let (mut best, mut way) = (0, None);
+    let mut left = allowed;
+    while left != 0 {
+        let at = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let rank = ranks[at];
+        if way.is_none() || rank > best {
+            (best, way) = (rank, Some(at));
+        }
+    }
+    way
 }
 
 #[cfg(test)]

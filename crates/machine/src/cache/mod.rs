@@ -48,7 +48,10 @@ impl CacheSpec {
                 format!("{path}.size"),
                 format!("{} with {} ways", self.size, self.ways),
                 "a multiple of ways x 64 B",
-                format!("the nearest smaller size is {near} B, or choose a number of ways that divides {} lines", bytes / LINE_BYTES),
+                format!(
+                    "the nearest smaller size is {near} B, or choose a number of ways that divides {} lines",
+                    bytes / LINE_BYTES
+                ),
             ));
         }
         if bytes > 1 << 34 {

@@ -73,10 +73,14 @@ pub struct Core {
     retired: Ps,
     /// The packet whose work retires.
     retiring: usize,
+    /// Slots that stand for several, with those that they stand for.
+    joins: Vec<(u64, std::ops::Range<u64>)>,
     /// Private misses that still wait for their turn.
     pending: Vec<Fetch>,
     /// Private misses under way, one a line fill buffer.
     buffers: Vec<Buffer>,
+    /// When the last of them has its data.
+    latest_fill: Ps,
     requests: Requests,
 }
 
@@ -159,8 +163,10 @@ impl Core {
             history: VecDeque::new(),
             retired: Ps::ZERO,
             retiring: 0,
+            joins: Vec::new(),
             pending: Vec::new(),
             buffers: vec![idle; spec.outstanding as usize],
+            latest_fill: Ps::ZERO,
             requests: Requests::new(),
         })
     }
@@ -256,6 +262,10 @@ impl Core {
                     }
                     None if self.items.is_empty() && self.pending.is_empty() => {
                         self.retire_work();
+                        // The last stores may have gone out later than the last instruction retired.
+                        let wait = now.since(self.retired);
+                        self.own[self.retiring].charge(Reason::Mshr, wait);
+                        self.retired += wait;
                         return Step::Done(self.retired);
                     }
                     None => break,
@@ -306,10 +316,22 @@ impl Core {
                 let after = (r.dep != 0 && u64::from(r.dep) <= self.references)
                     .then(|| self.reference_slot[((self.references - u64::from(r.dep)) % REFERENCES as u64) as usize])
                     .filter(|&slot| self.slots - slot < SLOTS as u64);
+                let first = self.slots;
                 for request in &requests {
                     self.request(*request, after, memory, now, horizon);
                 }
-                self.reference_slot[(self.references % REFERENCES as u64) as usize] = self.slots.saturating_sub(1);
+                // A reference over two lines is done with the later of them; one that a layout sends
+                // nowhere passes on what it depends on itself.
+                let last = match requests.len() {
+                    0 => after.unwrap_or(first),
+                    1 => first,
+                    _ => self.join(first),
+                };
+                if requests.is_empty() && after.is_none() {
+                    self.slots += 1;
+                    self.set_done(last, 0);
+                }
+                self.reference_slot[(self.references % REFERENCES as u64) as usize] = last;
                 self.references += 1;
                 self.requests = requests;
             }
@@ -382,14 +404,29 @@ impl Core {
                 return;
             }
             let (reason, latency) = memory.private_latency(served);
-            let mut path = Path::default();
-            path.push(reason, latency);
             let mut arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
+            if source != UNKNOWN && self.latest_fill <= arrives && self.pending.is_empty() && self.items.is_empty() {
+                // Nothing is under way: what most references meet.
+                self.set_done(slot, arrives.0);
+                self.charge_work(work);
+                if arrives > self.retired {
+                    let wait = arrives - self.retired;
+                    let own = &mut self.own[self.retiring];
+                    own.charge(reason, wait.min(latency));
+                    own.charge(Reason::Mshr, wait.since(latency));
+                    self.retired = arrives;
+                }
+                self.remember(instruction);
+                return;
+            }
+            let mut path = Path::of(reason, latency);
             // The tag is there, but the data may still be on their way, or not even asked for.
-            let mut wait = (source == UNKNOWN)
-                .then_some(after)
-                .flatten()
-                .map(|on| Wait { on, same_line: false, dispatched, latency });
+            let mut wait = (source == UNKNOWN).then_some(after).flatten().map(|on| Wait {
+                on,
+                same_line: false,
+                dispatched,
+                latency,
+            });
             if let Some(buffer) = self.buffers.iter().find(|b| b.line == line && b.until > arrives) {
                 (arrives, path) = (buffer.until, buffer.path);
             } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
@@ -417,13 +454,35 @@ impl Core {
             self.owed_work = work;
         }
         // Nothing dispatched later can go out earlier than this one if it need not wait.
-        let ready = self.ready(&fetch);
-        let alone = self.pending.is_empty();
+        let now = self.pending.is_empty() && dispatched <= horizon;
+        let now = now && self.ready(&fetch) == Some(dispatched) && self.buffer_free() <= dispatched;
         self.pending.push(fetch);
-        if alone && ready == Some(dispatched) && dispatched <= horizon {
+        if now {
             self.issue(0, dispatched, memory);
             self.retire_items();
         }
+    }
+
+    /// A slot that is done when all slots from `first` on are.
+    fn join(&mut self, first: u64) -> u64 {
+        let (slot, range) = (self.slots, first..self.slots);
+        self.slots += 1;
+        let latest = range.clone().map(|s| self.done[(s % SLOTS as u64) as usize]).max().unwrap_or(0);
+        self.set_done(slot, latest);
+        if latest == UNKNOWN {
+            self.joins.push((slot, range));
+        }
+        slot
+    }
+
+    /// Resolves joins whose parts are all known by now.
+    fn resolve_joins(&mut self) {
+        let done = &mut self.done;
+        self.joins.retain(|(slot, range)| {
+            let latest = range.clone().map(|s| done[(s % SLOTS as u64) as usize]).max().unwrap_or(0);
+            done[(slot % SLOTS as u64) as usize] = latest;
+            latest == UNKNOWN
+        });
     }
 
     #[inline]
@@ -444,13 +503,22 @@ impl Core {
             },
             None => Ps::ZERO,
         };
-        let buffer = self.buffers.iter().map(|b| b.until).min().unwrap_or(Ps::ZERO);
-        Some(fetch.dispatched.max(source).max(fetch.not_before).max(buffer))
+        Some(fetch.dispatched.max(source).max(fetch.not_before))
+    }
+
+    /// When a line fill buffer is free.
+    #[inline]
+    fn buffer_free(&self) -> Ps {
+        self.buffers.iter().map(|b| b.until).min().unwrap_or(Ps::ZERO)
     }
 
     /// The fetch that goes out next, as an index into `pending`, and when.
     fn next_fetch(&self) -> Option<(usize, Ps)> {
-        let ready = self.pending.iter().enumerate().filter_map(|(i, f)| Some((self.ready(f)?, f.slot, i)));
+        if self.pending.is_empty() {
+            return None;
+        }
+        let free = self.buffer_free();
+        let ready = self.pending.iter().enumerate().filter_map(|(i, f)| Some((self.ready(f)?.max(free), f.slot, i)));
         ready.min().map(|(at, _, i)| (i, at))
     }
 
@@ -475,10 +543,23 @@ impl Core {
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
         self.set_done(fetch.slot, at.0);
+        self.latest_fill = self.latest_fill.max(at);
         if let Some(buffer) = self.buffers.iter_mut().min_by_key(|b| b.until) {
             *buffer = Buffer { line: fetch.request.addr.line(), until: at, slot: fetch.slot, path: *path };
         }
-        // What waits for it comes later in program order, so one pass resolves whole chains.
+        if !self.joins.is_empty() {
+            self.resolve_joins();
+        }
+        // What waits for it comes later in program order, so one pass resolves whole chains; a join
+        // that a hit of the pass completes resolves with the next answer or below.
+        self.resolve_waits(fetch, path);
+        if !self.joins.is_empty() {
+            self.resolve_joins();
+            self.resolve_waits(fetch, path);
+        }
+    }
+
+    fn resolve_waits(&mut self, fetch: &Fetch, path: &Path) {
         for item in &mut self.items {
             if let Item::Reference { slot, path: item_path, wait, .. } = item {
                 if *slot == fetch.slot && fetch.blocks {
@@ -536,9 +617,7 @@ impl Core {
                     path.charge_tail(Ps(done) - self.retired, Reason::Mshr, own);
                     self.retired = Ps(done);
                 }
-                if !self.in_order {
-                    self.history.push_back((*instruction, self.retired));
-                }
+                self.remember(*instruction);
             }
             Item::Begin { work, packet } => {
                 self.charge_work(*work);
@@ -550,6 +629,19 @@ impl Core {
             }
         }
         true
+    }
+
+    /// The reorder buffer has room for an instruction `rob` later once this one has retired.
+    #[inline]
+    fn remember(&mut self, instruction: u64) {
+        if self.in_order {
+            return;
+        }
+        // References of one stretch of instructions retire together for this purpose.
+        match self.history.back_mut() {
+            Some(last) if last.0 == instruction => last.1 = self.retired,
+            _ => self.history.push_back((instruction, self.retired)),
+        }
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{LINE_BYTES, Ps, Size, Span};
+use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::{Level, MachineError, Response, Served};
 
@@ -115,7 +115,12 @@ impl Dram {
             return error("channels", spec.channels.to_string(), "1 to 64", "give the socket's channel count");
         }
         if !spec.banks.is_power_of_two() || spec.banks > 1024 {
-            return error("banks", spec.banks.to_string(), "a power of two up to 1024", "multiply ranks, bank groups and banks");
+            return error(
+                "banks",
+                spec.banks.to_string(),
+                "a power of two up to 1024",
+                "multiply ranks, bank groups and banks",
+            );
         }
         let row = spec.row.bytes();
         if row < LINE_BYTES || row % LINE_BYTES != 0 {
@@ -175,9 +180,24 @@ impl Dram {
         t.overhead + t.rcd + t.cl + t.burst
     }
 
-    /// Serves a line at `now`.
+    /// Serves a line at `now`: when its data have passed, and what for.
+    pub fn line(&mut self, line: Line, write: bool, now: Ps) -> Response {
+        let (at, parts) = self.reserve(line, write, now);
+        let mut path = Path::default();
+        for (reason, time) in parts {
+            path.push(reason, time);
+        }
+        Response { at, served: Served::Dram, path }
+    }
+
+    /// As [`Dram::line`], for those who do not wait.
     #[inline]
-    pub fn line(&mut self, line: units::Line, write: bool, now: Ps) -> Response {
+    pub(crate) fn post(&mut self, line: Line, write: bool, now: Ps) -> Ps {
+        self.reserve(line, write, now).0
+    }
+
+    #[inline]
+    fn reserve(&mut self, line: Line, write: bool, now: Ps) -> (Ps, [(Reason, Ps); 5]) {
         let t = self.timing;
         let n = self.channels.len() as u64;
         let (channel, within) = (line.0 % n, line.0 / n);
@@ -185,22 +205,20 @@ impl Dram {
         let bank = (within / self.columns ^ row) & (self.banks_per_channel - 1);
         let channel = &mut self.channels[channel as usize];
         let bank = &mut channel.banks[bank as usize];
-        let mut path = Path::default();
-
-        path.push(Reason::DramQueue, t.overhead);
         let mut at = now + t.overhead;
+        let (mut refresh, mut busy) = (Ps::ZERO, Ps::ZERO);
         // The first refresh comes after one interval, so that nothing starts inside one.
         let (epoch, into) = (at.0 / t.refi.0, at % t.refi);
         if epoch > 0 && into < t.rfc {
-            path.push(Reason::Refresh, t.rfc - into);
-            at += t.rfc - into;
+            refresh = t.rfc - into;
+            at += refresh;
         }
         if bank.epoch != epoch {
             bank.epoch = epoch;
             bank.row = None;
         }
         if bank.ready > at {
-            path.push(Reason::BankBusy, bank.ready - at);
+            busy = bank.ready - at;
             at = bank.ready;
         }
         let (reason, command) = match bank.row {
@@ -223,10 +241,7 @@ impl Dram {
         bank.row = Some(row);
         bank.ready = command + t.burst;
         let data = command + t.cl;
-        path.push(reason, data - at);
         let start = data.max(channel.bus_free);
-        path.push(Reason::Bus, start - data);
-        path.push(reason, t.burst);
         channel.bus_free = start + t.burst;
         self.counters.bus_busy += t.burst;
         if write {
@@ -234,7 +249,15 @@ impl Dram {
         } else {
             self.counters.reads += 1;
         }
-        Response { at: channel.bus_free, served: Served::Dram, path }
+        let row = data - at + t.burst;
+        let parts = [
+            (Reason::DramQueue, t.overhead),
+            (Reason::Refresh, refresh),
+            (Reason::BankBusy, busy),
+            (Reason::Bus, start - data),
+            (reason, row),
+        ];
+        (channel.bus_free, parts)
     }
 }
 
@@ -247,7 +270,6 @@ impl Level for Dram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Line;
 
     fn spec() -> DramSpec {
         let ns = Span::from_ns;

@@ -170,6 +170,8 @@ pub struct TxQueue {
     descriptors: usize,
     /// Mbufs handed to the NIC and when it had read them; [`None`] while that is not known.
     sent: VecDeque<(u32, Option<Ps>)>,
+    /// Of those, how many the NIC has read: the oldest ones.
+    read: usize,
     /// Entries of `sent` that were given back to the pool since the first one.
     first: u64,
     next: u64,
@@ -178,7 +180,7 @@ pub struct TxQueue {
 impl TxQueue {
     /// An empty queue.
     pub fn new(descriptors: u32) -> TxQueue {
-        TxQueue { descriptors: descriptors as usize, sent: VecDeque::new(), first: 0, next: 0 }
+        TxQueue { descriptors: descriptors as usize, sent: VecDeque::new(), read: 0, first: 0, next: 0 }
     }
 
     /// Mbufs that the queue holds.
@@ -192,9 +194,11 @@ impl TxQueue {
         while self.descriptors - self.sent.len() < BULK && self.sent.len() >= BULK {
             let last = (self.first + BULK as u64 - 1) % self.descriptors as u64;
             probe.touch(Ref::load(TX_RING, last * TX_DESCRIPTOR_BYTES, 8, SITE_FREE));
-            if !self.sent.iter().take(BULK).all(|&(_, read)| read.is_some_and(|at| at <= now)) {
+            // Read in order: the last of the 32 tells for all.
+            if !self.sent[BULK - 1].1.is_some_and(|at| at <= now) {
                 return;
             }
+            self.read -= BULK;
             let mut back = [0u32; BULK];
             for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..BULK)) {
                 *mbuf = sent;
@@ -231,8 +235,9 @@ impl TxQueue {
 
     /// The NIC has read the oldest packet it had not read, at `at`.
     pub fn read(&mut self, at: Ps) {
-        if let Some(entry) = self.sent.iter_mut().find(|e| e.1.is_none()) {
+        if let Some(entry) = self.sent.get_mut(self.read) {
             entry.1 = Some(at);
+            self.read += 1;
         }
     }
 

@@ -152,7 +152,8 @@ mod tests {
     use units::{Clos, CoreId, PacketId};
 
     fn layout() -> ServerLayout {
-        let table = RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 100_000, sharing: Sharing::Shared };
+        let table =
+            RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 100_000, sharing: Sharing::Shared };
         ServerLayout::new(2, 1000, 9000, 512, 512, 2, &[table]).unwrap()
     }
 
@@ -196,7 +197,8 @@ mod tests {
 
     #[test]
     fn too_much_memory_is_refused() {
-        let table = RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 1 << 39, sharing: Sharing::Shared };
+        let table =
+            RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 1 << 39, sharing: Sharing::Shared };
         assert!(ServerLayout::new(1, 1000, 0, 512, 512, 1, &[table]).is_err());
     }
 }

@@ -48,7 +48,12 @@ impl MempoolSpec {
         }
         // DPDK: RTE_MEMPOOL_CACHE_MAX_SIZE.
         if self.cache > 512 {
-            return Err(MachineError::new(format!("{path}.cache"), self.cache.to_string(), "0 to 512", "DPDK's limit".into()));
+            return Err(MachineError::new(
+                format!("{path}.cache"),
+                self.cache.to_string(),
+                "0 to 512",
+                "DPDK's limit".into(),
+            ));
         }
         let least = u64::from(cores) * (u64::from(rx_descriptors) + u64::from(burst));
         if u64::from(self.size) < least {

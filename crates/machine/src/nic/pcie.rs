@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn each_payload_pays_its_overhead_and_transfers_queue() {
-        let spec = PcieSpec { rate: Rate::from_gbps(64.0), max_payload: 256, overhead: 24, latency: Span::from_ns(400.0) };
+        let spec =
+            PcieSpec { rate: Rate::from_gbps(64.0), max_payload: 256, overhead: 24, latency: Span::from_ns(400.0) };
         let mut link = Link::new(&spec);
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));

@@ -85,13 +85,8 @@ mod tests {
             ("202.188.127.2", 1303, "153.39.163.191", 44251, 0x5d1809c5, 0x10e828a2),
             ("3ffe:2501:200:3::1", 1766, "3ffe:2501:200:1fff::7", 2794, 0x2cc18cd5, 0x40207d3d),
         ] {
-            let tuple = |proto| FiveTuple {
-                src: src.parse().unwrap(),
-                dst: dst.parse().unwrap(),
-                proto,
-                src_port,
-                dst_port,
-            };
+            let tuple =
+                |proto| FiveTuple { src: src.parse().unwrap(), dst: dst.parse().unwrap(), proto, src_port, dst_port };
             assert_eq!(rss.hash(&tuple(0)), ip, "{src} -> {dst}");
             assert_eq!(rss.hash(&tuple(PROTO_TCP)), tcp, "{src} -> {dst}");
         }
