@@ -63,7 +63,7 @@ pub struct Interval {
 #[derive(Clone, Debug)]
 pub struct Measure {
     first: PacketId,
-    /// When the first and the last measured packet arrived.
+    /// When the measured packet that ended first and the one that came last arrived.
     pub begin: Option<Ps>,
     /// See `begin`.
     pub end: Ps,
@@ -195,10 +195,6 @@ impl Observer for Measure {
     fn departure(&mut self, d: &Departure) {
         if d.packet < self.first {
             return;
-        }
-        // Packets end out of order: the first one to arrive need not be the first to end.
-        if let Some(begin) = self.begin.filter(|&b| d.arrival < b) {
-            let _ = begin;
         }
         self.offered.add(d.frame_bytes);
         self.end = self.end.max(d.arrival);

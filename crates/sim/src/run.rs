@@ -85,6 +85,8 @@ pub struct Measured {
     pub dram_peak: f64,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
+    /// Host seconds of this simulation.
+    pub wall_s: f64,
     /// The user ended it early.
     pub partial: bool,
 }
@@ -266,6 +268,7 @@ impl Prepared {
         // The same packets at every load, and in runs that are compared.
         let source = self.blueprint.source(rand::Rng::next_u64(&mut self.seed.stream("traffic")), load)?;
         let mut server = Server::new(scenario, self.function.clone(), source, warmup + packets, self.seed)?;
+        let started = Instant::now();
         let mut measure = Measure::new(warmup, Ps::from_secs_f64(packets as f64 / pps));
         let mut at_warm = None;
         let mut partial = false;
@@ -297,6 +300,7 @@ impl Prepared {
             span: to.at.since(from.at),
             dram_peak: server.memory().dram().peak_bytes_per_s(),
             simulated: server.offered(),
+            wall_s: started.elapsed().as_secs_f64(),
             measure,
             partial,
         })

@@ -1,0 +1,388 @@
+//! The compiled half of the Python package: scenarios are judged, traffic is read and machines run
+//! here. Text in, JSON and Arrow out.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use arrow::array::{RecordBatch, RecordBatchIterator};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use sim::scenario::{MACHINES, SCENARIOS, find, known};
+use sim::{Overrides, Progress, RunResult, Scenario, ScenarioError, Search, TABLES, Tables};
+
+create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
+
+/// Between two calls of a progress callback.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// The commit of this build.
+const COMMIT: &str = match option_env!("WIRESPEED_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+fn error(e: ScenarioError) -> PyErr {
+    match e {
+        ScenarioError::Output { .. } => PyOSError::new_err(e.to_string()),
+        _ => InputError::new_err(e.to_string()),
+    }
+}
+
+/// A panic is a bug here, never the input's fault: it is told as such, and Python goes on.
+fn bug(panic: Box<dyn Any + Send>) -> PyErr {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    PyRuntimeError::new_err(format!("a bug in wirespeed {}: {text}", sim::summary::VERSION))
+}
+
+/// The version of the package.
+#[pyfunction]
+fn version() -> &'static str {
+    sim::summary::VERSION
+}
+
+/// The commit of this build, or "unknown".
+#[pyfunction]
+fn commit() -> &'static str {
+    COMMIT
+}
+
+/// The JSON Schema of a scenario.
+#[pyfunction]
+fn schema() -> String {
+    Scenario::schema()
+}
+
+/// Shipped files of traffic: name and text.
+fn traffic_presets() -> impl Iterator<Item = (&'static str, &'static str)> {
+    traffic::SHIPPED_PROFILES.iter().copied()
+}
+
+/// What is shipped: kind, name and title.
+#[pyfunction]
+fn presets() -> Vec<(&'static str, &'static str, &'static str)> {
+    let title = |text: &'static str| text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']);
+    let scenarios = SCENARIOS.iter().map(|p| ("scenario", p.name, p.title()));
+    let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title()));
+    let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
+    scenarios.chain(machines).chain(traffic).collect()
+}
+
+/// The TOML text of a shipped file.
+#[pyfunction]
+fn preset(kind: &str, name: &str) -> PyResult<&'static str> {
+    let shipped = |list: &'static [sim::scenario::Preset]| {
+        let names: Vec<&str> = list.iter().map(|p| p.name).collect();
+        (find(list, name).map(|p| p.text), names)
+    };
+    let (text, names) = match kind {
+        "machine" => shipped(MACHINES),
+        "scenario" => shipped(SCENARIOS),
+        "traffic" => (
+            traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
+            traffic_presets().map(|(name, _)| name).collect(),
+        ),
+        _ => return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic and scenario"))),
+    };
+    text.ok_or_else(|| InputError::new_err(format!("{kind} {name:?}: no such preset: {}", known(&names, name))))
+}
+
+/// Reads a scenario. Files in it become absolute, so that what is written runs anywhere.
+fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<Scenario> {
+    let mut scenario = Scenario::read(text, origin, &overrides).map_err(error)?;
+    let absolute = |path: &mut PathBuf| {
+        if let Ok(full) = std::path::absolute(&*path) {
+            *path = full;
+        }
+    };
+    scenario.traffic.capture.as_mut().map(absolute);
+    scenario.function.forward.table.as_mut().map(absolute);
+    if let Some(profile) = scenario.traffic.profile.as_mut().filter(|p| p.ends_with(".toml"))
+        && let Ok(full) = std::path::absolute(&*profile)
+    {
+        *profile = full.to_string_lossy().into_owned();
+    }
+    Ok(scenario)
+}
+
+fn search_of(name: Option<&str>) -> PyResult<Option<Search>> {
+    match name {
+        None => Ok(None),
+        Some("ndr") => Ok(Some(Search::Ndr)),
+        Some("pdr") => Ok(Some(Search::Pdr)),
+        Some(other) => Err(InputError::new_err(format!("search = {other:?}: allowed are ndr and pdr"))),
+    }
+}
+
+/// The scenario with everything filled in, as TOML.
+#[pyfunction]
+#[pyo3(signature = (scenario, origin, overrides, capture, table, seed))]
+fn resolve(
+    scenario: &str,
+    origin: &str,
+    overrides: Vec<String>,
+    capture: Option<PathBuf>,
+    table: Option<PathBuf>,
+    seed: Option<u64>,
+) -> PyResult<String> {
+    let overrides = Overrides { set: overrides, capture, table, seed, search: None };
+    Ok(read(scenario, origin, overrides)?.to_toml())
+}
+
+/// Runs a scenario. Ctrl-C ends it early: its result is marked partial then.
+#[pyfunction]
+#[pyo3(signature = (scenario, origin, overrides, *, capture=None, table=None, seed=None, threads=1, search=None, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
+fn run(
+    py: Python<'_>,
+    scenario: &str,
+    origin: &str,
+    overrides: Vec<String>,
+    capture: Option<PathBuf>,
+    table: Option<PathBuf>,
+    seed: Option<u64>,
+    threads: usize,
+    search: Option<&str>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Run> {
+    if threads == 0 {
+        return Err(InputError::new_err("threads = 0: allowed are 1 and more"));
+    }
+    let search = search_of(search)?;
+    let scenario = read(scenario, origin, Overrides { set: overrides, capture, table, seed, search })?;
+    let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
+    let finished = py.detach(|| catch_unwind(AssertUnwindSafe(|| sim::run(&scenario, &mut |p| reporter.report(p)))));
+    if let Some(failed) = reporter.failed {
+        return Err(failed);
+    }
+    let result = finished.map_err(bug)?.map_err(error)?;
+    py.detach(|| catch_unwind(AssertUnwindSafe(|| Run::new(result)))).map_err(bug)
+}
+
+/// Tells Python where a run is, and the run when to stop.
+struct Reporter {
+    callback: Option<Py<PyAny>>,
+    last: Option<Instant>,
+    phase: String,
+    stopped: bool,
+    /// What the callback raised, if not KeyboardInterrupt.
+    failed: Option<PyErr>,
+}
+
+impl Reporter {
+    /// Whether to go on.
+    fn report(&mut self, p: &Progress) -> bool {
+        if self.stopped {
+            return false;
+        }
+        if p.phase == self.phase && self.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
+            return true;
+        }
+        self.phase.clone_from(&p.phase);
+        let told: PyResult<()> = Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(callback) = &self.callback {
+                callback.call1(py, (p.phase.as_str(), p.done.min(p.total), p.total, p.note.as_str()))?;
+            }
+            Ok(())
+        });
+        self.last = Some(Instant::now());
+        if let Err(raised) = told {
+            self.stopped = true;
+            if !Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py)) {
+                self.failed = Some(raised);
+            }
+        }
+        !self.stopped
+    }
+}
+
+/// A run's result.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+struct Run {
+    summary: serde_json::Value,
+    resolved: String,
+    partial: bool,
+    tables: Tables,
+}
+
+impl Run {
+    fn new(result: RunResult) -> Run {
+        let summary = sim::summary(&result, COMMIT);
+        let tables = Tables::new(&result, &summary);
+        Run { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables }
+    }
+}
+
+#[pymethods]
+impl Run {
+    /// The documented summary, as JSON.
+    #[getter]
+    fn summary_json(&self) -> String {
+        self.summary.to_string()
+    }
+
+    /// The scenario with everything filled in, as TOML.
+    #[getter]
+    fn resolved(&self) -> &str {
+        &self.resolved
+    }
+
+    /// The hash of the resolved scenario and its seed.
+    #[getter]
+    fn run_id(&self) -> &str {
+        self.summary["run_id"].as_str().unwrap_or_default()
+    }
+
+    /// Whether the run was stopped before its end.
+    #[getter]
+    fn partial(&self) -> bool {
+        self.partial
+    }
+
+    /// The table of that name: runs, counters, packets or series.
+    fn table(&self, name: &str) -> PyResult<Table> {
+        let batch = self.tables.get(name);
+        let batch =
+            batch.ok_or_else(|| PyKeyError::new_err(format!("table {name:?}: there are {}", TABLES.join(", "))))?;
+        Ok(Table { batch: batch.clone() })
+    }
+
+    /// Writes tables, summary and scenario into a folder; returns the files.
+    fn write(&self, py: Python<'_>, dir: PathBuf) -> PyResult<Vec<PathBuf>> {
+        py.detach(|| self.tables.write(&dir, &self.summary, &self.resolved)).map_err(error)
+    }
+}
+
+/// A table, read through the Arrow C stream interface.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+struct Table {
+    batch: RecordBatch,
+}
+
+#[pymethods]
+impl Table {
+    /// A stream of one batch; a requested schema is not needed to be met, and is not.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let batches = RecordBatchIterator::new([Ok(self.batch.clone())], self.batch.schema());
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), c"arrow_array_stream")
+    }
+}
+
+/// A run, or the folder of one.
+#[derive(FromPyObject)]
+enum Operand<'py> {
+    Run(Bound<'py, Run>),
+    Folder(PathBuf),
+}
+
+impl Operand<'_> {
+    fn summary(&self) -> PyResult<serde_json::Value> {
+        match self {
+            Operand::Run(run) => Ok(run.get().summary.clone()),
+            Operand::Folder(folder) => {
+                let path = folder.join("summary.json");
+                let unusable = |e: &dyn std::fmt::Display| InputError::new_err(format!("{}: {e}", path.display()));
+                let text = std::fs::read_to_string(&path).map_err(|e| unusable(&e))?;
+                serde_json::from_str(&text).map_err(|e| unusable(&e))
+            }
+        }
+    }
+}
+
+/// Compares two runs; JSON.
+#[pyfunction]
+fn compare(a: Operand, b: Operand) -> PyResult<String> {
+    Ok(sim::compare(&a.summary()?, &b.summary()?).map_err(error)?.to_string())
+}
+
+/// Works on a thread of its own, so that Ctrl-C is heard meanwhile.
+fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (give, take) = channel();
+    std::thread::spawn(move || {
+        // Nobody takes it if the user has left.
+        let _ = give.send(catch_unwind(AssertUnwindSafe(work)));
+    });
+    let take = Mutex::new(take);
+    loop {
+        if let Some(progress) = &progress {
+            progress.call1(py, ("inspect", 0, 0, ""))?;
+        }
+        let got = py.detach(|| match take.lock() {
+            Ok(take) => take.recv_timeout(PROGRESS_EVERY),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        });
+        match got {
+            Ok(done) => return done.map_err(bug),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the reader ended early")),
+        }
+    }
+}
+
+fn json_of(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+}
+
+/// Statistics of a capture; JSON.
+#[pyfunction]
+#[pyo3(signature = (path, progress=None))]
+fn inspect(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let file = path.clone();
+    let found = interruptible(py, progress, move || traffic::inspect_file(file))?;
+    let found = found.map_err(|e| InputError::new_err(e.to_string()))?;
+    nothing_usable(&path, found.packets == 0, "packet", &found.damage)?;
+    json_of(&found)
+}
+
+/// Statistics of a prefix table; JSON.
+#[pyfunction]
+fn inspect_table(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let file = path.clone();
+    let table = interruptible(py, None, move || traffic::Table::open(file))?;
+    let table = table.map_err(|e| InputError::new_err(e.to_string()))?;
+    nothing_usable(&path, table.routes.is_empty(), "prefix", &table.damage)?;
+    let mut value = serde_json::to_value(table.counts()).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    for (name, part) in [
+        ("format", serde_json::to_value(table.format)),
+        ("compression", serde_json::to_value(table.compression)),
+        ("damage", serde_json::to_value(&table.damage)),
+    ] {
+        value[name] = part.map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    }
+    Ok(value.to_string())
+}
+
+fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Damage) -> PyResult<()> {
+    if nothing {
+        let message = format!("{}: not a single {what} in it could be used: {damage}", path.display());
+        return Err(InputError::new_err(message));
+    }
+    Ok(())
+}
+
+/// The module.
+#[pymodule]
+mod _wirespeed {
+    #[pymodule_export]
+    use super::{
+        InputError, Run, Table, commit, compare, inspect, inspect_table, preset, presets, resolve, run, schema, version,
+    };
+}

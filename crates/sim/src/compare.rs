@@ -1,0 +1,168 @@
+//! Two runs side by side, from their documents: what changed, and whether it is more than noise.
+
+use serde_json::{Value, json};
+use stats::{Comparison, Reason, paired, welch};
+
+use crate::scenario::ScenarioError;
+
+/// Metrics that are compared, their unit, where the document has them, and whether more is better.
+const METRICS: [(&str, &str, &str, bool); 6] = [
+    ("carried_mpps", "Mpps", "/carried_mpps", true),
+    ("loss", "1", "/loss", false),
+    ("mean", "ns", "/sojourn_ns/mean", false),
+    ("p50", "ns", "/sojourn_ns/p50", false),
+    ("p99", "ns", "/sojourn_ns/p99", false),
+    ("p999", "ns", "/sojourn_ns/p999", false),
+];
+
+/// Compares the documents of two runs (see [`crate::summary()`]): `wirespeed.compare/1`.
+///
+/// Where both saw the same packets, batch `i` of one is paired with batch `i` of the other; else, and
+/// where losses have shifted the batches, they are taken as independent (Welch). Quantiles have no
+/// batches: their difference has the root of the sum of both squared half-widths.
+///
+/// # Errors
+/// A document that is not that of a run.
+pub fn compare(a: &Value, b: &Value) -> Result<Value, ScenarioError> {
+    for (side, document) in [("a", a), ("b", b)] {
+        if document["schema"] != "wirespeed.run/1" {
+            return Err(ScenarioError::Value {
+                origin: side.into(),
+                path: "schema".into(),
+                message: format!("{}: a result of wirespeed.run/1 is wanted", document["schema"]),
+            });
+        }
+    }
+    let same = |at: &str| a.pointer(at).is_some() && a.pointer(at) == b.pointer(at);
+    let identical = same("/traffic/id")
+        && same("/packets")
+        && a.pointer("/traffic/packets_in_file") == b.pointer("/traffic/packets_in_file");
+    let mut metrics: Vec<Value> = METRICS
+        .into_iter()
+        .map(|(name, unit, at, more)| metric(name, unit, [a.pointer(at), b.pointer(at)], [a, b], identical, Some(more)))
+        .collect();
+    for reason in Reason::ALL {
+        let value = |document: &'_ Value| document["attribution_ns"].get(reason.name()).cloned();
+        let values = [value(a), value(b)];
+        metrics.push(metric(reason.name(), "ns", [values[0].as_ref(), values[1].as_ref()], [a, b], identical, None));
+    }
+    let about = |document: &Value| json!({ "run_id": document["run_id"], "name": document["name"] });
+    Ok(json!({
+        "schema": "wirespeed.compare/1",
+        "a": about(a),
+        "b": about(b),
+        "identical_traffic": identical,
+        "metrics": metrics,
+    }))
+}
+
+fn metric(
+    name: &str,
+    unit: &str,
+    values: [Option<&Value>; 2],
+    documents: [&Value; 2],
+    identical: bool,
+    more_is_better: Option<bool>,
+) -> Value {
+    let [a, b] = values.map(|v| v.and_then(Value::as_f64));
+    let widths = documents.map(|d| half_width(d, name));
+    let difference = b.zip(a).map(|(b, a)| b - a);
+    let (half_width, significant) = match batches(name, documents, identical) {
+        // Batches are full ones only: the difference is that of all packets, its width theirs.
+        Some(c) => (c.half_width, c.is_significant()),
+        None => {
+            let width = widths[0].zip(widths[1]).map_or(f64::INFINITY, |(a, b)| a.hypot(b));
+            (width, difference.is_some_and(|d| d.abs() > width))
+        }
+    };
+    let significant = significant && difference.is_some_and(|d| d != 0.0);
+    let percent = |x: f64| a.filter(|a| *a != 0.0).map(|a| x / a.abs() * 100.0);
+    json!({
+        "metric": name,
+        "unit": unit,
+        "a": a,
+        "b": b,
+        "a_half_width": widths[0],
+        "b_half_width": widths[1],
+        "change_pct": difference.and_then(percent),
+        "half_width_pct": percent(half_width),
+        "significant": significant,
+        "better": difference.filter(|d| *d != 0.0).and_then(|d| more_is_better.map(|more| (d > 0.0) == more)),
+    })
+}
+
+/// The comparison of batch means; `None` where a metric has none, or too few.
+fn batches(name: &str, documents: [&Value; 2], identical: bool) -> Option<Comparison> {
+    let [a, b] = documents.map(|d| means(d, name));
+    let (a, b) = (a?, b?);
+    // Batches are of packets carried: they hold the same packets only if both carried all of them.
+    let aligned =
+        identical && documents.iter().all(|d| d["lost"] == 0) && documents[0]["rejected"] == documents[1]["rejected"];
+    let both =
+        if aligned || (identical && matches!(name, "loss" | "carried_mpps")) { paired(&a, &b).ok() } else { None };
+    both.or_else(|| welch(&a, &b).ok())
+}
+
+fn means(document: &Value, name: &str) -> Option<Vec<f64>> {
+    document["batches"].get(name)?.as_array()?.iter().map(Value::as_f64).collect()
+}
+
+/// The half-width of a metric in its own run.
+fn half_width(document: &Value, name: &str) -> Option<f64> {
+    match name {
+        "loss" => document["loss_half_width"].as_f64(),
+        "mean" => document["sojourn_ns"]["half_width"].as_f64(),
+        "p50" | "p99" | "p999" => document["sojourn_ns"][format!("{name}_half_width")].as_f64(),
+        _ => {
+            let means = means(document, name)?;
+            // Against nothing, Welch's half-width is that of the mean alone.
+            welch(&vec![0.0; means.len()], &means).ok().map(|c| c.half_width).filter(|w| w.is_finite())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(p99: f64, means: &[f64]) -> Value {
+        json!({
+            "schema": "wirespeed.run/1", "run_id": "r", "name": "n", "packets": 1000, "lost": 0, "rejected": 0,
+            "carried_mpps": 1.0, "loss": 0.0,
+            "sojourn_ns": { "mean": means.iter().sum::<f64>() / means.len() as f64, "p99": p99, "p99_half_width": 3.0 },
+            "attribution_ns": { "ring": 5.0 },
+            "traffic": { "id": "same" },
+            "batches": { "mean": means },
+        })
+    }
+
+    fn of<'a>(document: &'a Value, name: &str) -> &'a Value {
+        document["metrics"].as_array().unwrap().iter().find(|m| m["metric"] == name).unwrap()
+    }
+
+    #[test]
+    fn equal_runs_do_not_differ() {
+        let a = run(100.0, &[1.0, 2.0, 3.0]);
+        let out = compare(&a, &a).unwrap();
+        assert_eq!(out["identical_traffic"], true);
+        for metric in out["metrics"].as_array().unwrap() {
+            assert_eq!((&metric["significant"], metric["change_pct"].as_f64().unwrap_or(0.0)), (&json!(false), 0.0));
+        }
+    }
+
+    #[test]
+    fn paired_batches_find_a_small_shift_and_quantiles_their_half_widths() {
+        let (a, b) = (run(100.0, &[10.0, 20.0, 30.0]), run(106.0, &[10.9, 21.0, 31.1]));
+        let out = compare(&a, &b).unwrap();
+        let (mean, p99) = (of(&out, "mean"), of(&out, "p99"));
+        assert_eq!((&mean["significant"], &mean["better"]), (&json!(true), &json!(false)));
+        assert_eq!(p99["significant"], true);
+        assert!((p99["half_width_pct"].as_f64().unwrap() - 18f64.sqrt()).abs() < 1e-9);
+        assert_eq!(of(&compare(&a, &run(104.0, &[1.0])).unwrap(), "p99")["significant"], false);
+    }
+
+    #[test]
+    fn what_is_not_a_run_is_refused() {
+        assert!(compare(&json!({}), &json!({})).unwrap_err().to_string().contains("wirespeed.run/1"));
+    }
+}

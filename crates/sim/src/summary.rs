@@ -1,0 +1,390 @@
+//! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
+
+use serde_json::{Map, Value, json};
+use stats::{Attribution, Histogram, Quantile, Reason, stationarity};
+use units::{LINE_BYTES, Ps};
+
+use crate::measure::{CLASSES, Counted, Measure};
+use crate::run::{Measured, RunResult, SearchOutcome, Trial};
+use crate::scenario::{Scenario, Search};
+use crate::server::Loss;
+use crate::verdict::verdict;
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Shares of the CDF that two points are apart, at most.
+const CDF_STEP: f64 = 1.0 / 150.0;
+/// In the tail, what is left above a point is this share of what was left above the one before.
+const CDF_TAIL: f64 = 0.8;
+/// Where a CDF's points need not come nearer to 1.
+const CDF_END: f64 = 1e-6;
+
+/// Hashes the resolved scenario, its seed included: equal ids, equal results.
+pub fn run_id(scenario: &Scenario) -> String {
+    hash(&scenario.to_toml())
+}
+
+/// Identifies the packets that a run is offered: two runs with equal ids see the same ones at the
+/// same times, if as many were offered.
+pub fn traffic_id(result: &RunResult) -> String {
+    let s = &result.scenario;
+    let traffic = toml::to_string(&s.traffic).unwrap_or_default();
+    let forward = &s.function.forward;
+    hash(&format!(
+        "{traffic}\n{} {} {} {} {:e} {:?} {} {}",
+        s.run.seed,
+        s.run.packets,
+        s.run.warmup_packets(),
+        s.nic.rate,
+        result.load,
+        forward.table,
+        forward.prefixes,
+        forward.next_hops,
+    ))
+}
+
+fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_string()
+}
+
+/// The document; `commit` names the build's commit. What is not finite is null.
+pub fn summary(result: &RunResult, commit: &str) -> Value {
+    let (scenario, measured) = (&result.scenario, &result.measured);
+    let m = &measured.measure;
+    let loss = m.loss.estimate();
+    let rates = Rates::of(m);
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Value| out.insert(name.into(), value);
+    put("schema", json!("wirespeed.run/1"));
+    put("run_id", json!(run_id(scenario)));
+    put("seed", json!(scenario.run.seed));
+    put("version", json!(VERSION));
+    put("commit", json!(commit));
+    put("name", json!(scenario.name));
+    put("partial", json!(result.partial));
+    put("verdict", verdict(result).to_json());
+    put("packets", json!(m.offered.packets));
+    put("warmup_packets", json!(scenario.run.warmup_packets()));
+    put("stationary", json!(is_stationary(m)));
+    put("offered_mpps", json!(rates.mpps(&m.offered)));
+    put("carried_mpps", json!(rates.mpps(&m.carried)));
+    put("offered_gbps", json!(rates.gbps(m.offered.l1_bytes)));
+    put("carried_gbps", json!(rates.gbps(m.carried.l1_bytes)));
+    put("offered_l2_gbps", json!(rates.gbps(m.offered.l2_bytes)));
+    put("carried_l2_gbps", json!(rates.gbps(m.carried.l2_bytes)));
+    put("line_rate_gbps", json!(scenario.nic.rate.gbps()));
+    put("load", json!(result.load));
+    put("loss", json!(loss.value));
+    put("loss_half_width", json!(loss.half_width));
+    put("loss_upper_95", json!(loss.upper));
+    let drops = || m.lost.iter().chain(&m.rejected);
+    put("drops", drops().map(|(name, n)| (name.to_string(), json!(n))).collect::<Map<_, _>>().into());
+    put(
+        "drop_kinds",
+        drops().map(|(name, _)| (name.to_string(), json!(drop_kind(name)))).collect::<Map<_, _>>().into(),
+    );
+    put("lost", json!(m.lost.values().sum::<u64>()));
+    put("rejected", json!(m.rejected.values().sum::<u64>()));
+    put("sojourn_ns", sojourn(m));
+    put("attribution_ns", attribution(&m.attribution, m.sojourn.n()));
+    put(
+        "attribution_labels",
+        Reason::ALL.iter().map(|r| (r.name().into(), json!(r.label()))).collect::<Map<_, _>>().into(),
+    );
+    put("classes", classes(m));
+    put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
+    put("levels", levels(measured));
+    put("dram", dram(scenario, measured));
+    put("pcie", pcie(scenario, measured));
+    put("cores", cores(scenario, measured));
+    put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
+    put("series", series(m).into_iter().map(Bin::to_json).collect::<Vec<_>>().into());
+    put("search", result.search.as_ref().map_or(Value::Null, |s| search(result, s)));
+    put("traffic", traffic(result));
+    put(
+        "machine",
+        json!({
+            "preset": scenario.machine.preset,
+            "name": scenario.machine.name,
+            "cores": scenario.machine.cores,
+            "core_ghz": scenario.machine.core.frequency.ghz(),
+            "ports": scenario.nic.ports,
+            "rx_descriptors": scenario.nic.rx_descriptors,
+        }),
+    );
+    put("routes", json!({ "ipv4": result.routes.0, "ipv6": result.routes.1 }));
+    put("notes", json!(result.notes));
+    put("batches", batches(m));
+    put("wall_s", json!(result.wall_s));
+    put("load_s", json!(result.load_s));
+    put("simulated_s", json!(measured.span.as_secs()));
+    put("simulated_packets", json!(measured.simulated));
+    put("packets_per_wall_s", json!(measured.simulated as f64 / measured.wall_s));
+    Value::Object(out)
+}
+
+/// Whether a drop is for want of a resource ("lost") or a function's verdict ("rejected").
+pub fn drop_kind(name: &str) -> &'static str {
+    if Loss::ALL.iter().any(|loss| loss.name() == name) { "lost" } else { "rejected" }
+}
+
+/// Rates over the measured time.
+pub(crate) struct Rates {
+    seconds: f64,
+}
+
+impl Rates {
+    pub(crate) fn of(m: &Measure) -> Rates {
+        Rates { seconds: m.window().as_secs() }
+    }
+
+    pub(crate) fn mpps(&self, counted: &Counted) -> f64 {
+        counted.packets as f64 / self.seconds / 1e6
+    }
+
+    pub(crate) fn gbps(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.seconds / 1e9
+    }
+}
+
+/// Whether the batch means of the sojourn show no trend; unknown of too few.
+pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
+    stationarity(&m.sojourn.batch_means()).ok().map(|trend| !trend.is_significant())
+}
+
+fn sojourn(m: &Measure) -> Value {
+    let mut out = of_histogram(m.sojourn.histogram());
+    let half_width = |q| m.sojourn.quantile(q).as_ref().map_or(f64::NAN, Quantile::half_width) / 1e3;
+    let mean = m.sojourn.mean();
+    out["half_width"] = json!(mean.half_width / 1e3);
+    for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        out[&format!("{name}_half_width")] = json!(half_width(q));
+    }
+    out
+}
+
+fn of_histogram(h: &Histogram) -> Value {
+    let ns = |t: Option<Ps>| t.map(Ps::as_ns);
+    json!({
+        "mean": h.mean() / 1e3,
+        "min": ns(h.min()),
+        "p50": ns(h.quantile(0.5)),
+        "p99": ns(h.quantile(0.99)),
+        "p999": ns(h.quantile(0.999)),
+        "max": ns(h.max()),
+    })
+}
+
+fn attribution(sum: &Attribution, packets: u64) -> Value {
+    let mean = |time: Ps| if packets == 0 { 0.0 } else { time.as_ns() / packets as f64 };
+    sum.iter().map(|(reason, time)| (reason.name().to_string(), json!(mean(time)))).collect::<Map<_, _>>().into()
+}
+
+fn classes(m: &Measure) -> Value {
+    let class = |(tally, (name, _)): (&crate::measure::ClassTally, &(&str, u32))| {
+        json!({
+            "name": name,
+            "packets": tally.sojourn.n(),
+            "sojourn_ns": of_histogram(&tally.sojourn),
+            "attribution_ns": attribution(&tally.attribution, tally.sojourn.n()),
+        })
+    };
+    m.classes.iter().zip(&CLASSES).filter(|(tally, _)| tally.sojourn.n() > 0).map(class).collect()
+}
+
+/// Steps of the distribution function, dense in the tail.
+fn cdf(h: &Histogram) -> Vec<(f64, f64)> {
+    let Some(min) = h.min() else { return Vec::new() };
+    let (mut points, mut below, n) = (vec![(min.as_ns(), 0.0)], 0, h.n() as f64);
+    let mut last = 0.0;
+    for (value, count) in h.buckets() {
+        below += count;
+        let share = below as f64 / n;
+        let tail = 1.0 - share <= (1.0 - last) * CDF_TAIL && 1.0 - last > CDF_END;
+        if share - last >= CDF_STEP || tail || below == h.n() {
+            points.push((value.min(h.max().unwrap_or(value)).as_ns(), share));
+            last = share;
+        }
+    }
+    points
+}
+
+fn levels(measured: &Measured) -> Value {
+    let c = &measured.memory;
+    let levels = [("L1d", c.l1), ("L2", c.l2), ("LLC", c.llc), ("DDIO", c.dma_write), ("DMA read", c.dma_read)];
+    let level = |(name, l): (&str, machine::memory::LevelCounters)| {
+        json!({
+            "name": name,
+            "hits": l.hits,
+            "misses": l.misses,
+            "hit_rate": l.hits as f64 / (l.hits + l.misses) as f64,
+        })
+    };
+    levels.into_iter().map(level).collect()
+}
+
+fn dram(scenario: &Scenario, measured: &Measured) -> Value {
+    let d = &measured.dram;
+    let data = d.bus_busy.as_secs() / (measured.span.as_secs() * f64::from(scenario.machine.dram.channels));
+    json!({
+        "reads": d.reads,
+        "writes": d.writes,
+        "row_hits": d.row_hits,
+        "row_misses": d.row_misses,
+        "row_conflicts": d.row_conflicts,
+        "bandwidth_gb_per_s": dram_bandwidth(measured) / 1e9,
+        "peak_gb_per_s": measured.dram_peak / 1e9,
+        "share": { "data": data, "idle": 1.0 - data },
+    })
+}
+
+/// Bytes a second to and from DRAM.
+pub(crate) fn dram_bandwidth(measured: &Measured) -> f64 {
+    ((measured.dram.reads + measured.dram.writes) * LINE_BYTES) as f64 / measured.span.as_secs()
+}
+
+fn pcie(scenario: &Scenario, measured: &Measured) -> Value {
+    let gbps = |bytes: u64| bytes as f64 * 8.0 / measured.span.as_secs() / 1e9;
+    json!({
+        "to_host_gbps": gbps(measured.pcie_bytes.0),
+        "from_host_gbps": gbps(measured.pcie_bytes.1),
+        "rate_gbps": scenario.nic.pcie.rate.gbps(),
+    })
+}
+
+fn cores(scenario: &Scenario, measured: &Measured) -> Value {
+    let ghz = scenario.machine.core.frequency.ghz();
+    let core = |(i, c): (usize, &crate::server::CoreCounters)| {
+        let (packets, busy) = (c.packets as f64, c.busy.as_secs() / measured.span.as_secs());
+        json!({
+            "core": i,
+            "packets": c.packets,
+            "busy": busy,
+            "polling": 1.0 - busy,
+            "packets_per_burst": packets / c.bursts as f64,
+            "instructions_per_packet": c.instructions as f64 / packets,
+            "cycles_per_packet": c.busy.as_ns() * ghz / packets,
+        })
+    };
+    measured.cores.iter().enumerate().map(core).collect()
+}
+
+fn point(trial: &Trial) -> Value {
+    json!({
+        "load": trial.load,
+        "offered_mpps": trial.offered_mpps,
+        "carried_mpps": trial.carried_mpps,
+        "loss": trial.loss(),
+        "lost": trial.lost,
+        "packets": trial.packets,
+        "p50_ns": trial.p50_ns,
+        "p99_ns": trial.p99_ns,
+    })
+}
+
+fn search(result: &RunResult, found: &SearchOutcome) -> Value {
+    let trials = found.trials.iter().map(|trial| {
+        let mut value = point(trial);
+        value["pass"] = json!(trial.loss() <= found.loss_limit);
+        value
+    });
+    let best = found.trials.iter().filter(|t| t.load == found.load).next_back();
+    json!({
+        "kind": if found.kind == Search::Ndr { "ndr" } else { "pdr" },
+        "mpps": best.map_or(0.0, |t| t.offered_mpps),
+        "gbps": found.load * result.scenario.nic.rate.gbps(),
+        "load": found.load,
+        "loss_limit": found.loss_limit,
+        "trials": Value::Array(trials.collect()),
+    })
+}
+
+/// An interval of the series, with its rates.
+pub(crate) struct Bin {
+    pub(crate) start_ns: f64,
+    pub(crate) width_ns: f64,
+    pub(crate) offered_mpps: f64,
+    pub(crate) carried_mpps: f64,
+    pub(crate) loss: f64,
+    pub(crate) sojourn_mean_ns: f64,
+}
+
+impl Bin {
+    fn to_json(self) -> Value {
+        json!({
+            "start_ns": self.start_ns,
+            "width_ns": self.width_ns,
+            "offered_mpps": self.offered_mpps,
+            "carried_mpps": self.carried_mpps,
+            "loss": self.loss,
+            "sojourn_mean_ns": self.sojourn_mean_ns,
+        })
+    }
+}
+
+/// The series since the first measured arrival. The last interval is as wide as it was measured.
+pub(crate) fn series(m: &Measure) -> Vec<Bin> {
+    let mut bins = Vec::with_capacity(m.intervals.len());
+    let mut start = Ps::ZERO;
+    for interval in &m.intervals {
+        let width = Ps(m.interval.0.min(m.window().since(start).0));
+        let us = width.as_secs() * 1e6;
+        bins.push(Bin {
+            start_ns: start.as_ns(),
+            width_ns: width.as_ns(),
+            offered_mpps: interval.offered as f64 / us,
+            carried_mpps: interval.carried as f64 / us,
+            loss: interval.lost as f64 / interval.offered as f64,
+            sojourn_mean_ns: interval.sojourn_sum as f64 / interval.carried as f64 / 1e3,
+        });
+        start += m.interval;
+    }
+    bins
+}
+
+fn traffic(result: &RunResult) -> Value {
+    let spec = &result.scenario.traffic;
+    let capture = spec.capture.as_deref().map(file_name);
+    let mut out = json!({
+        "id": traffic_id(result),
+        "source": match &capture {
+            Some(name) => format!("capture {name}"),
+            None => format!("profile {}", spec.profile.as_deref().unwrap_or("isp")),
+        },
+        "mean_frame_bytes": result.mean_frame_bytes,
+    });
+    if let Some(report) = &result.capture {
+        let finding = |f: &traffic::Finding| json!({ "offset": f.offset, "what": f.what });
+        out["packets_in_file"] = json!(report.packets);
+        out["damage"] = report.damage.first.iter().map(finding).collect();
+        out["damage_count"] = json!(report.damage.count);
+    }
+    out
+}
+
+pub(crate) fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Batches of the carried rate, at most.
+const RATE_BATCHES: usize = 16;
+
+/// Means of batches, by metric, for comparisons with other runs.
+fn batches(m: &Measure) -> Value {
+    let mut out = Map::new();
+    // The last interval is cut, and neighbours depend on each other.
+    let whole = &m.intervals[..m.intervals.len().saturating_sub(1)];
+    let each = whole.len().div_ceil(RATE_BATCHES).max(1);
+    let us = m.interval.as_secs() * 1e6 * each as f64;
+    let carried = whole.chunks_exact(each).map(|c| c.iter().map(|i| i.carried).sum::<u64>() as f64 / us);
+    out.insert("carried_mpps".into(), carried.collect());
+    out.insert("loss".into(), m.loss.batch_ratios().into());
+    out.insert("mean".into(), m.sojourn.batch_means().iter().map(|ps| ps / 1e3).collect());
+    for (reason, means) in Reason::ALL.iter().zip(&m.reasons) {
+        if m.attribution[*reason] > 0 {
+            out.insert(reason.name().into(), means.batch_means().to_vec().into());
+        }
+    }
+    out.into()
+}

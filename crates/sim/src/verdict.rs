@@ -1,0 +1,422 @@
+//! A run in words: does it keep wire speed, why, and what to try. From what was measured only.
+
+use serde_json::{Value, json};
+use stats::Reason;
+
+use crate::run::RunResult;
+use crate::scenario::Search;
+use crate::server::Loss;
+use crate::summary::{Rates, dram_bandwidth};
+
+/// A core busier than this has no time left.
+const SATURATED: f64 = 0.95;
+/// A link that carries more than this share of its rate is full: headers take the rest.
+const LINK_FULL: f64 = 0.85;
+/// DRAM that moves more than this share of its peak queues.
+const DRAM_FULL: f64 = 0.7;
+/// Below this share of the mean sojourn a part is not worth a remark.
+const REMARKABLE: f64 = 0.25;
+/// Parts of the sojourn that are named.
+const NAMED: usize = 3;
+
+/// What a core waits for when it waits for memory.
+const MEMORY: [Reason; 16] = [
+    Reason::L1,
+    Reason::L2,
+    Reason::Tlb,
+    Reason::Interconnect,
+    Reason::SliceQueue,
+    Reason::Llc,
+    Reason::Snoop,
+    Reason::Mshr,
+    Reason::DramQueue,
+    Reason::BankBusy,
+    Reason::RowHit,
+    Reason::RowMiss,
+    Reason::RowConflict,
+    Reason::Bus,
+    Reason::Refresh,
+    Reason::Copy,
+];
+
+/// The answer in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Whether nothing offered was lost for want of a resource; `None` if nothing was measured.
+    pub keeps_wire_speed: Option<bool>,
+    /// One sentence.
+    pub headline: String,
+    /// What was measured that makes it so.
+    pub reasons: Vec<String>,
+    /// What to try, each with the setting that tries it.
+    pub advice: Vec<String>,
+}
+
+impl Verdict {
+    /// As the summary has it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "keeps_wire_speed": self.keeps_wire_speed,
+            "headline": self.headline,
+            "reasons": self.reasons,
+            "advice": self.advice,
+        })
+    }
+}
+
+/// Judges a run.
+pub fn verdict(result: &RunResult) -> Verdict {
+    let facts = Facts::of(result);
+    if facts.packets == 0 {
+        return Verdict {
+            keeps_wire_speed: None,
+            headline: "No verdict: no packet was measured.".into(),
+            reasons: vec!["The run ended before its warm-up was over.".into()],
+            advice: Vec::new(),
+        };
+    }
+    let mut reasons = Vec::new();
+    let mut advice = Vec::new();
+    facts.loss(&mut reasons);
+    facts.limits(&mut reasons, &mut advice);
+    facts.time(&mut reasons, &mut advice);
+    facts.memory(&mut reasons, &mut advice);
+    if facts.stationary == Some(false) {
+        let n = result.scenario.run.packets.saturating_mul(4);
+        advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
+    }
+    if advice.is_empty() && result.search.is_none() {
+        advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
+    }
+    let (keeps, headline) = facts.headline();
+    Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice }
+}
+
+/// What the words are made from.
+struct Facts<'a> {
+    result: &'a RunResult,
+    packets: u64,
+    lost: u64,
+    offered_gbps: f64,
+    offered_mpps: f64,
+    /// What was not lost, whether sent or rejected.
+    served_mpps: f64,
+    busy: Vec<f64>,
+    stationary: Option<bool>,
+}
+
+impl Facts<'_> {
+    fn of(result: &RunResult) -> Facts<'_> {
+        let m = &result.measured.measure;
+        let rates = Rates::of(m);
+        let lost: u64 = m.lost.values().sum();
+        let offered_mpps = rates.mpps(&m.offered);
+        let span = result.measured.span.as_secs();
+        Facts {
+            result,
+            packets: m.offered.packets,
+            lost,
+            offered_gbps: rates.gbps(m.offered.l1_bytes),
+            offered_mpps,
+            served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
+            busy: result.measured.cores.iter().map(|c| c.busy.as_secs() / span).collect(),
+            stationary: crate::summary::is_stationary(m),
+        }
+    }
+
+    fn headline(&self) -> (bool, String) {
+        let line = self.result.scenario.nic.rate;
+        let offered = format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps));
+        if let Some(found) = &self.result.search {
+            let keeps = found.load >= 1.0;
+            let what = match found.kind {
+                Search::Ndr => "without loss".to_string(),
+                Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
+            };
+            let trials = found.trials.len();
+            let text = if keeps {
+                format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials))
+            } else if found.load > 0.0 {
+                let gbps = digits(found.load * line.gbps());
+                format!(
+                    "The highest rate {what} is {gbps} Gbps, {} of {line}, in {trials} trials.",
+                    percent(found.load)
+                )
+            } else {
+                format!(
+                    "No rate {what} was found down to {} of {line}.",
+                    percent(self.result.scenario.run.search_resolution)
+                )
+            };
+            return (keeps, text);
+        }
+        if self.lost == 0 {
+            let n = count(self.packets);
+            return (true, format!("Keeps wire speed: {offered} offered, none of {n} packets lost."));
+        }
+        let loss = percent(self.lost as f64 / self.packets as f64);
+        let served = digits(self.served_mpps);
+        (
+            false,
+            format!(
+                "Does not keep wire speed: of {offered} offered, {loss} of the packets are lost; {served} Mpps get through."
+            ),
+        )
+    }
+
+    fn loss(&self, reasons: &mut Vec<String>) {
+        let m = &self.result.measured.measure;
+        let n = count(self.packets);
+        if self.lost == 0 {
+            let bound = scientific(3.0 / self.packets as f64);
+            reasons.push(format!("No loss in {n} packets: the loss ratio is below 3/n = {bound} at 95 %."));
+        } else {
+            let loss = m.loss.estimate();
+            let width =
+                if loss.half_width.is_finite() { format!(" ± {}", percent(loss.half_width)) } else { String::new() };
+            let lost = count(self.lost);
+            reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
+        }
+        let rejected: u64 = m.rejected.values().sum();
+        if rejected > 0
+            && let Some((name, most)) = m.rejected.iter().max_by_key(|(_, n)| **n)
+        {
+            let share = percent(rejected as f64 / self.packets as f64);
+            let name = name.replace('_', " ");
+            reasons.push(format!(
+                "The function itself rejected {} packets ({share}), most of them for \"{name}\" ({}): that is not loss.",
+                count(rejected),
+                count(*most)
+            ));
+        }
+    }
+
+    /// Which resource ran out, or how much is left.
+    fn limits(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let lost = |loss: Loss| self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0);
+        let cores = self.busy.len();
+        let (most, busiest) = self
+            .busy
+            .iter()
+            .copied()
+            .enumerate()
+            .map(|(i, b)| (b, i))
+            .fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
+        let least = self.busy.iter().copied().fold(f64::INFINITY, f64::min);
+        let saturated = self.busy.iter().filter(|b| **b > SATURATED).count();
+        let ring = lost(Loss::NoRxDescriptor);
+        if ring > 0 {
+            let n = scenario.nic.rx_descriptors;
+            let lead = format!("{} packets found no free receive descriptor", count(ring));
+            if saturated == cores {
+                reasons.push(format!(
+                    "{lead}: {} saturated (busy {} of the time and more), so the rings fill.",
+                    all_cores(cores),
+                    percent(least)
+                ));
+                advice.push(format!("The cores are the limit: try more of them (--set machine.cores={}).", cores + 1));
+            } else if saturated > 0 {
+                reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
+                advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
+            } else {
+                reasons.push(format!("{lead} although no core is saturated (the busiest is busy {}): bursts are longer than {n} descriptors hold.", percent(most)));
+                advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));
+            }
+        } else if self.lost == 0 {
+            let state = if most > SATURATED { "has no time left" } else { "is the busiest" };
+            reasons.push(format!(
+                "Core {busiest} {state}: busy {} of the time, {} on average over {}.",
+                percent(most),
+                percent(self.busy.iter().sum::<f64>() / cores.max(1) as f64),
+                cores_text(cores)
+            ));
+            if most > SATURATED {
+                advice.push(format!(
+                    "A saturated core has nothing in reserve: try more cores (--set machine.cores={}).",
+                    cores + 1
+                ));
+            }
+        }
+        let rate = scenario.nic.pcie.rate;
+        let span = self.result.measured.span.as_secs();
+        let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
+        let (up, down) = (gbps(self.result.measured.pcie_bytes.0), gbps(self.result.measured.pcie_bytes.1));
+        let fifo = lost(Loss::NicFifoFull);
+        if fifo > 0 {
+            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe carries {} Gbps of payload to the host, of {rate} with headers.", count(fifo), digits(up)));
+            advice.push("The way to the host is the limit: try a faster link (nic.pcie.rate) or larger payloads (nic.pcie.max_payload).".into());
+        } else if up.max(down) > LINK_FULL * rate.gbps() {
+            reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
+            advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
+        }
+        let tx = lost(Loss::NoTxDescriptor);
+        if tx > 0 {
+            let ports = scenario.nic.ports;
+            reasons.push(format!(
+                "{} packets found no free transmit descriptor: what leaves by a port is more than it sends.",
+                count(tx)
+            ));
+            advice.push(format!("The transmit side is the limit: try more ports (--set nic.ports={}) or longer queues (nic.tx_descriptors).", ports + 1));
+        }
+        let bandwidth = dram_bandwidth(&self.result.measured);
+        if bandwidth > DRAM_FULL * self.result.measured.dram_peak {
+            reasons.push(format!(
+                "DRAM moves {} of its peak of {} GB/s.",
+                percent(bandwidth / self.result.measured.dram_peak),
+                digits(self.result.measured.dram_peak / 1e9)
+            ));
+            advice.push(format!(
+                "DRAM bandwidth is nearly used up: try more channels (--set machine.dram.channels={}).",
+                scenario.machine.dram.channels + 1
+            ));
+        }
+    }
+
+    fn time(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let m = &self.result.measured.measure;
+        let total = m.attribution.total().as_ns();
+        if total == 0.0 {
+            return;
+        }
+        let share = |reason: Reason| m.attribution[reason] as f64 / 1e3 / total;
+        let mut parts: Vec<Reason> = Reason::ALL.into_iter().filter(|r| m.attribution[*r] > 0).collect();
+        parts.sort_by_key(|r| std::cmp::Reverse(m.attribution[*r]));
+        let named: Vec<String> =
+            parts.iter().take(NAMED).map(|r| format!("{} {}", percent(share(*r)), r.label())).collect();
+        reasons.push(format!(
+            "A packet stays {} on average: {}.",
+            duration(m.sojourn.histogram().mean() / 1e3),
+            named.join(", ")
+        ));
+        let memory: f64 = MEMORY.into_iter().map(share).sum();
+        let core = share(Reason::Core);
+        if core + memory > 0.0 {
+            reasons.push(format!(
+                "While a core works on a packet itself, it waits for memory {} of the time.",
+                percent(memory / (core + memory))
+            ));
+        }
+        let burst = self.result.scenario.nic.burst;
+        if self.lost == 0 && share(Reason::Burst) > REMARKABLE && burst > 1 {
+            advice.push(format!(
+                "Packets wait most for others of their burst: compare with shorter ones (--set nic.burst={}).",
+                (burst / 2).max(1)
+            ));
+        }
+    }
+
+    fn memory(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let c = &self.result.measured.memory;
+        let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
+        let writes = missed(&c.dma_write);
+        if writes > REMARKABLE {
+            let mebibytes = f64::from(scenario.mempool.size) * 2.0 / 1024.0;
+            let llc = scenario.machine.llc.size;
+            reasons.push(format!("DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; the {} packet buffers span {} MiB, the LLC is {llc}.", percent(writes), count(u64::from(scenario.mempool.size)), digits(mebibytes)));
+            let ring = scenario.nic.rx_descriptors;
+            let smaller = (ring / 4).max(scenario.nic.burst.next_power_of_two()).max(64);
+            let mut tries = Vec::new();
+            if scenario.mempool.kind == machine::nic::MempoolKind::Fifo {
+                tries.push("buffers reused while hot (--set mempool.kind=lifo)".to_string());
+            }
+            if smaller < ring {
+                tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
+            }
+            if scenario.machine.llc.io_ways.count_ones() < scenario.machine.llc.ways {
+                tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
+            }
+            if !tries.is_empty() {
+                advice.push(format!("Device writes miss the LLC: compare with {}.", tries.join(", or ")));
+            }
+        }
+        let (llc, reads) = (missed(&c.llc), missed(&c.dma_read));
+        if c.llc.hits + c.llc.misses > 0 && self.packets > 0 {
+            let each =
+                c.llc.misses as f64 / self.result.measured.cores.iter().map(|c| c.packets).sum::<u64>().max(1) as f64;
+            reasons.push(format!(
+                "{} of the cores' LLC lookups miss: {} DRAM reads a packet.",
+                percent(llc),
+                digits(each)
+            ));
+            if llc > REMARKABLE && each > 1.0 {
+                advice.push("Cores miss in the LLC: compare with a larger one (machine.llc.size), or fewer routes (function.forward.prefixes) to see what the table costs.".into());
+            }
+        }
+        if reads > REMARKABLE {
+            advice.push(format!(
+                "{} of what the NIC sends has left the LLC before it is sent: packets are evicted while they wait.",
+                percent(reads)
+            ));
+        }
+    }
+}
+
+fn s(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+fn cores_text(n: usize) -> String {
+    if n == 1 { "one core".into() } else { format!("{n} cores") }
+}
+
+fn all_cores(n: usize) -> String {
+    if n == 1 { "the only core is".into() } else { format!("all {n} cores are") }
+}
+
+/// Three significant digits.
+fn digits(x: f64) -> String {
+    let x = if x.is_finite() { x } else { 0.0 };
+    let places = (2 - x.abs().max(1e-3).log10().floor() as i32).clamp(0, 4) as usize;
+    let text = format!("{x:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+fn percent(share: f64) -> String {
+    if share != 0.0 && share.abs() < 1e-4 { scientific(share) } else { format!("{} %", digits(share * 100.0)) }
+}
+
+fn scientific(x: f64) -> String {
+    let text = format!("{x:.1e}");
+    text.replace(".0e", "e")
+}
+
+fn count(n: u64) -> String {
+    let text = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in text.chars().enumerate() {
+        if i > 0 && (text.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn duration(ns: f64) -> String {
+    match ns {
+        _ if ns < 1e3 => format!("{} ns", digits(ns)),
+        _ if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
+        _ => format!("{} ms", digits(ns / 1e6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        let texts = [
+            digits(49.96),
+            digits(0.0042),
+            digits(1234.6),
+            percent(0.5),
+            percent(3e-6),
+            count(1_234_567),
+            duration(4120.5),
+        ];
+        assert_eq!(texts, ["50", "0.0042", "1235", "50 %", "3e-6", "1,234,567", "4.12 us"]);
+    }
+}
