@@ -323,7 +323,8 @@ impl Prepared {
         while !*partial {
             let load = Load::LineShare { share, line: self.line };
             let phase = format!("trial {}", outcome.trials.len() + 1);
-            let measured = self.simulate(scenario, &load, n, scenario.run.warmup_packets().min(n / 2), &phase, progress)?;
+            let measured =
+                self.simulate(scenario, &load, n, scenario.run.warmup_packets().min(n / 2), &phase, progress)?;
             if measured.partial {
                 *partial = true;
                 break;

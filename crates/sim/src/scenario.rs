@@ -182,7 +182,12 @@ pub struct ForwardingSpec {
 
 impl Default for ForwardingSpec {
     fn default() -> Self {
-        ForwardingSpec { table: None, prefixes: traffic::Table::FULL_IPV4 as u32, next_hops: 64, lookup: ForwardSpec::default() }
+        ForwardingSpec {
+            table: None,
+            prefixes: traffic::Table::FULL_IPV4 as u32,
+            next_hops: 64,
+            lookup: ForwardSpec::default(),
+        }
     }
 }
 
@@ -393,10 +398,8 @@ impl Scenario {
             known: known(&names(MACHINES), &name),
             name: name.clone(),
         })?;
-        let mut merged: toml::Table = toml::from_str(preset.text).map_err(|e| ScenarioError::Syntax {
-            origin: preset.name.into(),
-            message: e.to_string(),
-        })?;
+        let mut merged: toml::Table = toml::from_str(preset.text)
+            .map_err(|e| ScenarioError::Syntax { origin: preset.name.into(), message: e.to_string() })?;
         merge(&mut merged, own);
         table(&mut merged, "machine").insert("preset".into(), preset.name.into());
 
@@ -423,7 +426,10 @@ impl Scenario {
         ];
         let given: Vec<_> = rates.iter().filter(|r| r.1).map(|r| r.0).collect();
         if given.len() > 1 {
-            return error("traffic", format!("{} given: allowed is one of them (remove the others)", given.join(" and ")));
+            return error(
+                "traffic",
+                format!("{} given: allowed is one of them (remove the others)", given.join(" and ")),
+            );
         }
         if let Some(load) = t.load
             && !(load > 0.0 && load <= 1.0)
@@ -432,7 +438,10 @@ impl Scenario {
         }
         if let Some(speed) = t.speed {
             if t.capture.is_none() {
-                return error("traffic.speed", "only a capture has timestamps (set traffic.capture, or give load or rate)".into());
+                return error(
+                    "traffic.speed",
+                    "only a capture has timestamps (set traffic.capture, or give load or rate)".into(),
+                );
             }
             if !(speed > 0.0 && speed <= 1e9) {
                 return error("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
@@ -594,7 +603,9 @@ fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
     let mut at = scenario;
     for key in front {
         let next = at.entry(*key).or_insert_with(|| toml::Table::new().into());
-        at = next.as_table_mut().ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
+        at = next
+            .as_table_mut()
+            .ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
     }
     // A rate replaces whatever rate the scenario has.
     const RATES: [&str; 4] = ["load", "rate", "packet_rate", "speed"];
@@ -640,24 +651,27 @@ mod tests {
     #[test]
     fn errors_have_a_path_and_the_nearest_name() {
         let error = |text: &str, set: &[&str]| read(text, set).unwrap_err().to_string();
-        insta::assert_snapshot!([
-            error("", &["machine.llc.wyas=8"]),
-            error("", &["machin.llc.ways=8"]),
-            error("", &["machine.llc.size=33 parsecs"]),
-            error("", &["machine.llc.size=-1"]),
-            error("", &["machine.cores=many"]),
-            error("", &["traffic.load=1.5"]),
-            error("[traffic]\nload = 0.5\nrate = \"1 Gbps\"", &[]),
-            error("[machine]\npreset = \"xeon-gold-6410\"", &[]),
-            error("", &["traffic.speed=2"]),
-            error("", &["mempool.size=100"]),
-            error("", &["nic.rx_descriptors=16"]),
-            error("", &["nonsense"]),
-            error("", &["run.packets.x=1"]),
-            error("[traffic", &[]),
-            error("", &["run.packets=10"]),
-            error("machine = 3", &[]),
-        ].join("\n"));
+        insta::assert_snapshot!(
+            [
+                error("", &["machine.llc.wyas=8"]),
+                error("", &["machin.llc.ways=8"]),
+                error("", &["machine.llc.size=33 parsecs"]),
+                error("", &["machine.llc.size=-1"]),
+                error("", &["machine.cores=many"]),
+                error("", &["traffic.load=1.5"]),
+                error("[traffic]\nload = 0.5\nrate = \"1 Gbps\"", &[]),
+                error("[machine]\npreset = \"xeon-gold-6410\"", &[]),
+                error("", &["traffic.speed=2"]),
+                error("", &["mempool.size=100"]),
+                error("", &["nic.rx_descriptors=16"]),
+                error("", &["nonsense"]),
+                error("", &["run.packets.x=1"]),
+                error("[traffic", &[]),
+                error("", &["run.packets=10"]),
+                error("machine = 3", &[]),
+            ]
+            .join("\n")
+        );
     }
 
     #[test]

@@ -205,21 +205,21 @@ impl Dram {
         let bank = (within / self.columns ^ row) & (self.banks_per_channel - 1);
         let channel = &mut self.channels[channel as usize];
         let bank = &mut channel.banks[bank as usize];
-        let mut at = now + t.overhead;
-        let (mut refresh, mut busy) = (Ps::ZERO, Ps::ZERO);
-        // The first refresh comes after one interval, so that nothing starts inside one.
-        let (epoch, into) = (at.0 / t.refi.0, at % t.refi);
+        let arrived = now + t.overhead;
+        let mut at = arrived.max(bank.ready);
+        let busy = at - arrived;
+        // Refresh stops commands, so what counts is when the column command of a row hit could go:
+        // not before the bus has room for its data. The first refresh comes after one interval.
+        let column = at.max(channel.bus_free.since(t.cl));
+        let (epoch, into) = (column.0 / t.refi.0, column % t.refi);
+        let mut refresh = Ps::ZERO;
         if epoch > 0 && into < t.rfc {
-            refresh = t.rfc - into;
+            refresh = column + t.rfc - into - at;
             at += refresh;
         }
         if bank.epoch != epoch {
             bank.epoch = epoch;
             bank.row = None;
-        }
-        if bank.ready > at {
-            busy = bank.ready - at;
-            at = bank.ready;
         }
         let (reason, command) = match bank.row {
             Some(open) if open == row => {
@@ -239,9 +239,10 @@ impl Dram {
             }
         };
         bank.row = Some(row);
-        bank.ready = command + t.burst;
         let data = command + t.cl;
         let start = data.max(channel.bus_free);
+        // The column command goes out when the bus will be free for its data.
+        bank.ready = start.since(t.cl) + t.burst;
         channel.bus_free = start + t.burst;
         self.counters.bus_busy += t.burst;
         if write {

@@ -125,6 +125,13 @@ impl Mempool {
     /// `rte_mempool_get_bulk` does.
     pub fn get_bulk(&mut self, core: CoreId, n: usize, out: &mut Vec<u32>, probe: &mut impl Probe) -> bool {
         let at = usize::from(core.0);
+        if self.cache_size == 0 {
+            if n > self.common.len() {
+                return false;
+            }
+            self.take_common(n, out, probe);
+            return true;
+        }
         if self.caches[at].len() < n {
             // Refill so that the cache is full after this request, as rte_mempool does.
             let wanted = n - self.caches[at].len() + self.cache_size;
@@ -132,26 +139,31 @@ impl Mempool {
             if wanted > self.common.len() {
                 return false;
             }
-            self.ring_access(self.head, wanted, CONSUMER, Access::Load, probe);
-            self.head += wanted as u64;
-            for _ in 0..wanted {
-                let mbuf = match self.kind {
-                    MempoolKind::Fifo => self.common.pop_front(),
-                    MempoolKind::Lifo => self.common.pop_back(),
-                };
-                self.caches[at].extend(mbuf);
-            }
+            let mut cache = std::mem::take(&mut self.caches[at]);
+            self.take_common(wanted, &mut cache, probe);
+            self.caches[at] = cache;
         }
         let cache = &mut self.caches[at];
         for _ in 0..n {
             let Some(mbuf) = cache.pop() else { return false };
-            if self.cache_size > 0 {
-                probe.touch(Ref::load(POOL_CACHE, cache.len() as u64 * ENTRY_BYTES, ENTRY_BYTES as u16, SITE_CACHE));
-            }
+            probe.touch(Ref::load(POOL_CACHE, cache.len() as u64 * ENTRY_BYTES, ENTRY_BYTES as u16, SITE_CACHE));
             out.push(mbuf);
         }
         probe.work(SITE_CACHE, CACHE_INSTRUCTIONS * n as u32);
         true
+    }
+
+    /// Takes `n` mbufs, which must be there, out of the shared ring or stack.
+    fn take_common(&mut self, n: usize, out: &mut Vec<u32>, probe: &mut impl Probe) {
+        self.ring_access(self.head, n, CONSUMER, Access::Load, probe);
+        self.head += n as u64;
+        for _ in 0..n {
+            let mbuf = match self.kind {
+                MempoolKind::Fifo => self.common.pop_front(),
+                MempoolKind::Lifo => self.common.pop_back(),
+            };
+            out.extend(mbuf);
+        }
     }
 
     /// Gives `mbufs` back.
