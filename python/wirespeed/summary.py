@@ -27,17 +27,23 @@ class Verdict(TypedDict, total=False):
 
 
 class Sojourn(TypedDict, total=False):
-    """Time from the last bit received to the first bit sent, per packet, after warm-up; half-widths at 95 %."""
+    """Time from the last bit received to the first bit sent, per packet, after warm-up; intervals at 95 %."""
 
     mean: float
     half_width: float
     min: float
     p50: float
     p50_half_width: float
+    p50_low: float
+    p50_high: float | None
     p99: float
     p99_half_width: float
+    p99_low: float
+    p99_high: float | None
     p999: float
     p999_half_width: float
+    p999_low: float
+    p999_high: float | None
     max: float
 
 
@@ -140,8 +146,9 @@ class Finding(TypedDict, total=False):
 
 
 class Traffic(TypedDict, total=False):
-    """Where the packets came from and what was wrong with them."""
+    """Where the packets came from and what was wrong with them; equal ids, equal packets."""
 
+    id: str
     source: str
     packets_in_file: int
     damage: list[Finding]
@@ -175,6 +182,7 @@ class Summary(TypedDict, total=False):
     loss_half_width: float
     loss_upper_95: float
     drops: dict[str, int]
+    drop_kinds: dict[str, str]
     lost: int
     rejected: int
     sojourn_ns: Sojourn
@@ -190,7 +198,10 @@ class Summary(TypedDict, total=False):
     search: Search | None
     traffic: Traffic
     machine: dict[str, Any]
+    notes: list[str]
+    batches: dict[str, list[float]]
     wall_s: float
+    load_s: float
     simulated_s: float
     packets_per_wall_s: float
 
@@ -281,7 +292,7 @@ def label(name: str, labels: Mapping[str, str] | None) -> str:
 def drops(summary: Summary) -> list[Drop]:
     """Drops with at least one packet: losses first, then verdicts, each by how many."""
     found = [
-        Drop(reason, _words(reason), drop_kind(reason), int(packets))
+        Drop(reason, _words(reason), _kind(reason, summary), int(packets))
         for reason, packets in (summary.get("drops") or {}).items()
         if q.is_number(packets) and packets > 0
     ]
@@ -290,6 +301,13 @@ def drops(summary: Summary) -> list[Drop]:
 
 def _words(name: str) -> str:
     return " ".join(_ACRONYMS.get(word, word) for word in name.split("_"))
+
+
+def _kind(reason: str, summary: Summary) -> Literal["lost", "rejected"]:
+    told = (summary.get("drop_kinds") or {}).get(reason)
+    if told == "lost" or told == "rejected":
+        return told
+    return drop_kind(reason)
 
 
 def drop_kind(reason: str) -> Literal["lost", "rejected"]:

@@ -359,7 +359,20 @@ fn inspect_table(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let table = interruptible(py, None, move || traffic::Table::open(file))?;
     let table = table.map_err(|e| InputError::new_err(e.to_string()))?;
     nothing_usable(&path, table.routes.is_empty(), "prefix", &table.damage)?;
-    let mut value = serde_json::to_value(table.counts()).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    let counts = table.counts();
+    let lengths = |by_len: &[u64]| -> serde_json::Value {
+        let used = by_len.iter().enumerate().filter(|(_, n)| **n > 0);
+        used.map(|(len, n)| serde_json::json!({ "length": len, "prefixes": n })).collect()
+    };
+    let mut value = serde_json::json!({
+        "name": path.to_string_lossy(),
+        "ipv4": counts.ipv4,
+        "ipv6": counts.ipv6,
+        "next_hops": counts.next_hops,
+        "duplicates": counts.duplicates,
+        "ipv4_by_length": lengths(&counts.ipv4_by_len),
+        "ipv6_by_length": lengths(&counts.ipv6_by_len),
+    });
     for (name, part) in [
         ("format", serde_json::to_value(table.format)),
         ("compression", serde_json::to_value(table.compression)),

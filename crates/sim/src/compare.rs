@@ -19,7 +19,7 @@ const METRICS: [(&str, &str, &str, bool); 6] = [
 ///
 /// Where both saw the same packets, batch `i` of one is paired with batch `i` of the other; else, and
 /// where losses have shifted the batches, they are taken as independent (Welch). Quantiles have no
-/// batches: their difference has the root of the sum of both squared half-widths.
+/// batches: the half-width of their difference comes from their intervals.
 ///
 /// # Errors
 /// A document that is not that of a run.
@@ -71,7 +71,7 @@ fn metric(
         // Batches are full ones only: the difference is that of all packets, its width theirs.
         Some(c) => (c.half_width, c.is_significant()),
         None => {
-            let width = widths[0].zip(widths[1]).map_or(f64::INFINITY, |(a, b)| a.hypot(b));
+            let width = quantile_width(name, documents, difference.unwrap_or(0.0)).unwrap_or(f64::INFINITY);
             (width, difference.is_some_and(|d| d.abs() > width))
         }
     };
@@ -89,6 +89,15 @@ fn metric(
         "significant": significant,
         "better": difference.filter(|d| *d != 0.0).and_then(|d| more_is_better.map(|more| (d > 0.0) == more)),
     })
+}
+
+/// The half-width of the difference of two quantiles towards zero, from the ends of their intervals
+/// that face each other (Zou and Donner, Statistics in Medicine 2008). A tail that is not bounded
+/// above still tells that it is longer.
+fn quantile_width(name: &str, documents: [&Value; 2], difference: f64) -> Option<f64> {
+    let at = |document: &Value, end: &str| document["sojourn_ns"][format!("{name}{end}")].as_f64();
+    let (less, more) = if difference < 0.0 { (documents[1], documents[0]) } else { (documents[0], documents[1]) };
+    Some((at(less, "_high")? - at(less, "")?).hypot(at(more, "")? - at(more, "_low")?))
 }
 
 /// The comparison of batch means; `None` where a metric has none, or too few.
@@ -129,7 +138,8 @@ mod tests {
         json!({
             "schema": "wirespeed.run/1", "run_id": "r", "name": "n", "packets": 1000, "lost": 0, "rejected": 0,
             "carried_mpps": 1.0, "loss": 0.0,
-            "sojourn_ns": { "mean": means.iter().sum::<f64>() / means.len() as f64, "p99": p99, "p99_half_width": 3.0 },
+            "sojourn_ns": { "mean": means.iter().sum::<f64>() / means.len() as f64, "p99": p99, "p99_half_width": 3.0,
+                "p99_low": p99 - 3.0, "p99_high": p99 + 3.0 },
             "attribution_ns": { "ring": 5.0 },
             "traffic": { "id": "same" },
             "batches": { "mean": means },
@@ -159,6 +169,16 @@ mod tests {
         assert_eq!(p99["significant"], true);
         assert!((p99["half_width_pct"].as_f64().unwrap() - 18f64.sqrt()).abs() < 1e-9);
         assert_eq!(of(&compare(&a, &run(104.0, &[1.0])).unwrap(), "p99")["significant"], false);
+    }
+
+    #[test]
+    fn a_tail_without_an_upper_bound_can_still_be_longer() {
+        let (a, mut b) = (run(100.0, &[1.0, 2.0]), run(110.0, &[1.0, 2.0]));
+        b["sojourn_ns"]["p99_high"] = Value::Null;
+        assert_eq!(of(&compare(&a, &b).unwrap(), "p99")["significant"], true);
+        assert_eq!(of(&compare(&b, &a).unwrap(), "p99")["significant"], true);
+        b["sojourn_ns"]["p99"] = json!(90.0);
+        assert_eq!(of(&compare(&a, &b).unwrap(), "p99")["significant"], false);
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Measure {
     }
 
     fn keep(&mut self, d: &Departure, verdict: &'static str) {
-        if (d.packet.0 - self.first.0) % self.sample_step != 0 {
+        if !(d.packet.0 - self.first.0).is_multiple_of(self.sample_step) {
             return;
         }
         self.sample.push(PacketRow {
@@ -186,7 +186,7 @@ impl Measure {
         if self.sample.len() >= SAMPLE {
             self.sample_step *= 2;
             let (first, step) = (self.first.0, self.sample_step);
-            self.sample.retain(|row| (row.packet.0 - first) % step == 0);
+            self.sample.retain(|row| (row.packet.0 - first).is_multiple_of(step));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
 use serde_json::{Map, Value, json};
-use stats::{Attribution, Histogram, Quantile, Reason, stationarity};
+use stats::{Attribution, Histogram, Reason, stationarity};
 use units::{LINE_BYTES, Ps};
 
 use crate::measure::{CLASSES, Counted, Measure};
@@ -99,7 +99,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
-    put("series", series(m).into_iter().map(Bin::to_json).collect::<Vec<_>>().into());
+    put("series", series(m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("search", result.search.as_ref().map_or(Value::Null, |s| search(result, s)));
     put("traffic", traffic(result));
     put(
@@ -148,18 +148,26 @@ impl Rates {
     }
 }
 
+/// Between the halves of a run, a difference of less than this share of the mean is no trend: with
+/// many packets the warming of a cache is significant long after it stops to matter.
+const TREND: f64 = 0.02;
+
 /// Whether the batch means of the sojourn show no trend; unknown of too few.
 pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
-    stationarity(&m.sojourn.batch_means()).ok().map(|trend| !trend.is_significant())
+    let trend = stationarity(&m.sojourn.batch_means()).ok()?;
+    Some(!(trend.is_significant() && trend.difference.abs() > TREND * m.sojourn.histogram().mean()))
 }
 
 fn sojourn(m: &Measure) -> Value {
     let mut out = of_histogram(m.sojourn.histogram());
-    let half_width = |q| m.sojourn.quantile(q).as_ref().map_or(f64::NAN, Quantile::half_width) / 1e3;
     let mean = m.sojourn.mean();
     out["half_width"] = json!(mean.half_width / 1e3);
     for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-        out[&format!("{name}_half_width")] = json!(half_width(q));
+        let quantile = m.sojourn.quantile(q);
+        let ns = |t: Option<Ps>| json!(t.map(Ps::as_ns));
+        out[&format!("{name}_half_width")] = json!(quantile.map_or(f64::NAN, |q| q.half_width() / 1e3));
+        out[&format!("{name}_low")] = ns(quantile.map(|q| q.low));
+        out[&format!("{name}_high")] = ns(quantile.and_then(|q| q.high));
     }
     out
 }
@@ -289,7 +297,7 @@ fn search(result: &RunResult, found: &SearchOutcome) -> Value {
         value["pass"] = json!(trial.loss() <= found.loss_limit);
         value
     });
-    let best = found.trials.iter().filter(|t| t.load == found.load).next_back();
+    let best = found.trials.iter().rfind(|t| t.load == found.load);
     json!({
         "kind": if found.kind == Search::Ndr { "ndr" } else { "pdr" },
         "mpps": best.map_or(0.0, |t| t.offered_mpps),
@@ -311,7 +319,7 @@ pub(crate) struct Bin {
 }
 
 impl Bin {
-    fn to_json(self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "start_ns": self.start_ns,
             "width_ns": self.width_ns,

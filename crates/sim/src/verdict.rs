@@ -16,6 +16,11 @@ const LINK_FULL: f64 = 0.85;
 const DRAM_FULL: f64 = 0.7;
 /// Below this share of the mean sojourn a part is not worth a remark.
 const REMARKABLE: f64 = 0.25;
+/// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
+/// of what is sent has been evicted before, or when packets are lost.
+const DDIO_COSTS: f64 = 0.05;
+/// What a packet buffer takes.
+const MBUF_KIB: f64 = 2.0;
 /// Parts of the sojourn that are named.
 const NAMED: usize = 3;
 
@@ -312,9 +317,10 @@ impl Facts<'_> {
         let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
         let writes = missed(&c.dma_write);
         if writes > REMARKABLE {
-            let mebibytes = f64::from(scenario.mempool.size) * 2.0 / 1024.0;
-            let llc = scenario.machine.llc.size;
-            reasons.push(format!("DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; the {} packet buffers span {} MiB, the LLC is {llc}.", percent(writes), count(u64::from(scenario.mempool.size)), digits(mebibytes)));
+            let buffers = f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0;
+            let llc = scenario.machine.llc.size.bytes() as f64 / f64::from(1 << 20);
+            reasons.push(format!("DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; the {} packet buffers span {} MiB, the LLC has {} MiB.", percent(writes), count(u64::from(scenario.mempool.size)), digits(buffers),
+                digits(llc)));
             let ring = scenario.nic.rx_descriptors;
             let smaller = (ring / 4).max(scenario.nic.burst.next_power_of_two()).max(64);
             let mut tries = Vec::new();
@@ -327,7 +333,10 @@ impl Facts<'_> {
             if scenario.machine.llc.io_ways.count_ones() < scenario.machine.llc.ways {
                 tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
             }
-            if !tries.is_empty() {
+            let total = self.result.measured.measure.attribution.total().0.max(1) as f64;
+            let held = self.result.measured.measure.attribution[Reason::DmaMemory] as f64 / total;
+            let costs = self.lost > 0 || held > DDIO_COSTS || missed(&c.dma_read) > DDIO_COSTS;
+            if costs && !tries.is_empty() {
                 advice.push(format!("Device writes miss the LLC: compare with {}.", tries.join(", or ")));
             }
         }
@@ -386,7 +395,7 @@ fn count(n: u64) -> String {
     let text = n.to_string();
     let mut out = String::new();
     for (i, digit) in text.chars().enumerate() {
-        if i > 0 && (text.len() - i) % 3 == 0 {
+        if i > 0 && (text.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -153,13 +153,15 @@ def _offered_and_carried(rows: list[dict[str, Any]], axis: alt.Axis, points: boo
 
 
 def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
-    """Ticks at 1, 2, 5 of each decade that is seen, or at powers of ten where there are many decades."""
+    """Ticks at 1, 2, 5 of each decade seen, at powers of ten where there are many, evenly within one."""
     values = [float(row["us"]) for row in rows]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if high - low <= 3 else (1,)
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     shown = [t for t in ticks if min(values) * 0.98 <= t <= max(values) * 1.02]
-    return alt.Axis(values=shown or ticks, title="sojourn, µs", format="~g", labelOverlap="greedy")
+    if len(shown) < 3:  # less than a decade: ticks at equal distances say more
+        return alt.Axis(tickCount=6, title="sojourn, µs", format="~g", labelOverlap="greedy")
+    return alt.Axis(values=shown, title="sojourn, µs", format="~g", labelOverlap="greedy")
 
 
 def _legend() -> alt.Legend:
