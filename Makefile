@@ -20,7 +20,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets -type f \( -name '*.rs' -o -name '*.toml' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench docs schema fmt clean check-tools
+.PHONY: help build demo test test-slow bench docs schema sample fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -30,6 +30,7 @@ help: ## Print this
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
+	@echo 'make sample      refresh the sample of a run in README.md'
 	@echo 'make fmt         format Rust and Python'
 	@echo 'make clean       remove everything that was built'
 
@@ -90,6 +91,9 @@ docs: $(STAMPS)/package $(STAMPS)/docs
 
 schema: $(STAMPS)/package
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json
+
+sample: $(STAMPS)/package
+	$(BIN)/python tests/house/sample.py
 
 fmt: $(STAMPS)/dev
 	cargo fmt --all

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sample
 
 import wirespeed
 
@@ -24,6 +25,10 @@ def test_the_schema_is_not_stale() -> None:
     printed = json.dumps(wirespeed.schema(), sort_keys=True)
     kept = json.dumps(json.loads(SCHEMA.read_text()), sort_keys=True) if SCHEMA.exists() else ""
     assert printed == kept, f"{SCHEMA.relative_to(ROOT)} is not what `wirespeed schema` prints: run `make schema`"
+
+
+def test_the_sample_of_the_readme_is_what_is_printed() -> None:
+    assert sample.kept() == sample.printed(), "README.md shows another run: run `make sample`"
 
 
 @pytest.fixture(scope="module")
