@@ -3,6 +3,22 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__ = [
+    "InputError",
+    "Run",
+    "Table",
+    "commit",
+    "compare",
+    "inspect",
+    "inspect_table",
+    "preset",
+    "presets",
+    "resolve",
+    "run",
+    "schema",
+    "version",
+]
+
 class InputError(ValueError): ...
 
 @final
@@ -17,6 +33,10 @@ class Run:
     def partial(self) -> bool: ...
     def table(self, name: str) -> Any: ...
     def write(self, dir: str) -> list[str]: ...
+
+@final
+class Table:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 def version() -> str: ...
 def commit() -> str: ...

@@ -410,7 +410,7 @@ impl Server {
         let worker = &mut self.cores[core];
         let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
-        if ring.0 % LINE_BYTES == 0 {
+        if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.dma_read(ring.line(), now);
         }
         let data = self.layout.data(received.mbuf);

@@ -239,7 +239,7 @@ fn age_below(ranks: &mut [u8], old: u8) {
 fn position(ranks: &[u8], rank: u8) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     for (group, chunk) in ranks.chunks_exact(8).enumerate() {
-        let differs = u64::from_le_bytes(chunk.first_chunk().copied().unwrap_or_default()) ^ ONES * u64::from(rank);
+        let differs = u64::from_le_bytes(chunk.first_chunk().copied().unwrap_or_default()) ^ (ONES * u64::from(rank));
         // The lowest zero byte is found exactly by this (Warren, Hacker's Delight, 6-1).
         let zero = differs.wrapping_sub(ONES) & !differs & ONES << 7;
         if zero != 0 {

@@ -41,7 +41,7 @@ impl CacheSpec {
             ));
         }
         let per_way = u64::from(self.ways) * LINE_BYTES;
-        if bytes == 0 || bytes % per_way != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(per_way) {
             let down = bytes / per_way * per_way;
             let near = if down == 0 { per_way } else { down };
             return Err(MachineError::new(

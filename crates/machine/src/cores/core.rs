@@ -304,7 +304,7 @@ impl Core {
     fn dispatch<M: Memory, L: Layout>(&mut self, event: Event, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
         match event {
             Event::Work { instructions, .. } => {
-                let time = Ps(u64::from(instructions) * self.instruction_ps_x1024 >> 10);
+                let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
                 self.instructions += u64::from(instructions);
                 self.front_end += time;
                 self.owed_work += time;

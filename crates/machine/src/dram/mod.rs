@@ -123,7 +123,7 @@ impl Dram {
             );
         }
         let row = spec.row.bytes();
-        if row < LINE_BYTES || row % LINE_BYTES != 0 {
+        if row < LINE_BYTES || !row.is_multiple_of(LINE_BYTES) {
             return error("row", spec.row.to_string(), "a multiple of 64 B", "DDR4 x8 devices have 8 KiB over 64 bits");
         }
         if spec.t_ras.ps() < spec.t_rcd.ps() {
@@ -202,7 +202,7 @@ impl Dram {
         let n = self.channels.len() as u64;
         let (channel, within) = (line.0 % n, line.0 / n);
         let row = within / self.columns / self.banks_per_channel;
-        let bank = (within / self.columns ^ row) & (self.banks_per_channel - 1);
+        let bank = ((within / self.columns) ^ row) & (self.banks_per_channel - 1);
         let channel = &mut self.channels[channel as usize];
         let bank = &mut channel.banks[bank as usize];
         let arrived = now + t.overhead;

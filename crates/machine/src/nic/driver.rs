@@ -114,7 +114,8 @@ impl RxQueue {
         probe.work(SITE_RX, CALL_INSTRUCTIONS);
         let mut taken = 0;
         while taken < burst
-            && let Some(received) = self.ready.pop_front_if(|r| r.visible <= now)
+            && self.oldest().is_some_and(|visible| visible <= now)
+            && let Some(received) = self.ready.pop_front()
         {
             let at = self.read_next % self.descriptors;
             let id = received.packet.id;
@@ -195,7 +196,7 @@ impl TxQueue {
             let last = (self.first + BULK as u64 - 1) % self.descriptors as u64;
             probe.touch(Ref::load(TX_RING, last * TX_DESCRIPTOR_BYTES, 8, SITE_FREE));
             // Read in order: the last of the 32 tells for all.
-            if !self.sent[BULK - 1].1.is_some_and(|at| at <= now) {
+            if self.sent[BULK - 1].1.is_none_or(|at| at > now) {
                 return;
             }
             self.read -= BULK;
