@@ -305,9 +305,9 @@ def _words(name: str) -> str:
 
 def _kind(reason: str, summary: Summary) -> Literal["lost", "rejected"]:
     told = (summary.get("drop_kinds") or {}).get(reason)
-    if told == "lost" or told == "rejected":
-        return told
-    return drop_kind(reason)
+    if told == "lost":
+        return "lost"
+    return "rejected" if told == "rejected" else drop_kind(reason)
 
 
 def drop_kind(reason: str) -> Literal["lost", "rejected"]:

@@ -86,6 +86,14 @@ pub fn verdict(result: &RunResult) -> Verdict {
     facts.limits(&mut reasons, &mut advice);
     facts.time(&mut reasons, &mut advice);
     facts.memory(&mut reasons, &mut advice);
+    if let Some(found) = &result.search
+        && facts.lost as f64 > found.loss_limit * facts.packets as f64
+    {
+        let n = result.scenario.run.search_packets.max(facts.packets);
+        advice.push(format!(
+            "The trials are too short, since rings take in a short overload: search with longer ones (--set run.search_packets={n})."
+        ));
+    }
     if facts.stationary == Some(false) {
         let n = result.scenario.run.packets.saturating_mul(4);
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
@@ -133,13 +141,23 @@ impl Facts<'_> {
         let line = self.result.scenario.nic.rate;
         let offered = format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps));
         if let Some(found) = &self.result.search {
-            let keeps = found.load >= 1.0;
+            let loss = self.lost as f64 / self.packets as f64;
+            let confirmed = loss <= found.loss_limit;
+            let keeps = found.load >= 1.0 && confirmed;
             let what = match found.kind {
                 Search::Ndr => "without loss".to_string(),
                 Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
             };
             let trials = found.trials.len();
-            let text = if keeps {
+            let text = if found.load > 0.0 && !confirmed {
+                // Rings take in a short overload: what a trial passes, a longer run may not.
+                let gbps = digits(found.load * line.gbps());
+                let n = count(self.packets);
+                format!(
+                    "Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {}.",
+                    percent(loss)
+                )
+            } else if keeps {
                 format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials))
             } else if found.load > 0.0 {
                 let gbps = digits(found.load * line.gbps());
@@ -216,7 +234,7 @@ impl Facts<'_> {
             let lead = format!("{} packets found no free receive descriptor", count(ring));
             if saturated == cores {
                 reasons.push(format!(
-                    "{lead}: {} saturated (busy {} of the time and more), so the rings fill.",
+                    "{lead}: {} saturated (busy at least {} of the time), so the rings fill.",
                     all_cores(cores),
                     percent(least)
                 ));
