@@ -525,7 +525,7 @@ impl Server {
                     None => return,
                 },
                 Step::Unlock(lock, at) => {
-                    if let Some(next) = self.locks.give(lock.0, at) {
+                    if let Some(next) = self.locks.give(lock.0) {
                         self.cores[next].core.grant(at);
                         self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(next));
                     }
@@ -687,7 +687,7 @@ impl Locks {
     }
 
     /// The core that has the lock next.
-    fn give(&mut self, lock: u32, _at: Ps) -> Option<usize> {
+    fn give(&mut self, lock: u32) -> Option<usize> {
         let next = self.held.get_mut(&lock)?.pop_front();
         if next.is_none() {
             self.held.remove(&lock);
