@@ -84,6 +84,13 @@ pub enum Reply {
 pub trait Memory {
     /// Looks into the private caches of the request's core, in that core's program order.
     fn lookup(&mut self, request: &Request) -> Lookup;
+    /// Whether `request` uses a line again that L1 has used last of its set: a hit that changes
+    /// nothing, counted like any other. A short cut past [`Memory::lookup`]; `false` says nothing.
+    #[inline]
+    fn repeat(&mut self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
     /// Delivers what left the private caches on a hit, at the simulation's present.
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps);
     /// The shared part of a request whose lookup did not hit; in order of `now` over all requesters.

@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod cores;
+mod divisor;
 pub mod dram;
 mod error;
 mod level;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Cbm, Clos, CoreId, Line, Ps, Span};
 
-use crate::cache::{CacheSpec, TagArray, Victim};
+use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
 use crate::dram::{Dram, DramSpec};
 use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 
@@ -110,6 +110,50 @@ pub struct MemoryCounters {
 struct Private {
     l1: TagArray,
     l2: TagArray,
+    latest: Latest,
+}
+
+/// The line that each set of L1 used last, as far as known. Lines of one set share an entry.
+#[derive(Clone, Debug)]
+struct Latest {
+    /// The line, and whether it may be written without more ado.
+    entries: Vec<u64>,
+}
+
+const WRITABLE: u64 = 1 << 32;
+const ALL_WAYS: Cbm = Cbm(u32::MAX);
+
+impl Latest {
+    fn new(sets: u64) -> Latest {
+        // A power of two that divides the sets.
+        Latest { entries: vec![u64::MAX; 1 << sets.trailing_zeros()] }
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, line: Line) -> &mut u64 {
+        let last = self.entries.len() - 1;
+        &mut self.entries[line.0 as usize & last]
+    }
+
+    #[inline(always)]
+    fn has(&mut self, line: Line, write: bool) -> bool {
+        let entry = *self.entry(line);
+        if write { entry == line.0 | WRITABLE } else { entry & !WRITABLE == line.0 }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, line: Line, writable: bool) {
+        *self.entry(line) = line.0 | if writable { WRITABLE } else { 0 };
+    }
+
+    /// Something about `line` has changed.
+    #[inline(always)]
+    fn forget(&mut self, line: Line) {
+        let entry = self.entry(line);
+        if *entry & !WRITABLE == line.0 {
+            *entry = u64::MAX;
+        }
+    }
 }
 
 /// The memory system. See the module header.
@@ -168,8 +212,8 @@ impl Hierarchy {
         let io_ways = Cbm(spec.llc.io_ways);
         check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;
         Ok(Hierarchy {
-            cores: vec![Private { l1, l2 }; cores as usize],
-            directory: Directory::default(),
+            cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2 }; cores as usize],
+            directory: Directory::new(cores),
             llc,
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
@@ -230,21 +274,17 @@ impl Hierarchy {
     pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
         let at = self.take_in(now) + self.llc_latency;
         self.invalidate_private(line);
-        if let Some(slot) = self.llc.use_line(line) {
-            self.counters.dma_write.hits += 1;
-            if self.io_ways.0 != 0 {
-                self.llc.set_dirty(slot, true);
-                return at;
-            }
-            self.llc.remove(line);
-        } else {
-            self.counters.dma_write.misses += 1;
-            if self.io_ways.0 != 0 {
-                self.fill_llc(line, true, self.io_ways, at);
-                return at;
-            }
+        let ddio = self.io_ways.0 != 0;
+        let found = if ddio { self.llc.write_line(line) } else { self.llc.remove(line).is_some() };
+        self.counters.dma_write.hits += u64::from(found);
+        self.counters.dma_write.misses += u64::from(!found);
+        if !ddio {
+            return self.dram.post(line, true, at);
         }
-        self.dram.post(line, true, at)
+        if !found {
+            self.fill_llc(line, true, self.io_ways, at);
+        }
+        at
     }
 
     /// A device reads a line at `now`: when the data are there. Nothing is allocated and nothing
@@ -266,10 +306,48 @@ impl Hierarchy {
         self.directory.prefetch(line);
     }
 
+    /// As [`Hierarchy::prefetch`], for a request of `core`.
+    #[inline]
+    pub fn prefetch_for(&self, core: CoreId, line: Line) {
+        self.cores[usize::from(core.0)].l2.prefetch_set(line);
+        self.prefetch(line);
+    }
+
     #[inline]
     fn ways_of(&self, clos: Clos) -> Cbm {
         let own = self.class_ways.get(usize::from(clos.0)).copied().flatten();
-        own.or(self.class_ways[0]).unwrap_or(Cbm::low(32))
+        own.or(self.class_ways[0]).unwrap_or(ALL_WAYS)
+    }
+
+    /// The part of [`Memory::lookup`] for a line that L1 does not have.
+    #[inline(never)]
+    fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
+        let line = request.addr.line();
+        let write = request.access.writes();
+        let Private { l1, l2, latest } = &mut self.cores[usize::from(request.core.0)];
+        latest.set(line, false);
+        self.counters.l1.misses += 1;
+        let mut victims = [None; 2];
+        let found = l2.use_line(line);
+        let exclusive = found.is_some_and(|slot| l2.is_exclusive(slot));
+        if found.is_some() {
+            self.counters.l2.hits += 1;
+        } else {
+            self.counters.l2.misses += 1;
+            victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
+        }
+        let evicted = l1.fill(line, ALL_WAYS, write, exclusive).unwrap_or(None);
+        if let Some(Victim { line, dirty: true }) = evicted {
+            // A dirty line goes down to L2, which need not have it.
+            if l2.write_line(line) {
+                l2.set_exclusive(line, true);
+            } else {
+                victims[1] = l2.fill(line, ALL_WAYS, true, true).unwrap_or(None);
+            }
+        }
+        let upgrade = found.is_some() && write && !exclusive;
+        let hit = (found.is_some() && !upgrade).then_some(Served::L2);
+        Lookup { hit, upgrade, victims }
     }
 
     /// When the LLC's pipeline takes in a request made at `now`.
@@ -288,7 +366,8 @@ impl Hierarchy {
         while left != 0 {
             let core = left.trailing_zeros() as usize;
             left &= left - 1;
-            let Private { l1, l2 } = &mut self.cores[core];
+            let Private { l1, l2, latest } = &mut self.cores[core];
+            latest.forget(line);
             let mut here = false;
             for array in [l1, l2] {
                 if write {
@@ -296,11 +375,10 @@ impl Hierarchy {
                         here = true;
                         dirty |= was_dirty;
                     }
-                } else if let Some(slot) = array.find(line) {
+                } else if let Some(slot) = array.set_exclusive(line, false) {
                     here = true;
                     dirty |= array.is_dirty(slot);
                     array.set_dirty(slot, false);
-                    array.set_exclusive(slot, false);
                 }
             }
             found |= here;
@@ -316,9 +394,8 @@ impl Hierarchy {
     }
 
     fn write_llc(&mut self, line: Line, ways: Cbm, now: Ps) {
-        match self.llc.use_line(line) {
-            Some(slot) => self.llc.set_dirty(slot, true),
-            None => self.fill_llc(line, true, ways, now),
+        if !self.llc.write_line(line) {
+            self.fill_llc(line, true, ways, now);
         }
     }
 
@@ -328,31 +405,25 @@ impl Hierarchy {
             return;
         }
         let ways = self.ways_of(clos);
-        match self.llc.use_line(line) {
-            Some(slot) => {
-                if dirty {
-                    self.llc.set_dirty(slot, true);
-                }
-            }
-            None => self.fill_llc(line, dirty, ways, now),
+        let found = if dirty { self.llc.write_line(line) } else { self.llc.use_line(line).is_some() };
+        if !found {
+            self.fill_llc(line, dirty, ways, now);
         }
     }
 
     fn fill_llc(&mut self, line: Line, dirty: bool, ways: Cbm, now: Ps) {
-        let (slot, victim) = self.llc.fill(line, ways);
-        if let Some(slot) = slot {
-            self.llc.set_dirty(slot, dirty);
-        } else if dirty {
-            self.write_back(line, now);
-            return;
-        }
-        if let Some(mut victim) = victim.filter(|v| v.line != line) {
-            if self.inclusion == Inclusion::Inclusive {
-                victim.dirty |= self.invalidate_private(victim.line);
+        match self.llc.fill(line, ways, dirty, false) {
+            Ok(None) => {}
+            Ok(Some(mut victim)) => {
+                if self.inclusion == Inclusion::Inclusive {
+                    victim.dirty |= self.invalidate_private(victim.line);
+                }
+                if victim.dirty {
+                    self.write_back(victim.line, now);
+                }
             }
-            if victim.dirty {
-                self.write_back(victim.line, now);
-            }
+            Err(NoWay) if dirty => self.write_back(line, now),
+            Err(NoWay) => {}
         }
     }
 
@@ -367,7 +438,8 @@ impl Hierarchy {
         let mut sharers = self.directory.take(line);
         let mut dirty = false;
         while sharers != 0 {
-            let Private { l1, l2 } = &mut self.cores[sharers.trailing_zeros() as usize];
+            let Private { l1, l2, latest } = &mut self.cores[sharers.trailing_zeros() as usize];
+            latest.forget(line);
             dirty |= l1.remove(line).unwrap_or(false) | l2.remove(line).unwrap_or(false);
             sharers &= sharers - 1;
         }
@@ -407,52 +479,28 @@ fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<()
 }
 
 impl Memory for Hierarchy {
-    #[inline]
+    #[inline(always)]
+    fn repeat(&mut self, request: &Request) -> bool {
+        let private = &mut self.cores[usize::from(request.core.0)];
+        let again = private.latest.has(request.addr.line(), request.access.writes());
+        self.counters.l1.hits += u64::from(again);
+        again
+    }
+
+    #[inline(always)]
     fn lookup(&mut self, request: &Request) -> Lookup {
         let line = request.addr.line();
+        let Private { l1, latest, .. } = &mut self.cores[usize::from(request.core.0)];
+        let Some(slot) = l1.use_line(line) else { return self.lookup_beyond_l1(request) };
+        self.counters.l1.hits += 1;
         let write = request.access.writes();
-        let Private { l1, l2 } = &mut self.cores[usize::from(request.core.0)];
-        if let Some(slot) = l1.use_line(line) {
-            self.counters.l1.hits += 1;
-            let upgrade = write && !l1.is_exclusive(slot);
-            if write {
-                l1.set_dirty(slot, true);
-            }
-            return Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2] };
+        let mut upgrade = false;
+        if write {
+            upgrade = !l1.is_exclusive(slot);
+            l1.set_dirty(slot, true);
         }
-        self.counters.l1.misses += 1;
-        let mut victims = [None; 2];
-        let found = l2.use_line(line);
-        let exclusive = found.is_some_and(|slot| l2.is_exclusive(slot));
-        if found.is_some() {
-            self.counters.l2.hits += 1;
-        } else {
-            self.counters.l2.misses += 1;
-            victims[0] = l2.fill(line, Cbm::low(32)).1;
-        }
-        let (slot, evicted) = l1.fill(line, Cbm::low(32));
-        if let Some(slot) = slot {
-            l1.set_dirty(slot, write);
-            l1.set_exclusive(slot, exclusive);
-        }
-        if let Some(Victim { line, dirty: true }) = evicted {
-            // A dirty line goes down to L2, which need not have it.
-            let slot = match l2.find(line) {
-                Some(slot) => Some(slot),
-                None => {
-                    let (slot, victim) = l2.fill(line, Cbm::low(32));
-                    victims[1] = victim;
-                    slot
-                }
-            };
-            if let Some(slot) = slot {
-                l2.set_dirty(slot, true);
-                l2.set_exclusive(slot, true);
-            }
-        }
-        let upgrade = found.is_some() && write && !exclusive;
-        let hit = (found.is_some() && !upgrade).then_some(Served::L2);
-        Lookup { hit, upgrade, victims }
+        latest.set(line, write && !upgrade);
+        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2] }
     }
 
     fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
@@ -495,20 +543,17 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             path.push(Reason::Llc, self.llc_latency);
-            let dram = self.dram.line(line, false, at + self.llc_latency);
-            path.extend(&dram.path);
+            let done = self.dram.reserve(line, false, at + self.llc_latency, |reason, time| path.push(reason, time));
             if self.inclusion != Inclusion::Victim {
                 self.fill_llc(line, false, ways, at);
             }
-            Response { at: dram.at, served: Served::Dram, path }
+            Response { at: done, served: Served::Dram, path }
         };
         self.directory.insert(line, core);
         if !shared {
-            let Private { l1, l2 } = &mut self.cores[usize::from(core.0)];
+            let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
             for array in [l1, l2] {
-                if let Some(slot) = array.find(line) {
-                    array.set_exclusive(slot, true);
-                }
+                array.set_exclusive(line, true);
             }
         }
         Reply::Done(response)
@@ -557,60 +602,114 @@ impl Level for Hierarchy {
     }
 }
 
-/// Which cores may have a line: a word a line, in pages made when first used. Bits are set by fills
-/// and cleared by invalidations, not by silent evictions, so a set bit can be stale.
-#[derive(Clone, Debug, Default)]
+/// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
+/// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
+#[derive(Clone, Debug)]
 struct Directory {
-    pages: Vec<Option<Box<[u64; PAGE]>>>,
+    /// Grows with the lines that are used, and ends with a word to spare: entries are read as words.
+    entries: Vec<u8>,
+    width: usize,
+    mask: u64,
 }
 
-const PAGE: usize = 4096;
-
 impl Directory {
-    #[inline]
-    fn get(&self, line: Line) -> u64 {
-        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
-        self.pages.get(page).and_then(Option::as_ref).map_or(0, |p| p[at])
+    fn new(cores: u32) -> Directory {
+        let width = (cores.div_ceil(8) as usize).next_power_of_two();
+        Directory { entries: Vec::new(), width, mask: u64::MAX >> (64 - 8 * width) }
     }
 
-    #[inline]
-    fn word(&mut self, line: Line) -> &mut u64 {
-        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
+    /// The word that begins with the entry of `line`.
+    #[inline(always)]
+    fn word(&self, line: Line) -> Option<u64> {
+        let at = line.0 as usize * self.width;
+        self.entries.get(at..at + 8)?.first_chunk().copied().map(u64::from_le_bytes)
+    }
+
+    #[inline(always)]
+    fn set_word(&mut self, line: Line, word: u64) {
+        let at = line.0 as usize * self.width;
+        if let Some(bytes) = self.entries.get_mut(at..at + 8) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
-        &mut self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]))[at]
     }
 
-    #[inline]
+    #[inline(always)]
+    fn get(&self, line: Line) -> u64 {
+        self.word(line).unwrap_or(0) & self.mask
+    }
+
+    #[inline(always)]
     fn insert(&mut self, line: Line, core: CoreId) {
-        *self.word(line) |= 1 << core.0;
+        let word = match self.word(line) {
+            Some(word) => word,
+            None => self.grow(line),
+        };
+        self.set_word(line, word | 1 << core.0);
     }
 
-    #[inline]
+    #[cold]
+    fn grow(&mut self, line: Line) -> u64 {
+        let needed = (line.0 as usize + 1) * self.width + 8;
+        // Zeroed memory that is not touched costs nothing; copying it again and again would.
+        let mut entries = vec![0; (needed * 2).next_power_of_two()];
+        entries[..self.entries.len()].copy_from_slice(&self.entries);
+        self.entries = entries;
+        0
+    }
+
+    #[inline(always)]
     fn remove(&mut self, line: Line, core: CoreId) {
-        *self.word(line) &= !(1 << core.0);
-    }
-
-    #[inline]
-    fn prefetch(&self, line: Line) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(page) = self.pages.get(line.0 as usize / PAGE).and_then(Option::as_ref) {
-            // SAFETY: prefetching has no effect on memory, and the index is within the page.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(page.as_ptr().add(line.0 as usize % PAGE).cast());
-            }
+        if let Some(word) = self.word(line) {
+            self.set_word(line, word & !(1 << core.0));
         }
     }
 
     /// Reads and clears.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, line: Line) -> u64 {
-        let (page, at) = (line.0 as usize / PAGE, line.0 as usize % PAGE);
-        match self.pages.get_mut(page).and_then(Option::as_mut) {
-            Some(p) => std::mem::take(&mut p[at]),
-            None => 0,
+        let Some(word) = self.word(line) else { return 0 };
+        let sharers = word & self.mask;
+        if sharers != 0 {
+            self.set_word(line, word & !self.mask);
+        }
+        sharers
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, line: Line) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
+            // SAFETY: prefetching has no effect on memory, and the address is that of an entry.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_holds_the_bits_of_each_line_apart() {
+        for cores in [1, 8, 9, 20, 64] {
+            let mut directory = Directory::new(cores);
+            let last = CoreId(cores as u16 - 1);
+            for line in (0..50).map(Line) {
+                directory.insert(line, CoreId(0));
+                directory.insert(line, last);
+            }
+            for line in (0..50).step_by(2).map(Line) {
+                assert_eq!(directory.take(line), 1 | 1 << last.0);
+            }
+            directory.remove(Line(1), CoreId(0));
+            assert_eq!(directory.get(Line(1)), if cores == 1 { 0 } else { 1 << last.0 });
+            assert_eq!((directory.get(Line(2)), directory.get(Line(3))), (0, 1 | 1 << last.0));
+            assert_eq!(directory.get(Line(1 << 30)), 0);
         }
     }
 }

@@ -11,12 +11,24 @@ pub trait Layout {
     ///
     /// Requests are in the order in which they are issued; each lies within one line.
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests);
+
+    /// The request that `r` makes if it makes exactly one: a short cut past [`Layout::place`], which
+    /// gives the same. [`None`] says nothing.
+    #[inline]
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+        let _ = (r, packet);
+        None
+    }
 }
 
 impl<L: Layout + ?Sized> Layout for &L {
     #[inline]
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
         (**self).place(r, packet, out);
+    }
+    #[inline]
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+        (**self).place_line(r, packet)
     }
 }
 

@@ -6,15 +6,17 @@
 //! over [`Probe`]; with [`Null`] every call is empty and compiles to nothing, so the function that
 //! is simulated is the function that runs.
 
+mod copy;
 mod event;
 mod layout;
 mod probes;
 
+pub use copy::CopyLoop;
 pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
 pub use layout::{Layout, Placed, Request, Requests};
 pub use probes::{Count, Event, Null, Record, StackDistance};
 
-use units::{LINE_BYTES, LockId, PacketId};
+use units::{LockId, PacketId};
 
 /// Receives what a packet function does, in program order.
 ///
@@ -30,14 +32,9 @@ pub trait Probe {
     /// its load.
     #[inline]
     fn copy(&mut self, src: Ref, dst: Ref) {
-        let mut done = 0;
-        while done < u64::from(dst.bytes) {
-            // Stop at the next line boundary of either side, as a copy loop does.
-            let to_boundary = |r: &Ref| LINE_BYTES - (r.offset + done) % LINE_BYTES;
-            let chunk = to_boundary(&src).min(to_boundary(&dst)).min(u64::from(dst.bytes) - done) as u16;
-            self.touch(Ref { offset: src.offset + done, bytes: chunk, access: Access::Load, ..src });
-            self.touch(Ref { offset: dst.offset + done, bytes: chunk, access: Access::Store, dep: 1, ..dst });
-            done += u64::from(chunk);
+        for (load, store) in CopyLoop::new(src, dst) {
+            self.touch(load);
+            self.touch(store);
         }
     }
 

@@ -5,7 +5,8 @@
 
 mod array;
 
-pub use array::{Slot, TagArray, Victim};
+pub(crate) use array::equal_tags;
+pub use array::{NoWay, Slot, TagArray, Victim};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

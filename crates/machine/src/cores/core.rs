@@ -1,11 +1,12 @@
 use std::collections::VecDeque;
 
-use probe::{Access, Event, Layout, Placed, Probe, Record, Request, Requests};
+use probe::{Access, CopyLoop, Event, Layout, Placed, Record, Ref, Request, Requests};
 use stats::{Attribution, Path, Reason};
 use units::{Addr, Clos, CoreId, Line, LockId, PacketId, Ps, Ticket};
 
 use super::{CoreModel, CoreSpec};
-use crate::{Lookup, MachineError, Memory, Reply, Response};
+use crate::cache::equal_tags;
+use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 
 /// Where a packet of the current burst lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +49,19 @@ pub struct Core {
     pub record: Record,
     burst: Vec<BurstPacket>,
     cursor: usize,
+    /// A copy that is being made by loads and stores.
+    copying: Option<CopyLoop>,
     /// Time charged to each packet of the burst, and last to none of them.
     own: Vec<Attribution>,
     started: Ps,
 
     /// Instructions dispatched.
     instructions: u64,
-    /// The packet whose events are dispatched, as an index into `burst`.
+    /// The packet whose events are dispatched, and its index in `burst`.
+    current: BurstPacket,
     dispatching: usize,
+    /// The index after that of the packet begun last.
+    next_begun: usize,
     front_end: Ps,
     /// Instruction time dispatched since the last item.
     owed_work: Ps,
@@ -68,8 +74,18 @@ pub struct Core {
     references: u64,
     /// Not yet retired, in program order; empty while everything dispatched is known.
     items: VecDeque<Item>,
+    /// The number of the first of them, counted from the first ever queued.
+    first_item: u64,
+    /// What the data of each item that is a private miss pass through, by number modulo [`ITEMS`].
+    paths: Box<[Path; ITEMS]>,
+    /// Instructions from this one on do not fit into the reorder buffer, or nothing does.
+    window_end: u64,
+    /// Private hits among the items whose data or address are not there yet, in program order.
+    waits: Vec<Wait>,
     /// Retired references within the reorder buffer: instruction and time.
     history: VecDeque<(u64, Ps)>,
+    /// From this instruction on the first of them has left the reorder buffer.
+    history_end: u64,
     retired: Ps,
     /// The packet whose work retires.
     retiring: usize,
@@ -77,27 +93,49 @@ pub struct Core {
     joins: Vec<(u64, std::ops::Range<u64>)>,
     /// Private misses that still wait for their turn.
     pending: Vec<Fetch>,
-    /// Private misses under way, one a line fill buffer.
-    buffers: Vec<Buffer>,
-    /// When the last of them has its data.
-    latest_fill: Ps,
+    /// The earliest time at which one of them may go out; [`Ps::MAX`] if that is not known of any.
+    next_ready: Ps,
+    /// Which, as an index into `pending`.
+    next: usize,
+    /// When the last miss went out, or a controller answered.
+    last_out: Ps,
+    fills: FillBuffers,
     requests: Requests,
 }
 
 const SLOTS: usize = 1024;
 const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
+/// The most items in the window, so that no slot is used again while something waits for it.
+const ITEMS: usize = SLOTS / 4;
 
-#[derive(Clone, Debug)]
-enum Item {
-    Reference { slot: u64, work: Ps, instruction: u64, path: Path, wait: Option<Wait> },
-    Begin { work: Ps, packet: usize },
-    End { work: Ps },
+/// What retires in program order.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    /// When its data are there, [`UNKNOWN`] while that is not known.
+    at: u64,
+    /// The instruction it belongs to.
+    instruction: u64,
+    /// Instruction time before it.
+    work: Ps,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A private hit: whose, and its latency in picoseconds.
+    Hit(Reason, u32),
+    /// A reference whose data come along its path.
+    Miss,
+    /// From here on the work is for this packet of the burst, or for none.
+    Owner(u32),
 }
 
 /// A private hit whose data or address are not there yet.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
+    item: u64,
+    slot: u64,
     /// The slot that has to be done first.
     on: u64,
     /// The data come with that slot: nothing is added to it.
@@ -106,29 +144,90 @@ struct Wait {
     latency: Ps,
 }
 
-/// A private miss that has not gone out.
+/// A private miss that has not gone out, or that a controller has.
 #[derive(Clone, Debug)]
 struct Fetch {
     slot: u64,
+    /// The item that retires with its data; stores and prefetches have none.
+    item: Option<u64>,
     request: Request,
     lookup: Lookup,
     /// When the instruction was dispatched.
     dispatched: Ps,
     /// The slot its address comes from.
     after: Option<u64>,
-    /// Not before this (a controller was full).
+    /// Not before this: its address is known then, or a controller has room.
     not_before: Ps,
-    /// A retiring instruction waits for the data.
-    blocks: bool,
     ticket: Option<Ticket>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Buffer {
-    line: Line,
-    until: Ps,
-    slot: u64,
-    path: Path,
+/// The line fill buffers: private misses under way.
+#[derive(Clone, Debug)]
+struct FillBuffers {
+    /// Padded to whole vectors.
+    lines: Vec<u32>,
+    until: Vec<Ps>,
+    fills: Vec<(u64, Path)>,
+    /// The one that is free first.
+    first_free: usize,
+    /// When the last of them has its data.
+    latest: Ps,
+}
+
+impl FillBuffers {
+    fn new(buffers: usize) -> FillBuffers {
+        FillBuffers {
+            lines: vec![u32::MAX; buffers.next_multiple_of(8)],
+            until: vec![Ps::ZERO; buffers],
+            fills: vec![(0, Path::default()); buffers],
+            first_free: 0,
+            latest: Ps::ZERO,
+        }
+    }
+
+    /// When one is free.
+    #[inline(always)]
+    fn free_from(&self) -> Ps {
+        self.until[self.first_free]
+    }
+
+    /// The data for `slot` come at `until`.
+    #[inline]
+    fn insert(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
+        let at = self.first_free;
+        self.lines[at] = line.0 as u32;
+        self.until[at] = until;
+        self.fills[at] = (slot, *path);
+        self.latest = self.latest.max(until);
+        let mut first = 0;
+        let mut earliest = self.until[0];
+        for (i, &until) in self.until.iter().enumerate().skip(1) {
+            if until < earliest {
+                (first, earliest) = (i, until);
+            }
+        }
+        self.first_free = first;
+    }
+
+    /// The fill of `line` whose data come after `time`.
+    #[inline]
+    fn under_way(&self, line: Line, time: Ps) -> Option<(Ps, &Path)> {
+        for (group, lines) in self.lines.chunks(32).enumerate() {
+            let mut found = equal_tags(lines, line.0 as u32);
+            while found != 0 {
+                let at = group * 32 + found.trailing_zeros() as usize;
+                found &= found - 1;
+                if self.until[at] > time {
+                    return Some((self.until[at], &self.fills[at].1));
+                }
+            }
+        }
+        None
+    }
+
+    fn path_of(&self, slot: u64) -> Option<Path> {
+        self.fills.iter().find(|f| f.0 == slot).map(|f| f.1)
+    }
 }
 
 impl Core {
@@ -138,7 +237,6 @@ impl Core {
     /// A value of the specification outside its range.
     pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Core, MachineError> {
         spec.check(path)?;
-        let idle = Buffer { line: Line(u64::MAX), until: Ps::ZERO, slot: 0, path: Path::default() };
         Ok(Core {
             id,
             clos: Clos(0),
@@ -149,24 +247,34 @@ impl Core {
             record: Record::new(),
             burst: Vec::new(),
             cursor: 0,
+            copying: None,
             own: Vec::new(),
             started: Ps::ZERO,
             instructions: 0,
+            current: NOWHERE,
             dispatching: 0,
+            next_begun: 0,
             front_end: Ps::ZERO,
             owed_work: Ps::ZERO,
             slots: 0,
             done: Box::new([0; SLOTS]),
             reference_slot: Box::new([0; REFERENCES]),
             references: 0,
-            items: VecDeque::new(),
+            items: VecDeque::with_capacity(ITEMS),
+            first_item: 0,
+            paths: Box::new([Path::default(); ITEMS]),
+            window_end: u64::MAX,
+            waits: Vec::new(),
             history: VecDeque::new(),
+            history_end: u64::MAX,
             retired: Ps::ZERO,
             retiring: 0,
             joins: Vec::new(),
             pending: Vec::new(),
-            buffers: vec![idle; spec.outstanding as usize],
-            latest_fill: Ps::ZERO,
+            next_ready: Ps::MAX,
+            next: 0,
+            last_out: Ps::ZERO,
+            fills: FillBuffers::new(spec.outstanding as usize),
             requests: Requests::new(),
         })
     }
@@ -183,7 +291,7 @@ impl Core {
 
     /// Begins to replay `record` at `at` for the packets of `burst`.
     pub fn start(&mut self, burst: impl IntoIterator<Item = BurstPacket>, at: Ps) {
-        debug_assert!(self.items.is_empty() && self.pending.is_empty(), "the last burst is complete");
+        debug_assert!(self.is_drained(), "the last burst is complete");
         self.burst.clear();
         self.burst.extend(burst);
         self.cursor = 0;
@@ -192,9 +300,13 @@ impl Core {
         self.started = at;
         self.front_end = at;
         self.retired = at;
+        self.last_out = at;
         self.owed_work = Ps::ZERO;
         self.history.clear();
+        self.history_end = u64::MAX;
         self.dispatching = self.burst.len();
+        self.next_begun = 0;
+        self.current = NOWHERE;
         self.retiring = self.burst.len();
     }
 
@@ -220,7 +332,9 @@ impl Core {
     pub fn complete(&mut self, ticket: Ticket, response: &Response) {
         if let Some(at) = self.pending.iter().position(|f| f.ticket == Some(ticket)) {
             let fetch = self.pending.swap_remove(at);
+            self.last_out = self.last_out.max(response.at);
             self.answer(&fetch, response.at, &response.path);
+            self.update_limits();
         }
     }
 
@@ -238,228 +352,375 @@ impl Core {
     /// next event elsewhere.
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
         loop {
-            while self.may_dispatch() {
-                match self.record.event(self.cursor) {
-                    Some((event, next)) => {
-                        if let Event::Lock(lock) | Event::Unlock(lock) = event {
-                            if !self.items.is_empty() || !self.pending.is_empty() {
-                                break;
-                            }
-                            self.cursor = next;
-                            self.retire_work();
-                            return match event {
-                                Event::Lock(_) => Step::Lock(lock, self.retired),
-                                _ => Step::Unlock(lock, self.retired),
-                            };
-                        }
-                        if matches!(event, Event::Touch(r) if r.access == Access::Atomic)
-                            && !(self.items.is_empty() && self.pending.is_empty())
-                        {
+            // Nothing dispatched later can go out before a reference whose turn has come.
+            while self.front_end < self.next_ready && self.instructions < self.window_end {
+                let Some((event, next)) = self.record.event(self.cursor) else {
+                    if !self.is_drained() {
+                        break;
+                    }
+                    self.retire_work();
+                    // The last stores may have gone out later than the last instruction retired.
+                    let wait = self.last_out.since(self.retired);
+                    self.own[self.retiring].charge(Reason::Mshr, wait);
+                    self.retired += wait;
+                    return Step::Done(self.retired);
+                };
+                match event {
+                    Event::Work { instructions, .. } => {
+                        let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
+                        self.instructions += u64::from(instructions);
+                        self.front_end += time;
+                        self.owed_work += time;
+                    }
+                    Event::Touch(r) => {
+                        if r.access == Access::Atomic && !self.is_drained() {
                             break;
                         }
+                        self.touch(&r, memory, layout, now, horizon);
+                    }
+                    Event::Copy { src, dst } => {
+                        // Without a copy engine a copy is loads and stores.
+                        let mut copy = self.copying.take().unwrap_or(CopyLoop::new(src, dst));
+                        if let Some((load, store)) = copy.next() {
+                            self.touch(&load, memory, layout, now, horizon);
+                            self.touch(&store, memory, layout, now, horizon);
+                            self.copying = Some(copy);
+                            continue;
+                        }
+                    }
+                    Event::Begin(packet) => {
+                        self.dispatching = self.index_of(packet);
+                        self.next_begun = self.dispatching + 1;
+                        self.current = self.burst.get(self.dispatching).copied().unwrap_or(NOWHERE);
+                        self.change_owner(self.dispatching);
+                    }
+                    Event::End(_) => {
+                        self.dispatching = self.burst.len();
+                        self.current = NOWHERE;
+                        self.change_owner(self.dispatching);
+                    }
+                    Event::Lock(_) | Event::Unlock(_) if !self.is_drained() => break,
+                    Event::Lock(lock) => {
                         self.cursor = next;
-                        self.dispatch(event, memory, layout, now, horizon);
-                    }
-                    None if self.items.is_empty() && self.pending.is_empty() => {
                         self.retire_work();
-                        // The last stores may have gone out later than the last instruction retired.
-                        let wait = now.since(self.retired);
-                        self.own[self.retiring].charge(Reason::Mshr, wait);
-                        self.retired += wait;
-                        return Step::Done(self.retired);
+                        return Step::Lock(lock, self.retired);
                     }
-                    None => break,
+                    Event::Unlock(lock) => {
+                        self.cursor = next;
+                        self.retire_work();
+                        return Step::Unlock(lock, self.retired);
+                    }
+                    Event::Latch { .. } => {}
                 }
+                self.cursor = next;
             }
-            let Some((at, ready)) = self.next_fetch() else {
-                if self.retire_items() {
-                    continue;
+            let ready = self.next_ready;
+            if ready == Ps::MAX {
+                if !self.retire_items() {
+                    return Step::Wait;
                 }
-                return Step::Wait;
-            };
-            if ready > horizon {
+                self.update_window();
+            } else if ready > horizon {
                 return Step::At(ready);
+            } else {
+                self.issue(self.next, ready, memory);
+                self.retire_items();
+                self.update_limits();
             }
-            self.issue(at, ready, memory);
-            self.retire_items();
         }
     }
 
-    /// Whether the reorder buffer and the store buffer have room.
+    /// Whether everything dispatched has retired and gone out.
+    #[inline(always)]
+    fn is_drained(&self) -> bool {
+        self.items.is_empty() && self.pending.is_empty()
+    }
+
+    /// Brings the limits of dispatch up to date with what waits.
+    fn update_limits(&mut self) {
+        (self.next_ready, self.next) = (Ps::MAX, 0);
+        for (i, fetch) in self.pending.iter().enumerate() {
+            // Of those that wait for a free buffer the oldest goes first.
+            let order = (self.ready(fetch), fetch.slot);
+            if order.0 < self.next_ready
+                || order.0 == self.next_ready && order.0 != Ps::MAX && order.1 < self.pending[self.next].slot
+            {
+                (self.next_ready, self.next) = (order.0, i);
+            }
+        }
+        self.update_window();
+    }
+
     #[inline]
-    fn may_dispatch(&self) -> bool {
-        if self.items.is_empty() {
-            return self.pending.len() < self.pending_limit;
-        }
-        let oldest = match self.items.front() {
-            Some(Item::Reference { instruction, .. }) => *instruction,
-            _ => self.instructions,
+    fn update_window(&mut self) {
+        self.window_end = match self.items.front() {
+            _ if self.pending.len() >= self.pending_limit => 0,
+            None => u64::MAX,
+            Some(_) if self.in_order || self.items.len() >= ITEMS => 0,
+            Some(oldest) => oldest.instruction + self.rob,
         };
-        !self.in_order
-            && self.instructions - oldest < self.rob
-            && self.pending.len() < self.pending_limit
-            && self.items.len() < SLOTS / 4
     }
 
-    fn dispatch<M: Memory, L: Layout>(&mut self, event: Event, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
-        match event {
-            Event::Work { instructions, .. } => {
-                let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
-                self.instructions += u64::from(instructions);
-                self.front_end += time;
-                self.owed_work += time;
+    /// Dispatches a reference.
+    #[inline(always)]
+    fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
+        let after = match u64::from(r.dep) {
+            0 => None,
+            dep if dep > self.references => None,
+            dep => {
+                let slot = self.reference_slot[((self.references - dep) % REFERENCES as u64) as usize];
+                (self.slots - slot < SLOTS as u64).then_some(slot)
             }
-            Event::Touch(r) => {
-                let mut requests = std::mem::take(&mut self.requests);
-                requests.clear();
-                layout.place(&r, &self.placed(), &mut requests);
-                let after = (r.dep != 0 && u64::from(r.dep) <= self.references)
-                    .then(|| self.reference_slot[((self.references - u64::from(r.dep)) % REFERENCES as u64) as usize])
-                    .filter(|&slot| self.slots - slot < SLOTS as u64);
-                let first = self.slots;
-                for request in &requests {
-                    self.request(*request, after, memory, now, horizon);
-                }
-                // A reference over two lines is done with the later of them; one that a layout sends
-                // nowhere passes on what it depends on itself.
-                let last = match requests.len() {
-                    0 => after.unwrap_or(first),
-                    1 => first,
-                    _ => self.join(first),
-                };
-                if requests.is_empty() && after.is_none() {
+        };
+        let placed = Placed {
+            packet: self.current.id,
+            core: self.id,
+            clos: self.clos,
+            mbuf: self.current.mbuf,
+            data: self.current.data,
+            cells: &[],
+        };
+        let first = self.slots;
+        let last = match layout.place_line(r, &placed) {
+            Some(request) => {
+                if request.access == Access::Atomic || self.in_order || !memory.repeat(&request) {
+                    self.request(&request, after, memory, now, horizon);
+                } else {
                     self.slots += 1;
-                    self.set_done(last, 0);
+                    self.wait_for_room();
+                    self.hit(&request, first, after, memory.private_latency(Served::L1));
                 }
-                self.reference_slot[(self.references % REFERENCES as u64) as usize] = last;
-                self.references += 1;
-                self.requests = requests;
+                first
             }
-            Event::Copy { src, dst } => {
-                // Without a copy engine a copy is loads and stores.
-                let mut expanded = Record::new();
-                CopyLoop(&mut expanded).copy(src, dst);
-                for event in expanded.iter() {
-                    self.dispatch(event, memory, layout, now, horizon);
-                }
-            }
-            Event::Begin(packet) => {
-                let index = self.index_of(packet);
-                self.dispatching = index;
-                let work = std::mem::take(&mut self.owed_work);
-                self.retire_or_queue(Item::Begin { work, packet: index });
-            }
-            Event::End(_) => {
-                self.dispatching = self.burst.len();
-                let work = std::mem::take(&mut self.owed_work);
-                self.retire_or_queue(Item::End { work });
-            }
-            Event::Latch { .. } | Event::Lock(_) | Event::Unlock(_) => {}
-        }
+            None => self.touch_lines(r, &placed, after, memory, layout, now, horizon),
+        };
+        self.reference_slot[(self.references % REFERENCES as u64) as usize] = last;
+        self.references += 1;
     }
 
-    fn placed(&self) -> Placed<'static> {
-        let nowhere = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) };
-        let packet = self.burst.get(self.dispatching).unwrap_or(&nowhere);
-        Placed { packet: packet.id, core: self.id, clos: self.clos, mbuf: packet.mbuf, data: packet.data, cells: &[] }
+    /// Dispatches a reference that may make any number of requests, and gives the slot that is done
+    /// when all of them are.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "split from `touch`, which is inlined")]
+    fn touch_lines<M: Memory, L: Layout>(
+        &mut self,
+        r: &Ref,
+        placed: &Placed,
+        after: Option<u64>,
+        memory: &mut M,
+        layout: &L,
+        now: Ps,
+        horizon: Ps,
+    ) -> u64 {
+        let mut requests = std::mem::take(&mut self.requests);
+        requests.clear();
+        layout.place(r, placed, &mut requests);
+        let first = self.slots;
+        for request in &requests {
+            self.request(request, after, memory, now, horizon);
+        }
+        // A reference over two lines is done with the later of them; one that a layout sends
+        // nowhere passes on what it depends on itself.
+        let last = match (requests.len(), after) {
+            (0, Some(after)) => after,
+            (0, None) => {
+                self.slots += 1;
+                self.set_done(first, 0);
+                first
+            }
+            (1, _) => first,
+            _ => self.join(first),
+        };
+        self.requests = requests;
+        last
     }
 
     /// Stage by stage, a function works on the packets of a burst in order: the next one is looked
     /// at first.
+    #[inline]
     fn index_of(&self, packet: PacketId) -> usize {
-        let n = self.burst.len();
-        let first = if self.dispatching >= n { 0 } else { self.dispatching };
-        (0..n).map(|i| (first + i) % n).find(|&i| self.burst[i].id == packet).unwrap_or(n)
+        if self.burst.get(self.next_begun).is_some_and(|p| p.id == packet) {
+            return self.next_begun;
+        }
+        self.burst.iter().position(|p| p.id == packet).unwrap_or(self.burst.len())
     }
 
-    fn request<M: Memory>(&mut self, request: Request, after: Option<u64>, memory: &mut M, now: Ps, horizon: Ps) {
+    #[inline(never)]
+    fn request<M: Memory>(&mut self, request: &Request, after: Option<u64>, memory: &mut M, now: Ps, horizon: Ps) {
         let slot = self.slots;
         self.slots += 1;
         if self.in_order || request.access == Access::Atomic {
-            // Nothing older is under way: `may_dispatch` and `step` have seen to that.
+            // Nothing older is under way: `update_window` and `step` have seen to that.
             self.front_end = self.front_end.max(self.retired + self.owed_work);
         } else {
-            while let Some(&(instruction, retired)) = self.history.front()
-                && instruction + self.rob <= self.instructions
-            {
-                self.front_end = self.front_end.max(retired);
-                self.history.pop_front();
-            }
+            self.wait_for_room();
         }
-        let dispatched = self.front_end;
-        let blocks = !matches!(request.access, Access::Store | Access::Prefetch);
-        let lookup = memory.lookup(&request);
-        let line = request.addr.line();
-        let source = after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize]);
-        let work = std::mem::take(&mut self.owed_work);
-        let instruction = self.instructions;
+        let lookup = memory.lookup(request);
+        let Some(served) = lookup.hit else {
+            self.miss(request, &lookup, slot, after, memory, horizon);
+            return;
+        };
+        if lookup.has_victims() {
+            memory.settle(&lookup, request, now);
+        }
+        self.hit(request, slot, after, memory.private_latency(served));
+    }
 
-        if let Some(served) = lookup.hit {
-            if lookup.has_victims() {
-                memory.settle(&lookup, &request, now);
+    /// The next instruction is dispatched when that `rob` before it has retired.
+    #[inline(always)]
+    fn wait_for_room(&mut self) {
+        while self.instructions >= self.history_end {
+            if let Some((_, retired)) = self.history.pop_front() {
+                self.front_end = self.front_end.max(retired);
             }
-            if !blocks {
-                self.set_done(slot, dispatched.0);
-                self.owed_work = work;
-                return;
-            }
-            let (reason, latency) = memory.private_latency(served);
-            let mut arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
-            if source != UNKNOWN && self.latest_fill <= arrives && self.pending.is_empty() && self.items.is_empty() {
-                // Nothing is under way: what most references meet.
-                self.set_done(slot, arrives.0);
-                self.charge_work(work);
-                if arrives > self.retired {
-                    let wait = arrives - self.retired;
-                    let own = &mut self.own[self.retiring];
-                    own.charge(reason, wait.min(latency));
-                    own.charge(Reason::Mshr, wait.since(latency));
-                    self.retired = arrives;
-                }
-                self.remember(instruction);
-                return;
-            }
-            let mut path = Path::of(reason, latency);
-            // The tag is there, but the data may still be on their way, or not even asked for.
-            let mut wait = (source == UNKNOWN).then_some(after).flatten().map(|on| Wait {
-                on,
-                same_line: false,
-                dispatched,
-                latency,
-            });
-            if let Some(buffer) = self.buffers.iter().find(|b| b.line == line && b.until > arrives) {
-                (arrives, path) = (buffer.until, buffer.path);
-            } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
-                wait = Some(Wait { on: fetch.slot, same_line: true, dispatched, latency });
-            }
-            self.set_done(slot, if wait.is_some() { UNKNOWN } else { arrives.0 });
-            self.retire_or_queue(Item::Reference { slot, work, instruction, path, wait });
+            self.history_end = self.history.front().map_or(u64::MAX, |h| h.0 + self.rob);
+        }
+    }
+
+    /// A private hit.
+    #[inline(always)]
+    fn hit(&mut self, request: &Request, slot: u64, after: Option<u64>, (reason, latency): (Reason, Ps)) {
+        if matches!(request.access, Access::Store | Access::Prefetch) {
+            self.set_done(slot, self.front_end.0);
             return;
         }
+        let source = self.source(after);
+        if source == UNKNOWN || !self.is_drained() {
+            self.queue_hit(request.addr.line(), slot, after, source, reason, latency);
+            return;
+        }
+        let arrives = Ps(self.front_end.0.max(source)) + latency;
+        if arrives < self.fills.latest {
+            self.queue_hit(request.addr.line(), slot, after, source, reason, latency);
+            return;
+        }
+        self.set_done(slot, arrives.0);
+        let work = std::mem::take(&mut self.owed_work);
+        self.charge_work(work);
+        if arrives > self.retired {
+            self.charge_hit(arrives, reason, latency);
+        }
+        self.remember(self.instructions);
+    }
 
-        let fetch = Fetch {
+    #[inline(always)]
+    fn source(&self, after: Option<u64>) -> u64 {
+        after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize])
+    }
+
+    /// The core waits until `at` for a private hit.
+    #[inline(always)]
+    fn charge_hit(&mut self, at: Ps, reason: Reason, latency: Ps) {
+        let wait = at - self.retired;
+        let own = &mut self.own[self.retiring];
+        own.charge(reason, wait.min(latency));
+        // Beyond its own latency lies the wait for its address.
+        own.charge(Reason::Mshr, wait.since(latency));
+        self.retired = at;
+    }
+
+    /// A private hit that may have to wait: something older, its address or its data may be missing.
+    #[inline(never)]
+    fn queue_hit(&mut self, line: Line, slot: u64, after: Option<u64>, source: u64, reason: Reason, latency: Ps) {
+        let dispatched = self.front_end;
+        let item = self.next_item();
+        let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
+        let (mut at, mut kind) = (arrives.0, Kind::Hit(reason, latency.0 as u32));
+        let wait = |on, same_line| Wait { item, slot, on, same_line, dispatched, latency };
+        // The tag is there, but the data may still be on their way, or not even asked for.
+        if arrives < self.fills.latest
+            && let Some((until, path)) = self.fills.under_way(line, arrives)
+        {
+            self.paths[(item % ITEMS as u64) as usize] = *path;
+            (at, kind) = (until.0, Kind::Miss);
+        } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
+            let on = fetch.slot;
+            self.waits.push(wait(on, true));
+            at = UNKNOWN;
+        } else if let Some(on) = after.filter(|_| source == UNKNOWN) {
+            self.waits.push(wait(on, false));
+            at = UNKNOWN;
+        }
+        self.set_done(slot, at);
+        self.queue(at, kind);
+    }
+
+    /// The number of the item that is queued next.
+    #[inline(always)]
+    fn next_item(&self) -> u64 {
+        self.first_item + self.items.len() as u64
+    }
+
+    /// Appends an item that is done at `at`, or retires it at once.
+    #[inline(always)]
+    fn queue(&mut self, at: u64, kind: Kind) {
+        let item = Item { at, instruction: self.instructions, work: std::mem::take(&mut self.owed_work), kind };
+        if self.items.is_empty() && at != UNKNOWN {
+            self.retire(&item);
+            self.first_item += 1;
+            return;
+        }
+        self.items.push_back(item);
+        if self.items.len() == 1 || self.items.len() >= ITEMS {
+            self.update_window();
+        }
+    }
+
+    /// A reference that the private caches do not serve.
+    #[inline]
+    fn miss<M: Memory>(
+        &mut self,
+        request: &Request,
+        lookup: &Lookup,
+        slot: u64,
+        after: Option<u64>,
+        memory: &mut M,
+        horizon: Ps,
+    ) {
+        let blocks = !matches!(request.access, Access::Store | Access::Prefetch);
+        let source = self.source(after);
+        let dispatched = self.front_end;
+        let mut fetch = Fetch {
             slot,
-            request,
-            lookup,
+            item: blocks.then(|| self.next_item()),
+            request: *request,
+            lookup: *lookup,
             dispatched,
-            after: (source == UNKNOWN).then_some(after).flatten(),
+            after: after.filter(|_| source == UNKNOWN),
             not_before: Ps(if source == UNKNOWN { 0 } else { source }),
-            blocks,
             ticket: None,
         };
+        // Nothing dispatched later can go out earlier than this one if it need not wait.
+        if source <= dispatched.0
+            && self.pending.is_empty()
+            && dispatched <= horizon
+            && self.fills.free_from() <= dispatched
+        {
+            match memory.fetch(request, lookup, dispatched) {
+                Reply::Done(response) => {
+                    self.set_done(slot, response.at.0);
+                    self.fills.insert(request.addr.line(), response.at, slot, &response.path);
+                    if let Some(item) = fetch.item {
+                        self.paths[(item % ITEMS as u64) as usize] = response.path;
+                        self.queue(response.at.0, Kind::Miss);
+                    }
+                    return;
+                }
+                Reply::Pending(ticket) => fetch.ticket = Some(ticket),
+                Reply::Retry(at) => fetch.not_before = at.max(dispatched + Ps(1)),
+            }
+        }
         self.set_done(slot, UNKNOWN);
         if blocks {
-            self.items.push_back(Item::Reference { slot, work, instruction, path: Path::default(), wait: None });
-        } else {
-            self.owed_work = work;
+            self.queue(UNKNOWN, Kind::Miss);
         }
-        // Nothing dispatched later can go out earlier than this one if it need not wait.
-        let now = self.pending.is_empty() && dispatched <= horizon;
-        let now = now && self.ready(&fetch) == Some(dispatched) && self.buffer_free() <= dispatched;
+        let ready = self.ready(&fetch);
+        if ready < self.next_ready {
+            (self.next_ready, self.next) = (ready, self.pending.len());
+        }
         self.pending.push(fetch);
-        if now {
-            self.issue(0, dispatched, memory);
-            self.retire_items();
+        if self.pending.len() >= self.pending_limit {
+            self.update_window();
         }
     }
 
@@ -485,45 +746,24 @@ impl Core {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_done(&mut self, slot: u64, at: u64) {
         self.done[(slot % SLOTS as u64) as usize] = at;
     }
 
-    /// When a fetch may go out, [`None`] while its address is not known or a controller has it.
+    /// When a fetch may go out, [`Ps::MAX`] while its address is not known or a controller has it.
     #[inline]
-    fn ready(&self, fetch: &Fetch) -> Option<Ps> {
-        if fetch.ticket.is_some() {
-            return None;
+    fn ready(&self, fetch: &Fetch) -> Ps {
+        let source = self.source(fetch.after);
+        if fetch.ticket.is_some() || source == UNKNOWN {
+            return Ps::MAX;
         }
-        let source = match fetch.after {
-            Some(slot) => match self.done[(slot % SLOTS as u64) as usize] {
-                UNKNOWN => return None,
-                at => Ps(at),
-            },
-            None => Ps::ZERO,
-        };
-        Some(fetch.dispatched.max(source).max(fetch.not_before))
-    }
-
-    /// When a line fill buffer is free.
-    #[inline]
-    fn buffer_free(&self) -> Ps {
-        self.buffers.iter().map(|b| b.until).min().unwrap_or(Ps::ZERO)
-    }
-
-    /// The fetch that goes out next, as an index into `pending`, and when.
-    fn next_fetch(&self) -> Option<(usize, Ps)> {
-        if self.pending.is_empty() {
-            return None;
-        }
-        let free = self.buffer_free();
-        let ready = self.pending.iter().enumerate().filter_map(|(i, f)| Some((self.ready(f)?.max(free), f.slot, i)));
-        ready.min().map(|(at, _, i)| (i, at))
+        fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from())
     }
 
     /// Sends the fetch at index `at` of `pending` out at time `now`.
     fn issue<M: Memory>(&mut self, at: usize, now: Ps, memory: &mut M) {
+        self.last_out = now;
         let fetch = &self.pending[at];
         match memory.fetch(&fetch.request, &fetch.lookup, now) {
             Reply::Done(response) => {
@@ -543,96 +783,93 @@ impl Core {
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
         self.set_done(fetch.slot, at.0);
-        self.latest_fill = self.latest_fill.max(at);
-        if let Some(buffer) = self.buffers.iter_mut().min_by_key(|b| b.until) {
-            *buffer = Buffer { line: fetch.request.addr.line(), until: at, slot: fetch.slot, path: *path };
+        self.fills.insert(fetch.request.addr.line(), at, fetch.slot, path);
+        if let Some(number) = fetch.item
+            && let Some(item) = self.items.get_mut((number - self.first_item) as usize)
+        {
+            item.at = at.0;
+            self.paths[(number % ITEMS as u64) as usize] = *path;
         }
         if !self.joins.is_empty() {
             self.resolve_joins();
         }
         // What waits for it comes later in program order, so one pass resolves whole chains; a join
         // that a hit of the pass completes resolves with the next answer or below.
-        self.resolve_waits(fetch, path);
+        self.resolve_waits();
         if !self.joins.is_empty() {
             self.resolve_joins();
-            self.resolve_waits(fetch, path);
+            self.resolve_waits();
         }
     }
 
-    fn resolve_waits(&mut self, fetch: &Fetch, path: &Path) {
-        for item in &mut self.items {
-            if let Item::Reference { slot, path: item_path, wait, .. } = item {
-                if *slot == fetch.slot && fetch.blocks {
-                    *item_path = *path;
-                } else if let Some(w) = *wait
-                    && let Some(source) = known(self.done[(w.on % SLOTS as u64) as usize])
+    fn resolve_waits(&mut self) {
+        let Core { waits, done, items, fills, first_item, paths, .. } = self;
+        waits.retain(|w| {
+            let Some(source) = known(done[(w.on % SLOTS as u64) as usize]) else { return true };
+            let own = w.dispatched + w.latency;
+            let at = own.max(if w.same_line { Ps(source) } else { Ps(source) + w.latency });
+            done[(w.slot % SLOTS as u64) as usize] = at.0;
+            if let Some(item) = items.get_mut((w.item - *first_item) as usize) {
+                item.at = at.0;
+                if w.same_line
+                    && let Some(path) = fills.path_of(w.on)
                 {
-                    let mut done = Ps(source).max(w.dispatched + w.latency);
-                    if !w.same_line {
-                        done = done.max(Ps(source) + w.latency);
-                    }
-                    if let Some(b) = self.buffers.iter().find(|b| b.slot == w.on && w.same_line) {
-                        *item_path = b.path;
-                    }
-                    self.done[(*slot % SLOTS as u64) as usize] = done.0;
-                    *wait = None;
+                    item.kind = Kind::Miss;
+                    paths[(w.item % ITEMS as u64) as usize] = path;
                 }
             }
-        }
+            false
+        });
     }
 
-    #[inline]
-    fn retire_or_queue(&mut self, item: Item) {
-        if self.items.is_empty() && self.try_retire(&item) {
-            return;
+    /// What is dispatched from here on is done for packet `index` of the burst, or for none.
+    #[inline(always)]
+    fn change_owner(&mut self, index: usize) {
+        if self.items.is_empty() {
+            let work = std::mem::take(&mut self.owed_work);
+            self.charge_work(work);
+            self.retiring = index;
+        } else {
+            self.queue(0, Kind::Owner(index as u32));
         }
-        self.items.push_back(item);
     }
 
     /// Retires what can be; says whether anything was.
     fn retire_items(&mut self) -> bool {
-        let mut any = false;
-        while let Some(item) = self.items.pop_front() {
-            if !self.try_retire(&item) {
-                self.items.push_front(item);
-                break;
-            }
-            any = true;
+        let before = self.first_item;
+        while let Some(&item) = self.items.front()
+            && item.at != UNKNOWN
+        {
+            self.retire(&item);
+            self.items.pop_front();
+            self.first_item += 1;
         }
-        any
+        self.first_item > before
     }
 
-    #[inline]
-    fn try_retire(&mut self, item: &Item) -> bool {
-        match item {
-            Item::Reference { slot, work, instruction, path, .. } => {
-                let done = self.done[(slot % SLOTS as u64) as usize];
-                if done == UNKNOWN {
-                    return false;
-                }
-                self.charge_work(*work);
-                let own = &mut self.own[self.retiring];
-                if done > self.retired.0 {
-                    // Beyond the reference's own path lies the wait for its address.
-                    path.charge_tail(Ps(done) - self.retired, Reason::Mshr, own);
-                    self.retired = Ps(done);
-                }
-                self.remember(*instruction);
+    /// Retires the first item.
+    #[inline(always)]
+    fn retire(&mut self, item: &Item) {
+        self.charge_work(item.work);
+        let at = Ps(item.at);
+        match item.kind {
+            Kind::Owner(index) => {
+                self.retiring = index as usize;
+                return;
             }
-            Item::Begin { work, packet } => {
-                self.charge_work(*work);
-                self.retiring = *packet;
+            Kind::Hit(reason, latency) if at > self.retired => self.charge_hit(at, reason, Ps(u64::from(latency))),
+            Kind::Miss if at > self.retired => {
+                let path = &self.paths[(self.first_item % ITEMS as u64) as usize];
+                path.charge_tail(at - self.retired, Reason::Mshr, &mut self.own[self.retiring]);
+                self.retired = at;
             }
-            Item::End { work } => {
-                self.charge_work(*work);
-                self.retiring = self.burst.len();
-            }
+            _ => {}
         }
-        true
+        self.remember(item.instruction);
     }
 
     /// The reorder buffer has room for an instruction `rob` later once this one has retired.
-    #[inline]
+    #[inline(always)]
     fn remember(&mut self, instruction: u64) {
         if self.in_order {
             return;
@@ -640,11 +877,15 @@ impl Core {
         // References of one stretch of instructions retire together for this purpose.
         match self.history.back_mut() {
             Some(last) if last.0 == instruction => last.1 = self.retired,
-            _ => self.history.push_back((instruction, self.retired)),
+            Some(_) => self.history.push_back((instruction, self.retired)),
+            None => {
+                self.history_end = instruction + self.rob;
+                self.history.push_back((instruction, self.retired));
+            }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge_work(&mut self, work: Ps) {
         self.own[self.retiring].charge(Reason::Core, work);
         self.retired += work;
@@ -662,11 +903,5 @@ fn known(done: u64) -> Option<u64> {
     (done != UNKNOWN).then_some(done)
 }
 
-/// Turns a copy into the loads and stores of a copy loop.
-struct CopyLoop<'a>(&'a mut Record);
-
-impl probe::Probe for CopyLoop<'_> {
-    fn touch(&mut self, r: probe::Ref) {
-        self.0.touch(r);
-    }
-}
+/// Of packets that are not in the burst.
+const NOWHERE: BurstPacket = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) };

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
+use crate::divisor::Divisor;
 use crate::{Level, MachineError, Response, Served};
 
 /// DRAM behind the LLC.
@@ -66,8 +67,9 @@ pub struct DramCounters {
 #[derive(Clone, Debug)]
 pub struct Dram {
     timing: Timing,
-    banks_per_channel: u64,
-    columns: u64,
+    interleave: Divisor,
+    lines_per_row: Divisor,
+    banks_per_channel: u32,
     channels: Vec<Channel>,
     counters: DramCounters,
 }
@@ -87,6 +89,9 @@ struct Timing {
 #[derive(Clone, Debug)]
 struct Channel {
     bus_free: Ps,
+    /// The refresh interval that was last looked at, and its start.
+    epoch: u64,
+    epoch_start: Ps,
     banks: Vec<Bank>,
 }
 
@@ -96,7 +101,7 @@ struct Bank {
     ready: Ps,
     /// The open row may be closed.
     precharge_from: Ps,
-    row: Option<u64>,
+    row: Option<u32>,
     /// Refreshes seen: a row opened before the latest one is closed.
     epoch: u64,
 }
@@ -157,9 +162,13 @@ impl Dram {
                 rfc: spec.t_rfc.ps(),
                 overhead: spec.overhead.ps(),
             },
-            banks_per_channel: u64::from(spec.banks),
-            columns: row / LINE_BYTES,
-            channels: vec![Channel { bus_free: Ps::ZERO, banks }; spec.channels as usize],
+            interleave: Divisor::new(spec.channels),
+            lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
+            banks_per_channel: spec.banks,
+            channels: vec![
+                Channel { bus_free: Ps::ZERO, epoch: 0, epoch_start: Ps::ZERO, banks };
+                spec.channels as usize
+            ],
             counters: DramCounters::default(),
         })
     }
@@ -182,27 +191,26 @@ impl Dram {
 
     /// Serves a line at `now`: when its data have passed, and what for.
     pub fn line(&mut self, line: Line, write: bool, now: Ps) -> Response {
-        let (at, parts) = self.reserve(line, write, now);
         let mut path = Path::default();
-        for (reason, time) in parts {
-            path.push(reason, time);
-        }
+        let at = self.reserve(line, write, now, |reason, time| path.push(reason, time));
         Response { at, served: Served::Dram, path }
     }
 
-    /// As [`Dram::line`], for those who do not wait.
+    /// As [`Dram::line`], for those who do not ask what for.
     #[inline]
     pub(crate) fn post(&mut self, line: Line, write: bool, now: Ps) -> Ps {
-        self.reserve(line, write, now).0
+        self.reserve(line, write, now, |_, _| {})
     }
 
-    #[inline]
-    fn reserve(&mut self, line: Line, write: bool, now: Ps) -> (Ps, [(Reason, Ps); 5]) {
-        let t = self.timing;
-        let n = self.channels.len() as u64;
-        let (channel, within) = (line.0 % n, line.0 / n);
-        let row = within / self.columns / self.banks_per_channel;
-        let bank = ((within / self.columns) ^ row) & (self.banks_per_channel - 1);
+    /// Serves a line and hands each part of its time to `part`, in order.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, line: Line, write: bool, now: Ps, mut part: impl FnMut(Reason, Ps)) -> Ps {
+        let t = &self.timing;
+        let (within, channel) = self.interleave.divide(line.0 as u32);
+        let of_bank = self.banks_per_channel - 1;
+        let row_and_bank = self.lines_per_row.divide(within).0;
+        let row = row_and_bank >> of_bank.count_ones();
+        let bank = (row_and_bank ^ row) & of_bank;
         let channel = &mut self.channels[channel as usize];
         let bank = &mut channel.banks[bank as usize];
         let arrived = now + t.overhead;
@@ -211,9 +219,13 @@ impl Dram {
         // Refresh stops commands, so what counts is when the column command of a row hit could go:
         // not before the bus has room for its data. The first refresh comes after one interval.
         let column = at.max(channel.bus_free.since(t.cl));
-        let (epoch, into) = (column.0 / t.refi.0, column % t.refi);
+        if column < channel.epoch_start || column - channel.epoch_start >= t.refi {
+            channel.epoch = column.0 / t.refi.0;
+            channel.epoch_start = Ps(channel.epoch * t.refi.0);
+        }
+        let (epoch, into) = (channel.epoch, column - channel.epoch_start);
         let mut refresh = Ps::ZERO;
-        if epoch > 0 && into < t.rfc {
+        if into < t.rfc && epoch > 0 {
             refresh = column + t.rfc - into - at;
             at += refresh;
         }
@@ -250,15 +262,12 @@ impl Dram {
         } else {
             self.counters.reads += 1;
         }
-        let row = data - at + t.burst;
-        let parts = [
-            (Reason::DramQueue, t.overhead),
-            (Reason::Refresh, refresh),
-            (Reason::BankBusy, busy),
-            (Reason::Bus, start - data),
-            (reason, row),
-        ];
-        (channel.bus_free, parts)
+        part(Reason::DramQueue, t.overhead);
+        part(Reason::Refresh, refresh);
+        part(Reason::BankBusy, busy);
+        part(Reason::Bus, start - data);
+        part(reason, data - at + t.burst);
+        channel.bus_free
     }
 }
 

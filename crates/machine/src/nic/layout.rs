@@ -119,31 +119,42 @@ impl ServerLayout {
     }
 }
 
-impl Layout for ServerLayout {
-    #[inline]
-    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
-        let base = match r.region {
+impl ServerLayout {
+    #[inline(always)]
+    fn start_of(&self, r: &Ref, packet: &Placed) -> Addr {
+        match r.region {
             RegionId::PACKET => Addr(packet.data.0 + r.offset),
             RegionId::MBUF => Addr(packet.mbuf.0 + r.offset),
             // The object header comes before the mbuf.
             POOL => Addr(self.pool + 64 + r.offset),
             region => self.address(region, r.offset, packet.core.0),
-        };
-        let mut at = base.0;
+        }
+    }
+}
+
+impl Layout for ServerLayout {
+    #[inline]
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        let mut at = self.start_of(r, packet).0;
         let end = at + u64::from(r.bytes.max(1));
         while at < end {
             let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(end);
-            out.push(Request {
-                addr: Addr(at),
-                bytes: (next - at) as u16,
-                site: r.site,
-                access: r.access,
-                clos: packet.clos,
-                core: packet.core,
-            });
+            out.push(request(r, packet, Addr(at), (next - at) as u16));
             at = next;
         }
     }
+
+    #[inline(always)]
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+        let at = self.start_of(r, packet);
+        let bytes = r.bytes.max(1);
+        (at.0 % LINE_BYTES + u64::from(bytes) <= LINE_BYTES).then(|| request(r, packet, at, bytes))
+    }
+}
+
+#[inline(always)]
+fn request(r: &Ref, packet: &Placed, addr: Addr, bytes: u16) -> Request {
+    Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
 }
 
 #[cfg(test)]
@@ -179,6 +190,13 @@ mod tests {
         let mut out = Vec::new();
         l.place(&Ref::load(RegionId::PACKET, 60, 20, 9), &packet, &mut out);
         assert_eq!(out.iter().map(|r| (r.addr.0 - l.data(3).0, r.bytes)).collect::<Vec<_>>(), [(60, 4), (64, 16)]);
+        for (offset, bytes) in [(60, 4), (60, 5), (0, 64), (1, 64), (63, 1), (5, 0)] {
+            let r = Ref::load(RegionId::PACKET, offset, bytes, 9);
+            out.clear();
+            l.place(&r, &packet, &mut out);
+            let only = if out.len() == 1 { out.first().copied() } else { None };
+            assert_eq!(l.place_line(&r, &packet), only);
+        }
     }
 
     #[test]

@@ -1,0 +1,272 @@
+//! The core model against a direct recurrence, and what must hold of it on any memory.
+
+use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
+use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use machine::{Lookup, Memory, Reply, Response, Served};
+use probe::{Access, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
+use proptest::prelude::*;
+use stats::{Attribution, Path, Reason};
+use units::{Addr, CoreId, Frequency, Line, PacketId, Ps, Size, Span};
+
+const HIT: Ps = Ps(1_000);
+
+/// Odd lines are hits, even lines misses whose latency depends on the line alone.
+struct Flat;
+
+fn miss_latency(line: Line) -> Ps {
+    Ps(20_000 + line.0 % 7 * 9_000)
+}
+
+impl Memory for Flat {
+    fn lookup(&mut self, request: &Request) -> Lookup {
+        let hit = (request.addr.line().0 % 2 == 1).then_some(Served::L1);
+        Lookup { hit, ..Lookup::default() }
+    }
+    fn settle(&mut self, _: &Lookup, _: &Request, _: Ps) {}
+    fn fetch(&mut self, request: &Request, _: &Lookup, now: Ps) -> Reply {
+        let latency = miss_latency(request.addr.line());
+        Reply::Done(Response { at: now + latency, served: Served::Dram, path: Path::of(Reason::RowMiss, latency) })
+    }
+    fn private_latency(&self, _: Served) -> (Reason, Ps) {
+        (Reason::L1, HIT)
+    }
+}
+
+/// Region offsets are addresses.
+struct Plain {
+    short_cut: bool,
+}
+
+impl Layout for Plain {
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        out.push(request(r, packet));
+    }
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+        self.short_cut.then(|| request(r, packet))
+    }
+}
+
+fn request(r: &Ref, packet: &Placed) -> Request {
+    let addr = Addr(r.offset);
+    Request { addr, bytes: r.bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
+}
+
+fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
+    CoreSpec {
+        model,
+        frequency: Frequency::from_ghz(2.0),
+        cpi: 0.5,
+        rob,
+        outstanding,
+        store_buffer: 256,
+        poll_cycles: 10,
+    }
+}
+
+/// Instructions before it, its line, how it accesses it, and how many references back its address
+/// comes from.
+type Op = (u32, u64, bool, u8);
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec((0u32..60, 0u64..200, prop::bool::weighted(0.2), 0u8..5), 1..120)
+}
+
+const PACKETS: u64 = 3;
+const START: Ps = Ps(5_000);
+
+fn record(ops: &[Op], into: &mut Record) {
+    into.clear();
+    for (i, &(work, line, store, dep)) in ops.iter().enumerate() {
+        let packet = PacketId(i as u64 / 7 % PACKETS);
+        if i % 7 == 0 {
+            into.begin(packet);
+        }
+        into.work(1, work);
+        let access = if store { Access::Store } else { Access::Load };
+        into.touch(Ref::load(RegionId::FIRST_TABLE, line * 64, 4, 1).with_access(access).after(dep));
+        if i % 7 == 6 {
+            into.end(packet);
+        }
+    }
+}
+
+/// Steps at each time the core names, or at each `quantum` before it.
+fn run(core: &mut Core, memory: &mut impl Memory, layout: &Plain, quantum: Ps, start: Ps) -> (Ps, Vec<Attribution>) {
+    let packet = |i| BurstPacket { id: PacketId(i), mbuf: Addr(0), data: Addr(0) };
+    core.start((0..PACKETS).map(packet), start);
+    let mut now = start;
+    loop {
+        match core.step(memory, layout, now, Ps(now.0.saturating_add(quantum.0))) {
+            Step::Done(at) => {
+                let shares: Vec<_> = (0..PACKETS as usize).map(|i| core.attribution(i)).collect();
+                assert!(shares.iter().all(|a| a.total() == at - start), "each share sums to the burst's duration");
+                assert_eq!(core.burst_attribution().total(), at - start);
+                return (at - start, shares);
+            }
+            Step::At(at) => {
+                assert!(at > now, "a core that could go on does");
+                now = at;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The window model by its definition, for memory without queues and enough fill buffers.
+fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
+    let instruction = |n: u64| Ps((n as f64 * spec.cpi * spec.period().0 as f64) as u64);
+    let (mut instructions, mut dispatch, mut retired) = (0u64, Ps::ZERO, Ps::ZERO);
+    let mut last_out = Ps::ZERO;
+    let mut done: Vec<Ps> = Vec::new();
+    let mut retirements: Vec<(u64, Ps)> = Vec::new();
+    for &(work, line, store, dep) in ops {
+        instructions += u64::from(work);
+        dispatch += instruction(u64::from(work));
+        retired += instruction(u64::from(work));
+        for &(of, at) in &retirements {
+            if of + u64::from(spec.rob) <= instructions {
+                dispatch = dispatch.max(at);
+            }
+        }
+        let source = match usize::from(dep) {
+            0 => Ps::ZERO,
+            dep => done.len().checked_sub(dep).map_or(Ps::ZERO, |i| done[i]),
+        };
+        let ready = dispatch.max(source);
+        if store && line % 2 == 0 {
+            last_out = last_out.max(ready);
+        }
+        let at = if line % 2 == 0 { ready + miss_latency(Line(line)) } else { ready + HIT };
+        done.push(if store && line % 2 == 1 { dispatch } else { at });
+        if !store {
+            retired = retired.max(at);
+            match retirements.last_mut() {
+                Some(last) if last.0 == instructions => last.1 = retired,
+                _ => retirements.push((instructions, retired)),
+            }
+        }
+    }
+    retired.max(last_out)
+}
+
+fn hierarchy() -> Hierarchy {
+    let ns = Span::from_ns;
+    let cache = |size, ways, latency| machine::cache::CacheSpec { size: Size::from_bytes(size), ways, latency };
+    let spec = MemorySpec {
+        l1: cache(2048, 4, ns(1.0)),
+        l2: cache(8192, 8, ns(4.0)),
+        llc: LlcSpec {
+            size: Size::from_bytes(24 * 1024),
+            ways: 12,
+            latency: ns(20.0),
+            interval: ns(1.0),
+            inclusion: Inclusion::NonInclusive,
+            core_ways: None,
+            io_ways: 0b11,
+            snoop: ns(10.0),
+        },
+        dram: machine::dram::DramSpec {
+            channels: 2,
+            banks: 8,
+            row: Size::from_bytes(2048),
+            t_cl: ns(14.0),
+            t_rcd: ns(14.0),
+            t_rp: ns(14.0),
+            t_ras: ns(32.0),
+            t_burst: ns(3.0),
+            t_refi: ns(7800.0),
+            t_rfc: ns(350.0),
+            overhead: ns(20.0),
+        },
+    };
+    Hierarchy::new(&spec, 2, "machine").unwrap()
+}
+
+/// A memory without its short cut.
+struct Long(Hierarchy);
+
+impl Memory for Long {
+    fn lookup(&mut self, request: &Request) -> Lookup {
+        self.0.lookup(request)
+    }
+    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+        self.0.settle(lookup, request, now);
+    }
+    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
+        self.0.fetch(request, lookup, now)
+    }
+    fn private_latency(&self, served: Served) -> (Reason, Ps) {
+        self.0.private_latency(served)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_window_core_follows_its_definition(ops in ops(), rob in 1u32..300) {
+        let spec = spec(CoreModel::Window, rob, 256);
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        record(&ops, &mut core.record);
+        let (time, _) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
+        prop_assert_eq!(time, recurrence(&spec, &ops));
+    }
+
+    /// Nobody else uses the memory, so it cannot matter how far the core may look ahead at a time.
+    #[test]
+    fn horizons_and_short_cuts_do_not_matter(
+        ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, quantum in 0u64..100_000,
+    ) {
+        let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
+        let spec = spec(model, rob, outstanding);
+        let mut results = Vec::new();
+        for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
+            let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
+            let (mut memory, layout) = (hierarchy(), Plain { short_cut });
+            let mut times = Vec::new();
+            // Twice, so that the second burst finds warm caches.
+            for start in [START, Ps(1 << 30)] {
+                record(&ops, &mut core.record);
+                times.push(if short_cut {
+                    run(&mut core, &mut memory, &layout, Ps(quantum), start)
+                } else {
+                    let mut long = Long(memory);
+                    let result = run(&mut core, &mut long, &layout, Ps(quantum), start);
+                    memory = long.0;
+                    result
+                });
+            }
+            results.push((times, memory.counters()));
+        }
+        prop_assert_eq!(&results[0], &results[1]);
+        prop_assert_eq!(&results[0], &results[2]);
+    }
+}
+
+#[test]
+fn an_in_order_core_waits_for_each_load() {
+    let spec = spec(CoreModel::InOrder, 1, 4);
+    let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+    // Ten instructions take 2.5 ns; a hit on line 1 takes 1 ns, a miss on line 2 takes 38 ns.
+    record(&[(10, 2, false, 0), (10, 1, false, 0), (10, 2, true, 0)], &mut core.record);
+    let (time, shares) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
+    assert_eq!(time, Ps(3 * 2_500 + 38_000 + 1_000));
+    let charged = |reason| shares[0][reason];
+    assert_eq!((charged(Reason::Core), charged(Reason::RowMiss), charged(Reason::L1)), (7_500, 38_000, 1_000));
+}
+
+#[test]
+fn a_copy_is_made_by_loads_and_stores() {
+    let spec = spec(CoreModel::Window, 64, 4);
+    let copied = |bytes: u16| {
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        let (src, dst) =
+            (Ref::load(RegionId::FIRST_TABLE, 1 << 20, bytes, 1), Ref::store(RegionId::FIRST_TABLE, 0, bytes, 2));
+        core.record.copy(src, dst);
+        let mut memory = hierarchy();
+        run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+        memory.counters()
+    };
+    let counters = copied(64 * 1000);
+    assert_eq!((counters.l1.misses, counters.llc.misses), (2000, 2000));
+}
