@@ -156,6 +156,9 @@ fn hierarchy() -> Hierarchy {
         l1: cache(2048, 4, ns(1.0)),
         l2: cache(8192, 8, ns(4.0)),
         llc: LlcSpec {
+            slices: 1,
+            hash: Default::default(),
+            interconnect: None,
             size: Size::from_bytes(24 * 1024),
             ways: 12,
             latency: ns(20.0),

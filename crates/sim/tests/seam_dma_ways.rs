@@ -27,6 +27,9 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         l1: cache(1, 2, 1.0),
         l2: cache(1, 4, 4.0),
         llc: LlcSpec {
+            slices: 1,
+            hash: Default::default(),
+            interconnect: None,
             size: Size::from_bytes(SETS * u64::from(WAYS) * 64),
             ways: WAYS,
             latency: ns(20.0),

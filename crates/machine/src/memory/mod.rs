@@ -9,13 +9,27 @@
 //! Coherence: a directory names the cores that may have a line. A write takes the line from the
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
-//! Direct Cache Access"). Left out: transient states, prefetchers, TLBs.
+//! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. Left out:
+//! transient states, prefetchers, TLBs; requests enter a slice's queue in the order in which they are
+//! made, whatever the wires in between.
+
+mod directory;
+mod in_flight;
+mod latest;
+mod llc;
+
+pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{Cbm, Clos, CoreId, Line, Ps, Span};
+use units::{Cbm, Clos, CoreId, Line, Ps};
+
+use directory::Directory;
+use in_flight::InFlight;
+use latest::Latest;
+use llc::{Arrival, Llc, Requester};
 
 use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
 use crate::dram::{Dram, DramSpec};
@@ -24,43 +38,7 @@ use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 /// The most cores: a directory entry is a word.
 pub const MAX_CORES: u32 = 64;
 
-/// How the LLC relates to the private caches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Inclusion {
-    /// A miss fills the LLC too; an LLC eviction leaves private copies alone.
-    #[default]
-    NonInclusive,
-    /// A miss fills the LLC too; an LLC eviction takes the line from the private caches
-    /// (Broadwell and before).
-    Inclusive,
-    /// Filled by what L2 evicts; a hit moves the line up (Skylake-SP and after, AMD Zen).
-    Victim,
-}
-
-/// The last-level cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LlcSpec {
-    /// Capacity over all slices.
-    pub size: units::Size,
-    /// Ways of a set, 1 to 32.
-    pub ways: u32,
-    /// Load-to-use latency of a hit, from the core's request, interconnect included.
-    pub latency: Span,
-    /// Between two accesses that the LLC takes in, over all slices.
-    pub interval: Span,
-    /// How it relates to the private caches.
-    #[serde(default)]
-    pub inclusion: Inclusion,
-    /// Ways that cores may fill, as a bit mask; all when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core_ways: Option<u32>,
-    /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
-    pub io_ways: u32,
-    /// What a transfer from another core's private cache takes beyond an LLC hit.
-    pub snoop: Span,
-}
+const ALL_WAYS: Cbm = Cbm(u32::MAX);
 
 /// The memory system of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -113,65 +91,21 @@ struct Private {
     latest: Latest,
 }
 
-/// The line that each set of L1 used last, as far as known. Lines of one set share an entry.
-#[derive(Clone, Debug)]
-struct Latest {
-    /// The line, and whether it may be written without more ado.
-    entries: Vec<u64>,
-}
-
-const WRITABLE: u64 = 1 << 32;
-const ALL_WAYS: Cbm = Cbm(u32::MAX);
-
-impl Latest {
-    fn new(sets: u64) -> Latest {
-        // A power of two that divides the sets.
-        Latest { entries: vec![u64::MAX; 1 << sets.trailing_zeros()] }
-    }
-
-    #[inline(always)]
-    fn entry(&mut self, line: Line) -> &mut u64 {
-        let last = self.entries.len() - 1;
-        &mut self.entries[line.0 as usize & last]
-    }
-
-    #[inline(always)]
-    fn has(&mut self, line: Line, write: bool) -> bool {
-        let entry = *self.entry(line);
-        if write { entry == line.0 | WRITABLE } else { entry & !WRITABLE == line.0 }
-    }
-
-    #[inline(always)]
-    fn set(&mut self, line: Line, writable: bool) {
-        *self.entry(line) = line.0 | if writable { WRITABLE } else { 0 };
-    }
-
-    /// Something about `line` has changed.
-    #[inline(always)]
-    fn forget(&mut self, line: Line) {
-        let entry = self.entry(line);
-        if *entry & !WRITABLE == line.0 {
-            *entry = u64::MAX;
-        }
-    }
-}
-
 /// The memory system. See the module header.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     cores: Vec<Private>,
     directory: Directory,
-    llc: TagArray,
+    llc: Llc,
+    /// Lines on their way from DRAM to a core.
+    in_flight: InFlight,
     inclusion: Inclusion,
     /// The ways each class of service may fill; class 0 has some, a class that was never set has
     /// class 0's.
     class_ways: Vec<Option<Cbm>>,
     io_ways: Cbm,
-    llc_free: Ps,
-    llc_interval: Ps,
     l1_latency: Ps,
     l2_latency: Ps,
-    llc_latency: Ps,
     snoop_latency: Ps,
     dram: Dram,
     counters: MemoryCounters,
@@ -194,8 +128,7 @@ impl Hierarchy {
         }
         let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
-        let llc = CacheSpec { size: spec.llc.size, ways: spec.llc.ways, latency: spec.llc.latency };
-        let llc = TagArray::new(llc.sets(&format!("{path}.llc"))?, spec.llc.ways);
+        let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
@@ -215,14 +148,12 @@ impl Hierarchy {
             cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2 }; cores as usize],
             directory: Directory::new(cores),
             llc,
+            in_flight: InFlight::new(),
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
             io_ways,
-            llc_free: Ps::ZERO,
-            llc_interval: spec.llc.interval.ps(),
             l1_latency: spec.l1.latency.ps(),
             l2_latency: spec.l2.latency.ps(),
-            llc_latency: spec.llc.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
             counters: MemoryCounters::default(),
@@ -237,6 +168,11 @@ impl Hierarchy {
     /// The DRAM behind the LLC.
     pub fn dram(&self) -> &Dram {
         &self.dram
+    }
+
+    /// What each slice of the LLC has done.
+    pub fn slices(&self) -> Vec<SliceCounters> {
+        self.llc.counters()
     }
 
     /// Lines in the LLC.
@@ -272,7 +208,7 @@ impl Hierarchy {
 
     /// A device writes a line at `now`: when the write is done.
     pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
-        let at = self.take_in(now) + self.llc_latency;
+        let at = self.reach_llc(line, Requester::Device, now);
         self.invalidate_private(line);
         let ddio = self.io_ways.0 != 0;
         let found = if ddio { self.llc.write_line(line) } else { self.llc.remove(line).is_some() };
@@ -290,8 +226,8 @@ impl Hierarchy {
     /// A device reads a line at `now`: when the data are there. Nothing is allocated and nothing
     /// moves.
     pub fn dma_read(&mut self, line: Line, now: Ps) -> Ps {
-        let at = self.take_in(now) + self.llc_latency;
-        if self.llc.find(line).is_some() || self.private_has(line, self.directory.get(line)) {
+        let at = self.reach_llc(line, Requester::Device, now);
+        if self.llc.has(line) || self.private_has(line, self.directory.get(line)) {
             self.counters.dma_read.hits += 1;
             return at;
         }
@@ -302,15 +238,8 @@ impl Hierarchy {
     /// Asks the host to bring what a device's access to `line` will need.
     #[inline]
     pub fn prefetch(&self, line: Line) {
-        self.llc.prefetch_set(line);
+        self.llc.prefetch(line);
         self.directory.prefetch(line);
-    }
-
-    /// As [`Hierarchy::prefetch`], for a request of `core`.
-    #[inline]
-    pub fn prefetch_for(&self, core: CoreId, line: Line) {
-        self.cores[usize::from(core.0)].l2.prefetch_set(line);
-        self.prefetch(line);
     }
 
     #[inline]
@@ -350,12 +279,11 @@ impl Hierarchy {
         Lookup { hit, upgrade, victims }
     }
 
-    /// When the LLC's pipeline takes in a request made at `now`.
+    /// When a device's request made at `now` has been answered by the LLC.
     #[inline]
-    fn take_in(&mut self, now: Ps) -> Ps {
-        let at = now.max(self.llc_free);
-        self.llc_free = at + self.llc_interval;
-        at
+    fn reach_llc(&mut self, line: Line, from: Requester, now: Ps) -> Ps {
+        let Arrival { at, distance, .. } = self.llc.take_in(line, from, now);
+        at + self.llc.latency() + distance
     }
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
@@ -405,14 +333,14 @@ impl Hierarchy {
             return;
         }
         let ways = self.ways_of(clos);
-        let found = if dirty { self.llc.write_line(line) } else { self.llc.use_line(line).is_some() };
+        let found = if dirty { self.llc.write_line(line) } else { self.llc.use_line(line) };
         if !found {
             self.fill_llc(line, dirty, ways, now);
         }
     }
 
     fn fill_llc(&mut self, line: Line, dirty: bool, ways: Cbm, now: Ps) {
-        match self.llc.fill(line, ways, dirty, false) {
+        match self.llc.fill(line, ways, dirty) {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
@@ -430,6 +358,20 @@ impl Hierarchy {
     fn write_back(&mut self, line: Line, now: Ps) {
         self.counters.writebacks += 1;
         self.dram.post(line, true, now);
+    }
+
+    /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache; says
+    /// whether it is there.
+    #[inline]
+    fn take_from_llc(&mut self, line: Line, core: CoreId, shared: bool) -> bool {
+        if self.inclusion != Inclusion::Victim || shared {
+            return self.llc.use_line(line);
+        }
+        let Some(dirty) = self.llc.remove(line) else { return false };
+        if dirty {
+            self.cores[usize::from(core.0)].l2.write_line(line);
+        }
+        true
     }
 
     /// Takes `line` from all private caches; says whether one of them had it dirty.
@@ -510,8 +452,12 @@ impl Memory for Hierarchy {
         let ways = self.ways_of(request.clos);
         self.settle(lookup, request, now);
 
-        let at = self.take_in(now);
-        let mut path = Path::of(Reason::SliceQueue, at - now);
+        let Arrival { at, waited, distance } = self.llc.take_in(line, Requester::Core(core), now);
+        let mut path = Path::of(Reason::SliceQueue, waited);
+        path.push(Reason::Interconnect, distance * 2);
+        path.push(Reason::Llc, self.llc.latency());
+        // When an answer of the LLC itself is with the core.
+        let mut done = at + self.llc.latency() + distance;
         let others = self.directory.get(line) & !(1 << core.0);
         let (mut snooped, mut shared) = (false, false);
         if others != 0 {
@@ -520,35 +466,36 @@ impl Memory for Hierarchy {
         if write && shared {
             shared = false;
         }
-        let response = if lookup.upgrade {
+        let served = if lookup.upgrade {
             self.counters.upgrades += 1;
-            path.push(Reason::Snoop, self.llc_latency);
-            Response { at: at + self.llc_latency, served: Served::Snoop, path }
+            Served::Snoop
         } else if snooped {
             self.counters.snoops += 1;
-            path.push(Reason::Llc, self.llc_latency);
             path.push(Reason::Snoop, self.snoop_latency);
-            Response { at: at + self.llc_latency + self.snoop_latency, served: Served::Snoop, path }
-        } else if let Some(slot) = self.llc.use_line(line) {
+            done += self.snoop_latency;
+            Served::Snoop
+        } else if self.take_from_llc(line, core, shared) {
             self.counters.llc.hits += 1;
-            if self.inclusion == Inclusion::Victim && !shared {
-                let dirty = self.llc.is_dirty(slot);
-                self.llc.remove(line);
-                if dirty && let Some(slot) = self.cores[usize::from(core.0)].l2.find(line) {
-                    self.cores[usize::from(core.0)].l2.set_dirty(slot, true);
-                }
-            }
-            path.push(Reason::Llc, self.llc_latency);
-            Response { at: at + self.llc_latency, served: Served::Llc, path }
+            Served::Llc
         } else {
             self.counters.llc.misses += 1;
-            path.push(Reason::Llc, self.llc_latency);
-            let done = self.dram.reserve(line, false, at + self.llc_latency, |reason, time| path.push(reason, time));
+            let filled =
+                self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
+            done = filled + distance;
             if self.inclusion != Inclusion::Victim {
                 self.fill_llc(line, false, ways, at);
             }
-            Response { at: done, served: Served::Dram, path }
+            self.in_flight.insert(line, done);
+            Served::Dram
         };
+        if served != Served::Dram
+            && let Some(until) = self.in_flight.get(line, done)
+        {
+            // Another core has asked DRAM for it, and the data are still on their way.
+            path.push(Reason::Mshr, until - done);
+            done = until;
+        }
+        let response = Response { at: done, served, path };
         self.directory.insert(line, core);
         if !shared {
             let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -598,118 +545,6 @@ impl Level for Hierarchy {
         match self.fetch(request, &lookup, now) {
             Reply::Done(response) => response,
             Reply::Pending(_) | Reply::Retry(_) => unreachable!("this hierarchy ends in a level"),
-        }
-    }
-}
-
-/// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
-/// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
-#[derive(Clone, Debug)]
-struct Directory {
-    /// Grows with the lines that are used, and ends with a word to spare: entries are read as words.
-    entries: Vec<u8>,
-    width: usize,
-    mask: u64,
-}
-
-impl Directory {
-    fn new(cores: u32) -> Directory {
-        let width = (cores.div_ceil(8) as usize).next_power_of_two();
-        Directory { entries: Vec::new(), width, mask: u64::MAX >> (64 - 8 * width) }
-    }
-
-    /// The word that begins with the entry of `line`.
-    #[inline(always)]
-    fn word(&self, line: Line) -> Option<u64> {
-        let at = line.0 as usize * self.width;
-        self.entries.get(at..at + 8)?.first_chunk().copied().map(u64::from_le_bytes)
-    }
-
-    #[inline(always)]
-    fn set_word(&mut self, line: Line, word: u64) {
-        let at = line.0 as usize * self.width;
-        if let Some(bytes) = self.entries.get_mut(at..at + 8) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-    }
-
-    #[inline(always)]
-    fn get(&self, line: Line) -> u64 {
-        self.word(line).unwrap_or(0) & self.mask
-    }
-
-    #[inline(always)]
-    fn insert(&mut self, line: Line, core: CoreId) {
-        let word = match self.word(line) {
-            Some(word) => word,
-            None => self.grow(line),
-        };
-        self.set_word(line, word | 1 << core.0);
-    }
-
-    #[cold]
-    fn grow(&mut self, line: Line) -> u64 {
-        let needed = (line.0 as usize + 1) * self.width + 8;
-        // Zeroed memory that is not touched costs nothing; copying it again and again would.
-        let mut entries = vec![0; (needed * 2).next_power_of_two()];
-        entries[..self.entries.len()].copy_from_slice(&self.entries);
-        self.entries = entries;
-        0
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, line: Line, core: CoreId) {
-        if let Some(word) = self.word(line) {
-            self.set_word(line, word & !(1 << core.0));
-        }
-    }
-
-    /// Reads and clears.
-    #[inline(always)]
-    fn take(&mut self, line: Line) -> u64 {
-        let Some(word) = self.word(line) else { return 0 };
-        let sharers = word & self.mask;
-        if sharers != 0 {
-            self.set_word(line, word & !self.mask);
-        }
-        sharers
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, line: Line) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
-            // SAFETY: prefetching has no effect on memory, and the address is that of an entry.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast());
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_holds_the_bits_of_each_line_apart() {
-        for cores in [1, 8, 9, 20, 64] {
-            let mut directory = Directory::new(cores);
-            let last = CoreId(cores as u16 - 1);
-            for line in (0..50).map(Line) {
-                directory.insert(line, CoreId(0));
-                directory.insert(line, last);
-            }
-            for line in (0..50).step_by(2).map(Line) {
-                assert_eq!(directory.take(line), 1 | 1 << last.0);
-            }
-            directory.remove(Line(1), CoreId(0));
-            assert_eq!(directory.get(Line(1)), if cores == 1 { 0 } else { 1 << last.0 });
-            assert_eq!((directory.get(Line(2)), directory.get(Line(3))), (0, 1 | 1 << last.0));
-            assert_eq!(directory.get(Line(1 << 30)), 0);
         }
     }
 }

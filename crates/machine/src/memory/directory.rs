@@ -1,0 +1,113 @@
+use units::{CoreId, Line};
+
+/// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
+/// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    /// Grows with the lines that are used, and ends with a word to spare: entries are read as words.
+    entries: Vec<u8>,
+    width: usize,
+    mask: u64,
+}
+
+impl Directory {
+    pub(super) fn new(cores: u32) -> Directory {
+        let width = (cores.div_ceil(8) as usize).next_power_of_two();
+        Directory { entries: Vec::new(), width, mask: u64::MAX >> (64 - 8 * width) }
+    }
+
+    /// The word that begins with the entry of `line`.
+    #[inline(always)]
+    fn word(&self, line: Line) -> Option<u64> {
+        let at = line.0 as usize * self.width;
+        self.entries.get(at..at + 8)?.first_chunk().copied().map(u64::from_le_bytes)
+    }
+
+    #[inline(always)]
+    fn set_word(&mut self, line: Line, word: u64) {
+        let at = line.0 as usize * self.width;
+        if let Some(bytes) = self.entries.get_mut(at..at + 8) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, line: Line) -> u64 {
+        self.word(line).unwrap_or(0) & self.mask
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(&mut self, line: Line, core: CoreId) {
+        let word = match self.word(line) {
+            Some(word) => word,
+            None => self.grow(line),
+        };
+        self.set_word(line, word | 1 << core.0);
+    }
+
+    #[cold]
+    fn grow(&mut self, line: Line) -> u64 {
+        let needed = (line.0 as usize + 1) * self.width + 8;
+        // Zeroed memory that is not touched costs nothing; copying it again and again would.
+        let mut entries = vec![0; (needed * 2).next_power_of_two()];
+        entries[..self.entries.len()].copy_from_slice(&self.entries);
+        self.entries = entries;
+        0
+    }
+
+    #[inline(always)]
+    pub(super) fn remove(&mut self, line: Line, core: CoreId) {
+        if let Some(word) = self.word(line) {
+            self.set_word(line, word & !(1 << core.0));
+        }
+    }
+
+    /// Reads and clears.
+    #[inline(always)]
+    pub(super) fn take(&mut self, line: Line) -> u64 {
+        let Some(word) = self.word(line) else { return 0 };
+        let sharers = word & self.mask;
+        if sharers != 0 {
+            self.set_word(line, word & !self.mask);
+        }
+        sharers
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, line: Line) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
+            // SAFETY: prefetching has no effect on memory, and the address is that of an entry.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_holds_the_bits_of_each_line_apart() {
+        for cores in [1, 8, 9, 20, 64] {
+            let mut directory = Directory::new(cores);
+            let last = CoreId(cores as u16 - 1);
+            for line in (0..50).map(Line) {
+                directory.insert(line, CoreId(0));
+                directory.insert(line, last);
+            }
+            for line in (0..50).step_by(2).map(Line) {
+                assert_eq!(directory.take(line), 1 | 1 << last.0);
+            }
+            directory.remove(Line(1), CoreId(0));
+            assert_eq!(directory.get(Line(1)), if cores == 1 { 0 } else { 1 << last.0 });
+            assert_eq!((directory.get(Line(2)), directory.get(Line(3))), (0, 1 | 1 << last.0));
+            assert_eq!(directory.get(Line(1 << 30)), 0);
+        }
+    }
+}

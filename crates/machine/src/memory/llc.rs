@@ -1,0 +1,483 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Cbm, CoreId, Line, Ps, Size, Span};
+
+use crate::MachineError;
+use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
+use crate::divisor::Divisor;
+
+/// How the LLC relates to the private caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Inclusion {
+    /// A miss fills the LLC too; an LLC eviction leaves private copies alone.
+    #[default]
+    NonInclusive,
+    /// A miss fills the LLC too; an LLC eviction takes the line from the private caches
+    /// (Broadwell and before).
+    Inclusive,
+    /// Filled by what L2 evicts; a hit moves the line up (Skylake-SP and after, AMD Zen).
+    Victim,
+}
+
+/// Which slice of an LLC has a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SliceHash {
+    /// The line number modulo the slices.
+    Modulo,
+    /// The line number modulo the slices, turned by the XOR of the quotient's bytes: strides spread.
+    #[default]
+    XorFold,
+    /// What Intel processors from Sandy Bridge to Skylake do with 2, 4 or 8 slices: each bit of the
+    /// slice is the parity of some address bits (Maurice et al., RAID 2015, "Reverse engineering
+    /// Intel last-level cache complex addressing using performance counters").
+    Intel,
+}
+
+/// How cores, slices and devices are wired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, tag = "topology", rename_all = "snake_case")]
+pub enum Interconnect {
+    /// A ring that is passed the shorter way round; core i and slice i share stop i.
+    Ring {
+        /// From one stop to the next.
+        hop: Span,
+        /// The stop where devices come in.
+        #[serde(default)]
+        device: u32,
+    },
+    /// A mesh, rows first and then columns; core i and slice i share tile i, counted row by row.
+    Mesh {
+        /// Tiles of a row.
+        columns: u32,
+        /// From one tile to the next.
+        hop: Span,
+        /// The tile where devices come in.
+        #[serde(default)]
+        device: u32,
+    },
+}
+
+/// The last-level cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LlcSpec {
+    /// Capacity over all slices.
+    pub size: Size,
+    /// Ways of a set, 1 to 32.
+    pub ways: u32,
+    /// Load-to-use latency of a hit, from the core's request, interconnect included: the mean over
+    /// cores and slices.
+    pub latency: Span,
+    /// Slices, each with a queue of its own; 1 to 64.
+    #[serde(default = "one")]
+    pub slices: u32,
+    /// Which slice has a line.
+    #[serde(default)]
+    pub hash: SliceHash,
+    /// Between two accesses that a slice takes in.
+    pub interval: Span,
+    /// The wires; all slices are equally far when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interconnect: Option<Interconnect>,
+    /// How it relates to the private caches.
+    #[serde(default)]
+    pub inclusion: Inclusion,
+    /// Ways that cores may fill, as a bit mask; all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_ways: Option<u32>,
+    /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
+    pub io_ways: u32,
+    /// What a transfer from another core's private cache takes beyond an LLC hit.
+    pub snoop: Span,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What a slice has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SliceCounters {
+    /// Requests taken in, those of devices included.
+    pub requests: u64,
+    /// Time that requests waited for others to be taken in.
+    pub waited: Ps,
+}
+
+/// Who asks the LLC.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Requester {
+    Core(CoreId),
+    Device,
+}
+
+/// A request at its slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// When the slice takes it in.
+    pub at: Ps,
+    /// What it waited for that.
+    pub waited: Ps,
+    /// One way between requester and slice.
+    pub distance: Ps,
+}
+
+/// The slices of a last-level cache: tags, a queue each, and how far each is from whom.
+#[derive(Clone, Debug)]
+pub(super) struct Llc {
+    slices: Vec<Slice>,
+    hash: Hash,
+    interval: Ps,
+    /// Of a hit, without distance.
+    latency: Ps,
+    /// One way, a row a core and a last one for devices; empty if all are equally far.
+    distances: Vec<Ps>,
+    cores: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Slice {
+    tags: TagArray,
+    free: Ps,
+    counters: SliceCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Hash {
+    One,
+    Modulo(Divisor),
+    XorFold(Divisor),
+    /// Of line bits; the parity of each gives a bit of the slice.
+    Parity([u32; 3]),
+}
+
+/// Address bits 6 to 37 as line bits 0 to 31: Maurice et al., table 3.
+const INTEL: [u32; 3] =
+    [(0x1b_5f57_5440u64 >> 6) as u32, (0x2e_b5fa_a880u64 >> 6) as u32, (0x3c_ccc9_3100u64 >> 6) as u32];
+
+impl Hash {
+    /// The slice of `line`, and the number under which the slice knows it.
+    #[inline(always)]
+    fn split(self, line: Line) -> (usize, Line) {
+        let low = line.0 as u32;
+        match self {
+            Hash::One => (0, line),
+            Hash::Modulo(slices) => {
+                // Consecutive numbers within a slice, so that all sets are used.
+                let (within, slice) = slices.divide(low);
+                (slice as usize, Line(u64::from(within)))
+            }
+            Hash::XorFold(slices) => {
+                let (within, slice) = slices.divide(low);
+                (slices.remainder(slice + fold(within)) as usize, Line(u64::from(within)))
+            }
+            Hash::Parity(masks) => {
+                let parity = |mask: u32| ((low & mask).count_ones() & 1) as usize;
+                (parity(masks[0]) | parity(masks[1]) << 1 | parity(masks[2]) << 2, line)
+            }
+        }
+    }
+
+    /// The line that `slice` knows as `within`.
+    #[inline(always)]
+    fn join(self, slice: usize, within: Line) -> Line {
+        match self {
+            Hash::Modulo(slices) => Line(within.0 * u64::from(slices.divisor()) + slice as u64),
+            Hash::XorFold(slices) => {
+                let n = slices.divisor();
+                let turned = slices.remainder(fold(within.0 as u32));
+                Line(within.0 * u64::from(n) + u64::from(slices.remainder(slice as u32 + n - turned)))
+            }
+            Hash::One | Hash::Parity(_) => within,
+        }
+    }
+}
+
+#[inline(always)]
+fn fold(within: u32) -> u32 {
+    (within ^ within >> 8 ^ within >> 16) & 0xff
+}
+
+impl Llc {
+    /// # Errors
+    /// Sizes and counts that contradict each other.
+    pub(super) fn new(spec: &LlcSpec, cores: u32, path: &str) -> Result<Llc, MachineError> {
+        let error = |field: &str, came: String, allowed: String, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        let n = spec.slices;
+        if !(1..=64).contains(&n) {
+            return error("slices", n.to_string(), "1 to 64".into(), "servers have a slice a core");
+        }
+        if !spec.size.bytes().is_multiple_of(u64::from(n)) {
+            let came = format!("{} with {n} slices", spec.size);
+            return error("size", came, "a multiple of the slices".into(), "give the sum over all slices");
+        }
+        let size = Size::from_bytes(spec.size.bytes() / u64::from(n));
+        let sets = CacheSpec { size, ways: spec.ways, latency: spec.latency }.sets(path)?;
+        let hash = match (spec.hash, n) {
+            (_, 1) => Hash::One,
+            (SliceHash::Modulo, _) => Hash::Modulo(Divisor::new(n)),
+            (SliceHash::XorFold, _) => Hash::XorFold(Divisor::new(n)),
+            (SliceHash::Intel, 2 | 4 | 8) => {
+                Hash::Parity(std::array::from_fn(|bit| if 1 << bit < n { INTEL[bit] } else { 0 }))
+            }
+            (SliceHash::Intel, _) => {
+                let allowed = "2, 4 or 8 slices with hash = \"intel\"".into();
+                return error("slices", n.to_string(), allowed, "the others are not published as XORs: use xor_fold");
+            }
+        };
+        let distances = distances(spec, cores, path)?;
+        let of_cores = &distances[..distances.len().saturating_sub(n as usize)];
+        let there_and_back = Ps(2 * of_cores.iter().map(|d| d.0).sum::<u64>() / of_cores.len().max(1) as u64);
+        let Some(latency) = spec.latency.ps().0.checked_sub(there_and_back.0) else {
+            let came = format!("{} with {:.1} ns on the wires there and back", spec.latency, there_and_back.as_ns());
+            return error("latency", came, "more than the wires take".into(), "it is the mean with the interconnect");
+        };
+        let slice = Slice { tags: TagArray::new(sets, spec.ways), free: Ps::ZERO, counters: SliceCounters::default() };
+        Ok(Llc {
+            slices: vec![slice; n as usize],
+            hash,
+            interval: spec.interval.ps(),
+            latency: Ps(latency),
+            distances,
+            cores: cores as usize,
+        })
+    }
+
+    /// Of a hit, without distance.
+    #[inline(always)]
+    pub(super) fn latency(&self) -> Ps {
+        self.latency
+    }
+
+    pub(super) fn ways(&self) -> u32 {
+        self.slices[0].tags.ways()
+    }
+
+    pub(super) fn occupancy(&self) -> u64 {
+        self.slices.iter().map(|s| s.tags.occupancy()).sum()
+    }
+
+    pub(super) fn counters(&self) -> Vec<SliceCounters> {
+        self.slices.iter().map(|s| s.counters).collect()
+    }
+
+    /// The slice of `line` takes in a request made at `now`, after those made before.
+    #[inline]
+    pub(super) fn take_in(&mut self, line: Line, from: Requester, now: Ps) -> Arrival {
+        let at = self.hash.split(line).0;
+        let distance = if self.distances.is_empty() {
+            Ps::ZERO
+        } else {
+            let row = match from {
+                Requester::Core(core) => usize::from(core.0),
+                Requester::Device => self.cores,
+            };
+            self.distances[row * self.slices.len() + at]
+        };
+        let slice = &mut self.slices[at];
+        let there = now + distance;
+        let at = there.max(slice.free);
+        slice.free = at + self.interval;
+        slice.counters.requests += 1;
+        slice.counters.waited += at - there;
+        Arrival { at, waited: at - there, distance }
+    }
+
+    #[inline(always)]
+    fn of(&mut self, line: Line) -> (&mut TagArray, Line) {
+        let (slice, within) = self.hash.split(line);
+        (&mut self.slices[slice].tags, within)
+    }
+
+    #[inline]
+    pub(super) fn has(&self, line: Line) -> bool {
+        let (slice, within) = self.hash.split(line);
+        self.slices[slice].tags.find(within).is_some()
+    }
+
+    /// Uses `line`; says whether it is there.
+    #[inline]
+    pub(super) fn use_line(&mut self, line: Line) -> bool {
+        let (tags, within) = self.of(line);
+        tags.use_line(within).is_some()
+    }
+
+    /// Uses `line` and marks it dirty; says whether it is there.
+    #[inline]
+    pub(super) fn write_line(&mut self, line: Line) -> bool {
+        let (tags, within) = self.of(line);
+        tags.write_line(within)
+    }
+
+    /// Takes `line` out; says whether it was dirty, [`None`] if it was not there.
+    #[inline]
+    pub(super) fn remove(&mut self, line: Line) -> Option<bool> {
+        let (tags, within) = self.of(line);
+        tags.remove(within)
+    }
+
+    /// As [`TagArray::fill`].
+    #[inline]
+    pub(super) fn fill(&mut self, line: Line, ways: Cbm, dirty: bool) -> Result<Option<Victim>, NoWay> {
+        let (slice, within) = self.hash.split(line);
+        let victim = self.slices[slice].tags.fill(within, ways, dirty, false)?;
+        Ok(victim.map(|v| Victim { line: self.hash.join(slice, v.line), ..v }))
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, line: Line) {
+        let (slice, within) = self.hash.split(line);
+        self.slices[slice].tags.prefetch_set(within);
+    }
+}
+
+/// One way from each core, and last from a device, to each slice.
+fn distances(spec: &LlcSpec, cores: u32, path: &str) -> Result<Vec<Ps>, MachineError> {
+    let Some(interconnect) = &spec.interconnect else { return Ok(Vec::new()) };
+    let stops = cores.max(spec.slices);
+    let (device, hop) = match interconnect {
+        Interconnect::Ring { hop, device } | Interconnect::Mesh { hop, device, .. } => (*device, hop.ps()),
+    };
+    if device >= stops {
+        return Err(MachineError::new(
+            format!("{path}.interconnect.device"),
+            device.to_string(),
+            format!("0 to {}, the last stop", stops - 1),
+            "there are as many stops as cores or slices, whichever are more".into(),
+        ));
+    }
+    if let Interconnect::Mesh { columns: 0, .. } = interconnect {
+        return Err(MachineError::new(
+            format!("{path}.interconnect.columns"),
+            "0",
+            "at least 1",
+            "give the tiles of a row".into(),
+        ));
+    }
+    let hops = |a: u32, b: u32| match interconnect {
+        Interconnect::Ring { .. } => a.abs_diff(b).min(stops - a.abs_diff(b)),
+        Interconnect::Mesh { columns, .. } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
+    };
+    let requesters = (0..cores).chain([device]);
+    Ok(requesters
+        .flat_map(|from| (0..spec.slices).map(move |to| (from, to)))
+        .map(|(a, b)| hop * u64::from(hops(a, b)))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spec(slices: u32, hash: SliceHash) -> LlcSpec {
+        let ns = Span::from_ns;
+        LlcSpec {
+            size: Size::from_bytes(u64::from(slices) * 4 * 64 * 64),
+            ways: 4,
+            latency: ns(20.0),
+            slices,
+            hash,
+            interval: ns(2.0),
+            interconnect: None,
+            inclusion: Inclusion::Victim,
+            core_ways: None,
+            io_ways: 0b11,
+            snoop: ns(10.0),
+        }
+    }
+
+    #[test]
+    fn every_hash_fills_the_whole_cache_with_consecutive_lines() {
+        use SliceHash::*;
+        for (slices, hash) in
+            [(1, XorFold), (18, Modulo), (18, XorFold), (16, XorFold), (2, Intel), (4, Intel), (8, Intel)]
+        {
+            let mut llc = Llc::new(&spec(slices, hash), 4, "llc").unwrap();
+            let lines = u64::from(slices) * 256;
+            // A few sets of a hashed cache get a line more than they have ways.
+            let start = 1 << 20;
+            (start..start + lines).for_each(|line| {
+                let _ = llc.fill(Line(line), Cbm::low(4), false);
+            });
+            let kept = (start..start + lines).filter(|&line| llc.has(Line(line))).count() as u64;
+            assert!(kept * 100 >= lines * 88, "{hash:?} over {slices}: {kept} of {lines}");
+            assert_eq!(llc.occupancy(), kept);
+        }
+    }
+
+    #[test]
+    fn the_intel_hash_of_eight_slices() {
+        // Worked out by hand from table 3 of Maurice et al.: address bits 6, 7 and 8 are in the
+        // first, second and third parity alone; bit 17 is in the first and bit 19 in the second and
+        // third.
+        let hash = Hash::Parity(INTEL);
+        let slice = |address: u64| hash.split(Line(address >> 6)).0;
+        assert_eq!([0, 1 << 6, 1 << 7, 1 << 8, 1 << 17, 1 << 19].map(slice), [0, 1, 2, 4, 3, 6]);
+    }
+
+    #[test]
+    fn a_busy_slice_holds_up_its_own_requests_only() {
+        let mut llc = Llc::new(&spec(2, SliceHash::Modulo), 1, "llc").unwrap();
+        let mut at = |line, now| llc.take_in(Line(line), Requester::Device, Ps(now)).at;
+        assert_eq!([at(0, 0), at(2, 0), at(1, 0), at(4, 1000)], [Ps(0), Ps(2000), Ps(0), Ps(4000)]);
+        assert_eq!(llc.counters()[0], SliceCounters { requests: 3, waited: Ps(5000) });
+    }
+
+    #[test]
+    fn the_mean_latency_is_kept_whatever_the_wires() {
+        let mut mesh = spec(18, SliceHash::Modulo);
+        mesh.interconnect = Some(Interconnect::Mesh { columns: 6, hop: Span::from_ns(0.5), device: 5 });
+        let mut llc = Llc::new(&mesh, 18, "llc").unwrap();
+        let mut total = Ps::ZERO;
+        for core in 0..18 {
+            for slice in 0..18 {
+                let arrival = llc.take_in(Line(slice), Requester::Core(CoreId(core)), Ps(1 << 40));
+                total += arrival.distance * 2 + llc.latency();
+            }
+        }
+        assert!((total.as_ns() / 324.0 - 20.0).abs() < 0.01);
+        // Tile 5 is the last of the first row: tile 12, the first of the third, is 5 + 2 hops away.
+        assert_eq!(llc.take_in(Line(12), Requester::Device, Ps(1 << 41)).distance, Ps(3500));
+        mesh.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(0.5), device: 17 });
+        let mut ring = Llc::new(&mesh, 18, "llc").unwrap();
+        assert_eq!(ring.take_in(Line(1), Requester::Device, Ps::ZERO).distance, Ps(1000));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let bad = |change: fn(&mut LlcSpec)| {
+            let mut spec = spec(8, SliceHash::Intel);
+            change(&mut spec);
+            Llc::new(&spec, 4, "machine.llc").unwrap_err().to_string()
+        };
+        assert!(
+            bad(|s| (s.slices, s.size) = (6, Size::from_bytes(6 << 14)))
+                .starts_with("machine.llc.slices = 6: allowed is 2, 4 or 8 slices")
+        );
+        assert!(bad(|s| s.slices = 0).starts_with("machine.llc.slices = 0: allowed is 1 to 64"));
+        assert!(bad(|s| s.size = Size::from_bytes(100)).contains("with 8 slices"));
+        let ring = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(1.0), device: 8 });
+        assert!(bad(ring).starts_with("machine.llc.interconnect.device = 8: allowed is 0 to 7"));
+        let slow = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(10.0), device: 0 });
+        assert!(bad(slow).starts_with("machine.llc.latency = 20 ns with 40.0 ns on the wires"));
+        let flat = |s: &mut LlcSpec| {
+            s.interconnect = Some(Interconnect::Mesh { columns: 0, hop: Span::from_ns(1.0), device: 0 });
+        };
+        assert!(bad(flat).starts_with("machine.llc.interconnect.columns = 0"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_is_known_again(line in 0u64..1 << 32, slices in 1u32..=64) {
+            for hash in [Hash::One, Hash::Modulo(Divisor::new(slices)), Hash::XorFold(Divisor::new(slices)), Hash::Parity(INTEL)] {
+                let (slice, within) = hash.split(Line(line));
+                prop_assert_eq!(hash.join(slice, within), Line(line));
+            }
+        }
+    }
+}
