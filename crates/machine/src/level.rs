@@ -10,6 +10,7 @@ use stats::{Path, Reason};
 use units::{Ps, Ticket};
 
 use crate::cache::Victim;
+use crate::memory::Translation;
 
 /// Who answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +83,12 @@ pub enum Reply {
 
 /// The memory system as a core sees it: private caches that only the core touches, and the rest.
 pub trait Memory {
+    /// Translates the request's address, in its core's program order.
+    #[inline]
+    fn translate(&mut self, request: &Request) -> Translation {
+        let _ = request;
+        Translation::Free
+    }
     /// Looks into the private caches of the request's core, in that core's program order.
     fn lookup(&mut self, request: &Request) -> Lookup;
     /// Whether `request` uses a line again that L1 has used last of its set: a hit that changes

@@ -1,7 +1,7 @@
 //! The core model against a direct recurrence, and what must hold of it on any memory.
 
 use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
-use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec, Translation};
 use machine::{Lookup, Memory, Reply, Response, Served};
 use probe::{Access, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
 use proptest::prelude::*;
@@ -149,12 +149,21 @@ fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
     retired.max(last_out)
 }
 
-fn hierarchy() -> Hierarchy {
+fn hierarchy(page: Option<u64>) -> Hierarchy {
     let ns = Span::from_ns;
     let cache = |size, ways, latency| machine::cache::CacheSpec { size: Size::from_bytes(size), ways, latency };
     let spec = MemorySpec {
         l1: cache(2048, 4, ns(1.0)),
         l2: cache(8192, 8, ns(4.0)),
+        tlb: page.map(|page| TlbSpec {
+            page: Size::from_bytes(page),
+            l1_entries: 2,
+            l1_ways: 2,
+            l2_entries: 4,
+            l2_ways: 2,
+            l2_latency: ns(3.0),
+            walk_cache: 1,
+        }),
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),
@@ -189,6 +198,9 @@ fn hierarchy() -> Hierarchy {
 struct Long(Hierarchy);
 
 impl Memory for Long {
+    fn translate(&mut self, request: &Request) -> Translation {
+        self.0.translate(request)
+    }
     fn lookup(&mut self, request: &Request) -> Lookup {
         self.0.lookup(request)
     }
@@ -218,14 +230,14 @@ proptest! {
     /// Nobody else uses the memory, so it cannot matter how far the core may look ahead at a time.
     #[test]
     fn horizons_and_short_cuts_do_not_matter(
-        ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, quantum in 0u64..100_000,
+        ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, quantum in 0u64..100_000, tlb: bool,
     ) {
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
         let spec = spec(model, rob, outstanding);
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let (mut memory, layout) = (hierarchy(), Plain { short_cut });
+            let (mut memory, layout) = (hierarchy(tlb.then_some(4096)), Plain { short_cut });
             let mut times = Vec::new();
             // Twice, so that the second burst finds warm caches.
             for start in [START, Ps(1 << 30)] {
@@ -266,10 +278,31 @@ fn a_copy_is_made_by_loads_and_stores() {
         let (src, dst) =
             (Ref::load(RegionId::FIRST_TABLE, 1 << 20, bytes, 1), Ref::store(RegionId::FIRST_TABLE, 0, bytes, 2));
         core.record.copy(src, dst);
-        let mut memory = hierarchy();
+        let mut memory = hierarchy(None);
         run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         memory.counters()
     };
     let counters = copied(64 * 1000);
     assert_eq!((counters.l1.misses, counters.llc.misses), (2000, 2000));
+}
+
+#[test]
+fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
+    let spec = spec(CoreModel::Window, 64, 4);
+    let alone = |page, ops: &[Op]| {
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        let mut memory = hierarchy(page);
+        record(ops, &mut core.record);
+        let (time, shares) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+        (time, shares[0][Reason::Tlb], memory.counters())
+    };
+    let once = [(1, 0, false, 0)];
+    let (without, _, _) = alone(None, &once);
+    let (with, tlb, counters) = alone(Some(1 << 21), &once);
+    // Three levels, each a miss to another row of DRAM, and then the line itself.
+    assert_eq!((counters.page_walks, counters.llc.misses), (1, 4));
+    assert!(with > without * 3 && tlb > (without * 3).0, "{with} {without} {tlb}");
+    // The next page: the upper levels are cached, and its entry lies on a line that is there.
+    let (_, _, counters) = alone(Some(1 << 21), &[(1, 0, false, 0), (1, 1 << 15, false, 1)]);
+    assert_eq!((counters.tlb.misses, counters.page_walks, counters.llc.misses), (2, 2, 5));
 }

@@ -394,6 +394,8 @@ fn memory_since(a: &MemoryCounters, b: &MemoryCounters) -> MemoryCounters {
         llc: level(a.llc, b.llc),
         dma_write: level(a.dma_write, b.dma_write),
         dma_read: level(a.dma_read, b.dma_read),
+        tlb: level(a.tlb, b.tlb),
+        page_walks: a.page_walks - b.page_walks,
         snoops: a.snoops - b.snoops,
         upgrades: a.upgrades - b.upgrades,
         writebacks: a.writebacks - b.writebacks,

@@ -6,7 +6,7 @@ use functions::ForwardSpec;
 use machine::cache::CacheSpec;
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{LlcSpec, MemorySpec};
+use machine::memory::{LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -209,6 +209,9 @@ pub struct MachineSpec {
     pub l1: CacheSpec,
     /// Second-level cache of each core.
     pub l2: CacheSpec,
+    /// Address translation of each core; free when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<TlbSpec>,
     /// The shared last-level cache.
     pub llc: LlcSpec,
     /// DRAM.
@@ -218,7 +221,13 @@ pub struct MachineSpec {
 impl MachineSpec {
     /// The memory system.
     pub fn memory(&self) -> MemorySpec {
-        MemorySpec { l1: self.l1.clone(), l2: self.l2.clone(), llc: self.llc.clone(), dram: self.dram.clone() }
+        MemorySpec {
+            l1: self.l1.clone(),
+            l2: self.l2.clone(),
+            tlb: self.tlb.clone(),
+            llc: self.llc.clone(),
+            dram: self.dram.clone(),
+        }
     }
 }
 

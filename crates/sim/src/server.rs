@@ -226,7 +226,7 @@ impl Server {
     ) -> Result<Server, ScenarioError> {
         let m = &scenario.machine;
         let nic = &scenario.nic;
-        let memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
+        let mut memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         let layout = ServerLayout::new(
             m.cores,
@@ -237,6 +237,7 @@ impl Server {
             nic.ports,
             &function.regions(),
         )?;
+        memory.tables_at(Addr(layout.bytes()));
         // Polls of different cores are not in step.
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let mut phases = seed.stream("machine.core.poll_phase");

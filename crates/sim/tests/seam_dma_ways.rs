@@ -26,6 +26,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
     let spec = MemorySpec {
         l1: cache(1, 2, 1.0),
         l2: cache(1, 4, 4.0),
+        tlb: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

@@ -6,6 +6,7 @@ use units::{Addr, Clos, CoreId, Line, LockId, PacketId, Ps, Ticket};
 
 use super::{CoreModel, CoreSpec};
 use crate::cache::equal_tags;
+use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 
 /// Where a packet of the current burst lies.
@@ -106,6 +107,8 @@ pub struct Core {
 const SLOTS: usize = 1024;
 const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
+/// Of what is done for an instruction that does not wait for it.
+const NO_ITEM: u64 = u64::MAX;
 /// The most items in the window, so that no slot is used again while something waits for it.
 const ITEMS: usize = SLOTS / 4;
 
@@ -123,12 +126,19 @@ struct Item {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A private hit: whose, and its latency in picoseconds.
+    /// A private hit whose address needs no translation: whose, and its latency in picoseconds.
     Hit(Reason, u32),
-    /// A reference whose data come along its path.
-    Miss,
+    /// A reference whose data come along its path, and what the wait for its address is charged to.
+    Path(Reason),
     /// From here on the work is for this packet of the burst, or for none.
     Owner(u32),
+}
+
+/// Where a request's address comes from, and what a wait for it is charged to.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    after: Option<u64>,
+    reason: Reason,
 }
 
 /// A private hit whose data or address are not there yet.
@@ -480,17 +490,23 @@ impl Core {
             data: self.current.data,
             cells: &[],
         };
-        let first = self.slots;
         let last = match layout.place_line(r, &placed) {
             Some(request) => {
                 if request.access == Access::Atomic || self.in_order || !memory.repeat(&request) {
                     self.request(&request, after, memory, now, horizon);
                 } else {
+                    let first = self.slots;
                     self.slots += 1;
                     self.wait_for_room();
-                    self.hit(&request, first, after, memory.private_latency(Served::L1));
+                    if matches!(request.access, Access::Store | Access::Prefetch) {
+                        self.set_done(first, self.front_end.0);
+                    } else {
+                        let address = Address { after, reason: Reason::Mshr };
+                        self.hit(&request, first, address, memory.private_latency(Served::L1));
+                    }
                 }
-                first
+                // Its translation may have taken slots before it.
+                self.slots - 1
             }
             None => self.touch_lines(r, &placed, after, memory, layout, now, horizon),
         };
@@ -528,7 +544,7 @@ impl Core {
                 self.set_done(first, 0);
                 first
             }
-            (1, _) => first,
+            (1, _) => self.slots - 1,
             _ => self.join(first),
         };
         self.requests = requests;
@@ -547,23 +563,99 @@ impl Core {
 
     #[inline(never)]
     fn request<M: Memory>(&mut self, request: &Request, after: Option<u64>, memory: &mut M, now: Ps, horizon: Ps) {
-        let slot = self.slots;
-        self.slots += 1;
         if self.in_order || request.access == Access::Atomic {
             // Nothing older is under way: `update_window` and `step` have seen to that.
             self.front_end = self.front_end.max(self.retired + self.owed_work);
         } else {
             self.wait_for_room();
         }
+        let waits = !matches!(request.access, Access::Store | Access::Prefetch);
+        match memory.translate(request) {
+            Translation::Free => {
+                let address = Address { after, reason: Reason::Mshr };
+                self.access(request, address, waits, memory, now, horizon);
+            }
+            translation => {
+                let after = self.translated(request, after, translation, memory, now, horizon);
+                self.access(request, Address { after, reason: Reason::Tlb }, waits, memory, now, horizon);
+            }
+        }
+    }
+
+    /// Looks into the private caches and goes on from there. The instruction retires with the data
+    /// if it `waits` for them.
+    #[inline]
+    fn access<M: Memory>(
+        &mut self,
+        request: &Request,
+        address: Address,
+        waits: bool,
+        memory: &mut M,
+        now: Ps,
+        horizon: Ps,
+    ) {
+        let slot = self.slots;
+        self.slots += 1;
         let lookup = memory.lookup(request);
         let Some(served) = lookup.hit else {
-            self.miss(request, &lookup, slot, after, memory, horizon);
+            self.miss(request, &lookup, slot, address, waits, memory, horizon);
             return;
         };
         if lookup.has_victims() {
             memory.settle(&lookup, request, now);
         }
-        self.hit(request, slot, after, memory.private_latency(served));
+        if waits {
+            self.hit(request, slot, address, memory.private_latency(served));
+        } else if request.access == Access::Load {
+            // A table entry of a page walk.
+            self.pass_on(slot, address.after, memory.private_latency(served).1);
+        } else {
+            self.set_done(slot, self.front_end.0);
+        }
+    }
+
+    /// Makes a translation that is not at hand; the slot that is done with it.
+    #[inline(never)]
+    fn translated<M: Memory>(
+        &mut self,
+        request: &Request,
+        mut after: Option<u64>,
+        translation: Translation,
+        memory: &mut M,
+        now: Ps,
+        horizon: Ps,
+    ) -> Option<u64> {
+        match translation {
+            Translation::Free => {}
+            Translation::Wait(latency) => {
+                let slot = self.slots;
+                self.slots += 1;
+                self.pass_on(slot, after, latency);
+                after = Some(slot);
+            }
+            Translation::Walk(walk) => {
+                for &addr in walk.entries() {
+                    let slot = self.slots;
+                    let entry = Request { addr, bytes: 8, access: Access::Load, ..*request };
+                    self.access(&entry, Address { after, reason: Reason::Tlb }, false, memory, now, horizon);
+                    after = Some(slot);
+                }
+            }
+        }
+        after
+    }
+
+    /// `slot` is done `latency` after dispatch and after `after`.
+    fn pass_on(&mut self, slot: u64, after: Option<u64>, latency: Ps) {
+        let source = self.source(after);
+        if source == UNKNOWN {
+            self.set_done(slot, UNKNOWN);
+            let on = after.unwrap_or(slot);
+            let dispatched = self.front_end;
+            self.waits.push(Wait { item: NO_ITEM, slot, on, same_line: false, dispatched, latency });
+        } else {
+            self.set_done(slot, self.front_end.0.max(source) + latency.0);
+        }
     }
 
     /// The next instruction is dispatched when that `rob` before it has retired.
@@ -577,21 +669,17 @@ impl Core {
         }
     }
 
-    /// A private hit.
+    /// A private hit of an instruction that waits for its data.
     #[inline(always)]
-    fn hit(&mut self, request: &Request, slot: u64, after: Option<u64>, (reason, latency): (Reason, Ps)) {
-        if matches!(request.access, Access::Store | Access::Prefetch) {
-            self.set_done(slot, self.front_end.0);
-            return;
-        }
-        let source = self.source(after);
-        if source == UNKNOWN || !self.is_drained() {
-            self.queue_hit(request.addr.line(), slot, after, source, reason, latency);
+    fn hit(&mut self, request: &Request, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
+        let source = self.source(address.after);
+        if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
+            self.queue_hit(request.addr.line(), slot, address, source, reason, latency);
             return;
         }
         let arrives = Ps(self.front_end.0.max(source)) + latency;
         if arrives < self.fills.latest {
-            self.queue_hit(request.addr.line(), slot, after, source, reason, latency);
+            self.queue_hit(request.addr.line(), slot, address, source, reason, latency);
             return;
         }
         self.set_done(slot, arrives.0);
@@ -621,23 +709,27 @@ impl Core {
 
     /// A private hit that may have to wait: something older, its address or its data may be missing.
     #[inline(never)]
-    fn queue_hit(&mut self, line: Line, slot: u64, after: Option<u64>, source: u64, reason: Reason, latency: Ps) {
+    fn queue_hit(&mut self, line: Line, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
         let dispatched = self.front_end;
         let item = self.next_item();
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
         let (mut at, mut kind) = (arrives.0, Kind::Hit(reason, latency.0 as u32));
+        if address.reason != Reason::Mshr {
+            self.paths[(item % ITEMS as u64) as usize] = Path::of(reason, latency);
+            kind = Kind::Path(address.reason);
+        }
         let wait = |on, same_line| Wait { item, slot, on, same_line, dispatched, latency };
         // The tag is there, but the data may still be on their way, or not even asked for.
         if arrives < self.fills.latest
             && let Some((until, path)) = self.fills.under_way(line, arrives)
         {
             self.paths[(item % ITEMS as u64) as usize] = *path;
-            (at, kind) = (until.0, Kind::Miss);
+            (at, kind) = (until.0, Kind::Path(Reason::Mshr));
         } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
             let on = fetch.slot;
             self.waits.push(wait(on, true));
             at = UNKNOWN;
-        } else if let Some(on) = after.filter(|_| source == UNKNOWN) {
+        } else if let Some(on) = address.after.filter(|_| source == UNKNOWN) {
             self.waits.push(wait(on, false));
             at = UNKNOWN;
         }
@@ -668,25 +760,26 @@ impl Core {
 
     /// A reference that the private caches do not serve.
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "split from `access`")]
     fn miss<M: Memory>(
         &mut self,
         request: &Request,
         lookup: &Lookup,
         slot: u64,
-        after: Option<u64>,
+        address: Address,
+        waits: bool,
         memory: &mut M,
         horizon: Ps,
     ) {
-        let blocks = !matches!(request.access, Access::Store | Access::Prefetch);
-        let source = self.source(after);
+        let source = self.source(address.after);
         let dispatched = self.front_end;
         let mut fetch = Fetch {
             slot,
-            item: blocks.then(|| self.next_item()),
+            item: waits.then(|| self.next_item()),
             request: *request,
             lookup: *lookup,
             dispatched,
-            after: after.filter(|_| source == UNKNOWN),
+            after: address.after.filter(|_| source == UNKNOWN),
             not_before: Ps(if source == UNKNOWN { 0 } else { source }),
             ticket: None,
         };
@@ -702,7 +795,7 @@ impl Core {
                     self.fills.insert(request.addr.line(), response.at, slot, &response.path);
                     if let Some(item) = fetch.item {
                         self.paths[(item % ITEMS as u64) as usize] = response.path;
-                        self.queue(response.at.0, Kind::Miss);
+                        self.queue(response.at.0, Kind::Path(address.reason));
                     }
                     return;
                 }
@@ -711,8 +804,8 @@ impl Core {
             }
         }
         self.set_done(slot, UNKNOWN);
-        if blocks {
-            self.queue(UNKNOWN, Kind::Miss);
+        if waits {
+            self.queue(UNKNOWN, Kind::Path(address.reason));
         }
         let ready = self.ready(&fetch);
         if ready < self.next_ready {
@@ -768,7 +861,7 @@ impl Core {
         match memory.fetch(&fetch.request, &fetch.lookup, now) {
             Reply::Done(response) => {
                 let fetch = self.pending.swap_remove(at);
-                let wanted = fetch.dispatched.max(fetch.not_before);
+                let wanted = fetch.dispatched.max(Ps(self.source(fetch.after))).max(fetch.not_before);
                 let mut path = Path::default();
                 path.push(Reason::Mshr, now.since(wanted));
                 path.extend(&response.path);
@@ -809,12 +902,12 @@ impl Core {
             let own = w.dispatched + w.latency;
             let at = own.max(if w.same_line { Ps(source) } else { Ps(source) + w.latency });
             done[(w.slot % SLOTS as u64) as usize] = at.0;
-            if let Some(item) = items.get_mut((w.item - *first_item) as usize) {
+            if let Some(item) = items.get_mut(w.item.wrapping_sub(*first_item) as usize) {
                 item.at = at.0;
                 if w.same_line
                     && let Some(path) = fills.path_of(w.on)
                 {
-                    item.kind = Kind::Miss;
+                    item.kind = Kind::Path(Reason::Mshr);
                     paths[(w.item % ITEMS as u64) as usize] = path;
                 }
             }
@@ -858,9 +951,9 @@ impl Core {
                 return;
             }
             Kind::Hit(reason, latency) if at > self.retired => self.charge_hit(at, reason, Ps(u64::from(latency))),
-            Kind::Miss if at > self.retired => {
+            Kind::Path(address) if at > self.retired => {
                 let path = &self.paths[(self.first_item % ITEMS as u64) as usize];
-                path.charge_tail(at - self.retired, Reason::Mshr, &mut self.own[self.retiring]);
+                path.charge_tail(at - self.retired, address, &mut self.own[self.retiring]);
                 self.retired = at;
             }
             _ => {}

@@ -10,26 +10,29 @@
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
 //! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. Left out:
-//! transient states, prefetchers, TLBs; requests enter a slice's queue in the order in which they are
+//! transient states, prefetchers; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
 mod directory;
 mod in_flight;
 mod latest;
 mod llc;
+mod tlb;
 
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
+pub use tlb::{TlbSpec, Translation, Walk};
 
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{Cbm, Clos, CoreId, Line, Ps};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps};
 
 use directory::Directory;
 use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester};
+use tlb::Tlb;
 
 use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
 use crate::dram::{Dram, DramSpec};
@@ -48,6 +51,8 @@ pub struct MemorySpec {
     pub l1: CacheSpec,
     /// Second-level cache of each core.
     pub l2: CacheSpec,
+    /// Address translation of each core; free when left out.
+    pub tlb: Option<TlbSpec>,
     /// The shared last-level cache.
     pub llc: LlcSpec,
     /// DRAM.
@@ -76,6 +81,10 @@ pub struct MemoryCounters {
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
+    /// Translations by the first-level TLBs.
+    pub tlb: LevelCounters,
+    /// Page walks, for want of a translation in any TLB.
+    pub page_walks: u64,
     /// Lines taken from another core's private cache.
     pub snoops: u64,
     /// Lines taken over for writing that were there already.
@@ -89,6 +98,7 @@ struct Private {
     l1: TagArray,
     l2: TagArray,
     latest: Latest,
+    tlb: Option<Tlb>,
 }
 
 /// The memory system. See the module header.
@@ -128,6 +138,7 @@ impl Hierarchy {
         }
         let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
+        let tlb = spec.tlb.as_ref().map(|tlb| Tlb::new(tlb, &format!("{path}.tlb"))).transpose()?;
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -145,7 +156,7 @@ impl Hierarchy {
         let io_ways = Cbm(spec.llc.io_ways);
         check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;
         Ok(Hierarchy {
-            cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2 }; cores as usize],
+            cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb }; cores as usize],
             directory: Directory::new(cores),
             llc,
             in_flight: InFlight::new(),
@@ -158,6 +169,11 @@ impl Hierarchy {
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
             counters: MemoryCounters::default(),
         })
+    }
+
+    /// Places the page tables behind `end`, the end of the memory that is mapped.
+    pub fn tables_at(&mut self, end: Addr) {
+        self.cores.iter_mut().filter_map(|c| c.tlb.as_mut()).for_each(|tlb| tlb.tables_at(end));
     }
 
     /// What it has done so far.
@@ -253,7 +269,7 @@ impl Hierarchy {
     fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
         let line = request.addr.line();
         let write = request.access.writes();
-        let Private { l1, l2, latest } = &mut self.cores[usize::from(request.core.0)];
+        let Private { l1, l2, latest, .. } = &mut self.cores[usize::from(request.core.0)];
         latest.set(line, false);
         self.counters.l1.misses += 1;
         let mut victims = [None; 2];
@@ -294,7 +310,7 @@ impl Hierarchy {
         while left != 0 {
             let core = left.trailing_zeros() as usize;
             left &= left - 1;
-            let Private { l1, l2, latest } = &mut self.cores[core];
+            let Private { l1, l2, latest, .. } = &mut self.cores[core];
             latest.forget(line);
             let mut here = false;
             for array in [l1, l2] {
@@ -380,7 +396,7 @@ impl Hierarchy {
         let mut sharers = self.directory.take(line);
         let mut dirty = false;
         while sharers != 0 {
-            let Private { l1, l2, latest } = &mut self.cores[sharers.trailing_zeros() as usize];
+            let Private { l1, l2, latest, .. } = &mut self.cores[sharers.trailing_zeros() as usize];
             latest.forget(line);
             dirty |= l1.remove(line).unwrap_or(false) | l2.remove(line).unwrap_or(false);
             sharers &= sharers - 1;
@@ -422,8 +438,23 @@ fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<()
 
 impl Memory for Hierarchy {
     #[inline(always)]
+    fn translate(&mut self, request: &Request) -> Translation {
+        let Some(tlb) = &mut self.cores[usize::from(request.core.0)].tlb else { return Translation::Free };
+        let translation = tlb.translate(request.addr);
+        let free = translation == Translation::Free;
+        self.counters.tlb.hits += u64::from(free);
+        self.counters.tlb.misses += u64::from(!free);
+        self.counters.page_walks += u64::from(matches!(translation, Translation::Walk(_)));
+        translation
+    }
+
+    #[inline(always)]
     fn repeat(&mut self, request: &Request) -> bool {
         let private = &mut self.cores[usize::from(request.core.0)];
+        // With a TLB each use counts for what it keeps.
+        if private.tlb.is_some() {
+            return false;
+        }
         let again = private.latest.has(request.addr.line(), request.access.writes());
         self.counters.l1.hits += u64::from(again);
         again
