@@ -7,7 +7,7 @@
 
 use probe::Request;
 use stats::{Path, Reason};
-use units::{Ps, Ticket};
+use units::{CoreId, Line, Ps, Ticket};
 
 use crate::cache::Victim;
 use crate::memory::Translation;
@@ -91,11 +91,11 @@ pub trait Memory {
     }
     /// Looks into the private caches of the request's core, in that core's program order.
     fn lookup(&mut self, request: &Request) -> Lookup;
-    /// Whether `request` uses a line again that L1 has used last of its set: a hit that changes
+    /// Whether `core` uses a line again that its L1 has used last of its set: a hit that changes
     /// nothing, counted like any other. A short cut past [`Memory::lookup`]; `false` says nothing.
     #[inline]
-    fn repeat(&mut self, request: &Request) -> bool {
-        let _ = request;
+    fn repeat(&mut self, core: CoreId, line: Line, write: bool) -> bool {
+        let _ = (core, line, write);
         false
     }
     /// Delivers what left the private caches on a hit, at the simulation's present.

@@ -39,16 +39,11 @@ struct Plain {
 
 impl Layout for Plain {
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
-        out.push(request(r, packet));
+        out.push(Request::new(r, packet, Addr(r.offset), r.bytes));
     }
-    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
-        self.short_cut.then(|| request(r, packet))
+    fn place_line(&self, r: &Ref, _: &Placed) -> Option<Addr> {
+        self.short_cut.then_some(Addr(r.offset))
     }
-}
-
-fn request(r: &Ref, packet: &Placed) -> Request {
-    let addr = Addr(r.offset);
-    Request { addr, bytes: r.bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
 }
 
 fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {

@@ -12,10 +12,10 @@ pub trait Layout {
     /// Requests are in the order in which they are issued; each lies within one line.
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests);
 
-    /// The request that `r` makes if it makes exactly one: a short cut past [`Layout::place`], which
-    /// gives the same. [`None`] says nothing.
+    /// The address of the request that `r` makes if it makes exactly one, of all its bytes: a short
+    /// cut past [`Layout::place`], which gives the same. [`None`] says nothing.
     #[inline]
-    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Addr> {
         let _ = (r, packet);
         None
     }
@@ -27,7 +27,7 @@ impl<L: Layout + ?Sized> Layout for &L {
         (**self).place(r, packet, out);
     }
     #[inline]
-    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Addr> {
         (**self).place_line(r, packet)
     }
 }
@@ -65,6 +65,14 @@ pub struct Request {
     pub clos: Clos,
     /// The core that asks; of a DMA request the core whose queue it serves.
     pub core: CoreId,
+}
+
+impl Request {
+    /// The request for the `bytes` bytes of `r` at `addr`, which are on one line.
+    #[inline(always)]
+    pub fn new(r: &Ref, packet: &Placed, addr: Addr, bytes: u16) -> Request {
+        Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
+    }
 }
 
 /// The requests of one reference, reused from reference to reference.

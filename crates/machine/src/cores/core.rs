@@ -39,7 +39,6 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Core {
     id: CoreId,
-    clos: Clos,
     in_order: bool,
     /// Picoseconds an instruction takes, in 1/1024.
     instruction_ps_x1024: u64,
@@ -58,9 +57,8 @@ pub struct Core {
 
     /// Instructions dispatched.
     instructions: u64,
-    /// The packet whose events are dispatched, and its index in `burst`.
-    current: BurstPacket,
-    dispatching: usize,
+    /// Where the packet lies whose events are dispatched.
+    placed: Placed<'static>,
     /// The index after that of the packet begun last.
     next_begun: usize,
     front_end: Ps,
@@ -249,7 +247,6 @@ impl Core {
         spec.check(path)?;
         Ok(Core {
             id,
-            clos: Clos(0),
             in_order: spec.model == CoreModel::InOrder,
             instruction_ps_x1024: (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64,
             rob: u64::from(spec.rob),
@@ -261,8 +258,7 @@ impl Core {
             own: Vec::new(),
             started: Ps::ZERO,
             instructions: 0,
-            current: NOWHERE,
-            dispatching: 0,
+            placed: Placed { packet: PacketId(0), core: id, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] },
             next_begun: 0,
             front_end: Ps::ZERO,
             owed_work: Ps::ZERO,
@@ -296,7 +292,7 @@ impl Core {
 
     /// Puts the core's requests into a class of service.
     pub fn set_clos(&mut self, clos: Clos) {
-        self.clos = clos;
+        self.placed.clos = clos;
     }
 
     /// Begins to replay `record` at `at` for the packets of `burst`.
@@ -314,9 +310,8 @@ impl Core {
         self.owed_work = Ps::ZERO;
         self.history.clear();
         self.history_end = u64::MAX;
-        self.dispatching = self.burst.len();
         self.next_begun = 0;
-        self.current = NOWHERE;
+        self.place(NOWHERE);
         self.retiring = self.burst.len();
     }
 
@@ -399,15 +394,14 @@ impl Core {
                         }
                     }
                     Event::Begin(packet) => {
-                        self.dispatching = self.index_of(packet);
-                        self.next_begun = self.dispatching + 1;
-                        self.current = self.burst.get(self.dispatching).copied().unwrap_or(NOWHERE);
-                        self.change_owner(self.dispatching);
+                        let index = self.index_of(packet);
+                        self.next_begun = index + 1;
+                        self.place(self.burst.get(index).copied().unwrap_or(NOWHERE));
+                        self.change_owner(index);
                     }
                     Event::End(_) => {
-                        self.dispatching = self.burst.len();
-                        self.current = NOWHERE;
-                        self.change_owner(self.dispatching);
+                        self.place(NOWHERE);
+                        self.change_owner(self.burst.len());
                     }
                     Event::Lock(_) | Event::Unlock(_) if !self.is_drained() => break,
                     Event::Lock(lock) => {
@@ -471,6 +465,11 @@ impl Core {
         };
     }
 
+    #[inline(always)]
+    fn place(&mut self, packet: BurstPacket) {
+        (self.placed.packet, self.placed.mbuf, self.placed.data) = (packet.id, packet.mbuf, packet.data);
+    }
+
     /// Dispatches a reference.
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
@@ -482,33 +481,27 @@ impl Core {
                 (self.slots - slot < SLOTS as u64).then_some(slot)
             }
         };
-        let placed = Placed {
-            packet: self.current.id,
-            core: self.id,
-            clos: self.clos,
-            mbuf: self.current.mbuf,
-            data: self.current.data,
-            cells: &[],
-        };
-        let last = match layout.place_line(r, &placed) {
-            Some(request) => {
-                if request.access == Access::Atomic || self.in_order || !memory.repeat(&request) {
+        let last = match layout.place_line(r, &self.placed) {
+            Some(addr) => {
+                let write = r.access.writes();
+                if r.access == Access::Atomic || self.in_order || !memory.repeat(self.id, addr.line(), write) {
+                    let request = Request::new(r, &self.placed, addr, r.bytes.max(1));
                     self.request(&request, after, memory, now, horizon);
                 } else {
                     let first = self.slots;
                     self.slots += 1;
                     self.wait_for_room();
-                    if matches!(request.access, Access::Store | Access::Prefetch) {
+                    if matches!(r.access, Access::Store | Access::Prefetch) {
                         self.set_done(first, self.front_end.0);
                     } else {
                         let address = Address { after, reason: Reason::Mshr };
-                        self.hit(&request, first, address, memory.private_latency(Served::L1));
+                        self.hit(addr.line(), first, address, memory.private_latency(Served::L1));
                     }
                 }
                 // Its translation may have taken slots before it.
                 self.slots - 1
             }
-            None => self.touch_lines(r, &placed, after, memory, layout, now, horizon),
+            None => self.touch_lines(r, after, memory, layout, now, horizon),
         };
         self.reference_slot[(self.references % REFERENCES as u64) as usize] = last;
         self.references += 1;
@@ -521,7 +514,6 @@ impl Core {
     fn touch_lines<M: Memory, L: Layout>(
         &mut self,
         r: &Ref,
-        placed: &Placed,
         after: Option<u64>,
         memory: &mut M,
         layout: &L,
@@ -530,7 +522,7 @@ impl Core {
     ) -> u64 {
         let mut requests = std::mem::take(&mut self.requests);
         requests.clear();
-        layout.place(r, placed, &mut requests);
+        layout.place(r, &self.placed, &mut requests);
         let first = self.slots;
         for request in &requests {
             self.request(request, after, memory, now, horizon);
@@ -605,7 +597,7 @@ impl Core {
             memory.settle(&lookup, request, now);
         }
         if waits {
-            self.hit(request, slot, address, memory.private_latency(served));
+            self.hit(request.addr.line(), slot, address, memory.private_latency(served));
         } else if request.access == Access::Load {
             // A table entry of a page walk.
             self.pass_on(slot, address.after, memory.private_latency(served).1);
@@ -671,15 +663,15 @@ impl Core {
 
     /// A private hit of an instruction that waits for its data.
     #[inline(always)]
-    fn hit(&mut self, request: &Request, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
+    fn hit(&mut self, line: Line, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
         let source = self.source(address.after);
         if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
-            self.queue_hit(request.addr.line(), slot, address, source, reason, latency);
+            self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
         let arrives = Ps(self.front_end.0.max(source)) + latency;
         if arrives < self.fills.latest {
-            self.queue_hit(request.addr.line(), slot, address, source, reason, latency);
+            self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
         self.set_done(slot, arrives.0);

@@ -113,6 +113,13 @@ pub(super) enum Requester {
     Device,
 }
 
+/// Where a line is: its slice, and the number under which the slice knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    slice: usize,
+    within: Line,
+}
+
 /// A request at its slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -158,7 +165,6 @@ const INTEL: [u32; 3] =
     [(0x1b_5f57_5440u64 >> 6) as u32, (0x2e_b5fa_a880u64 >> 6) as u32, (0x3c_ccc9_3100u64 >> 6) as u32];
 
 impl Hash {
-    /// The slice of `line`, and the number under which the slice knows it.
     #[inline(always)]
     fn split(self, line: Line) -> (usize, Line) {
         let low = line.0 as u32;
@@ -265,10 +271,16 @@ impl Llc {
         self.slices.iter().map(|s| s.counters).collect()
     }
 
-    /// The slice of `line` takes in a request made at `now`, after those made before.
+    /// Where `line` is, if it is.
+    #[inline(always)]
+    pub(super) fn spot(&self, line: Line) -> Spot {
+        let (slice, within) = self.hash.split(line);
+        Spot { slice, within }
+    }
+
+    /// The slice takes in a request made at `now`, after those made before.
     #[inline]
-    pub(super) fn take_in(&mut self, line: Line, from: Requester, now: Ps) -> Arrival {
-        let at = self.hash.split(line).0;
+    pub(super) fn take_in(&mut self, spot: Spot, from: Requester, now: Ps) -> Arrival {
         let distance = if self.distances.is_empty() {
             Ps::ZERO
         } else {
@@ -276,9 +288,9 @@ impl Llc {
                 Requester::Core(core) => usize::from(core.0),
                 Requester::Device => self.cores,
             };
-            self.distances[row * self.slices.len() + at]
+            self.distances[row * self.slices.len() + spot.slice]
         };
-        let slice = &mut self.slices[at];
+        let slice = &mut self.slices[spot.slice];
         let there = now + distance;
         let at = there.max(slice.free);
         slice.free = at + self.interval;
@@ -288,50 +300,38 @@ impl Llc {
     }
 
     #[inline(always)]
-    fn of(&mut self, line: Line) -> (&mut TagArray, Line) {
-        let (slice, within) = self.hash.split(line);
-        (&mut self.slices[slice].tags, within)
+    pub(super) fn has(&self, spot: Spot) -> bool {
+        self.slices[spot.slice].tags.find(spot.within).is_some()
     }
 
-    #[inline]
-    pub(super) fn has(&self, line: Line) -> bool {
-        let (slice, within) = self.hash.split(line);
-        self.slices[slice].tags.find(within).is_some()
+    /// Uses the line; says whether it is there.
+    #[inline(always)]
+    pub(super) fn use_line(&mut self, spot: Spot) -> bool {
+        self.slices[spot.slice].tags.use_line(spot.within).is_some()
     }
 
-    /// Uses `line`; says whether it is there.
-    #[inline]
-    pub(super) fn use_line(&mut self, line: Line) -> bool {
-        let (tags, within) = self.of(line);
-        tags.use_line(within).is_some()
+    /// Uses the line and marks it dirty; says whether it is there.
+    #[inline(always)]
+    pub(super) fn write_line(&mut self, spot: Spot) -> bool {
+        self.slices[spot.slice].tags.write_line(spot.within)
     }
 
-    /// Uses `line` and marks it dirty; says whether it is there.
-    #[inline]
-    pub(super) fn write_line(&mut self, line: Line) -> bool {
-        let (tags, within) = self.of(line);
-        tags.write_line(within)
-    }
-
-    /// Takes `line` out; says whether it was dirty, [`None`] if it was not there.
-    #[inline]
-    pub(super) fn remove(&mut self, line: Line) -> Option<bool> {
-        let (tags, within) = self.of(line);
-        tags.remove(within)
+    /// Takes the line out; says whether it was dirty, [`None`] if it was not there.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, spot: Spot) -> Option<bool> {
+        self.slices[spot.slice].tags.remove(spot.within)
     }
 
     /// As [`TagArray::fill`].
-    #[inline]
-    pub(super) fn fill(&mut self, line: Line, ways: Cbm, dirty: bool) -> Result<Option<Victim>, NoWay> {
-        let (slice, within) = self.hash.split(line);
-        let victim = self.slices[slice].tags.fill(within, ways, dirty, false)?;
-        Ok(victim.map(|v| Victim { line: self.hash.join(slice, v.line), ..v }))
+    #[inline(always)]
+    pub(super) fn fill(&mut self, spot: Spot, ways: Cbm, dirty: bool) -> Result<Option<Victim>, NoWay> {
+        let victim = self.slices[spot.slice].tags.fill(spot.within, ways, dirty, false)?;
+        Ok(victim.map(|v| Victim { line: self.hash.join(spot.slice, v.line), ..v }))
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, line: Line) {
-        let (slice, within) = self.hash.split(line);
-        self.slices[slice].tags.prefetch_set(within);
+    pub(super) fn prefetch(&self, spot: Spot) {
+        self.slices[spot.slice].tags.prefetch_set(spot.within);
     }
 }
 
@@ -402,9 +402,9 @@ mod tests {
             // A few sets of a hashed cache get a line more than they have ways.
             let start = 1 << 20;
             (start..start + lines).for_each(|line| {
-                let _ = llc.fill(Line(line), Cbm::low(4), false);
+                let _ = llc.fill(llc.spot(Line(line)), Cbm::low(4), false);
             });
-            let kept = (start..start + lines).filter(|&line| llc.has(Line(line))).count() as u64;
+            let kept = (start..start + lines).filter(|&line| llc.has(llc.spot(Line(line)))).count() as u64;
             assert!(kept * 100 >= lines * 88, "{hash:?} over {slices}: {kept} of {lines}");
             assert_eq!(llc.occupancy(), kept);
         }
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn a_busy_slice_holds_up_its_own_requests_only() {
         let mut llc = Llc::new(&spec(2, SliceHash::Modulo), 1, "llc").unwrap();
-        let mut at = |line, now| llc.take_in(Line(line), Requester::Device, Ps(now)).at;
+        let mut at = |line, now| llc.take_in(llc.spot(Line(line)), Requester::Device, Ps(now)).at;
         assert_eq!([at(0, 0), at(2, 0), at(1, 0), at(4, 1000)], [Ps(0), Ps(2000), Ps(0), Ps(4000)]);
         assert_eq!(llc.counters()[0], SliceCounters { requests: 3, waited: Ps(5000) });
     }
@@ -436,16 +436,16 @@ mod tests {
         let mut total = Ps::ZERO;
         for core in 0..18 {
             for slice in 0..18 {
-                let arrival = llc.take_in(Line(slice), Requester::Core(CoreId(core)), Ps(1 << 40));
+                let arrival = llc.take_in(llc.spot(Line(slice)), Requester::Core(CoreId(core)), Ps(1 << 40));
                 total += arrival.distance * 2 + llc.latency();
             }
         }
         assert!((total.as_ns() / 324.0 - 20.0).abs() < 0.01);
         // Tile 5 is the last of the first row: tile 12, the first of the third, is 5 + 2 hops away.
-        assert_eq!(llc.take_in(Line(12), Requester::Device, Ps(1 << 41)).distance, Ps(3500));
+        assert_eq!(llc.take_in(llc.spot(Line(12)), Requester::Device, Ps(1 << 41)).distance, Ps(3500));
         mesh.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(0.5), device: 17 });
         let mut ring = Llc::new(&mesh, 18, "llc").unwrap();
-        assert_eq!(ring.take_in(Line(1), Requester::Device, Ps::ZERO).distance, Ps(1000));
+        assert_eq!(ring.take_in(ring.spot(Line(1)), Requester::Device, Ps::ZERO).distance, Ps(1000));
     }
 
     #[test]

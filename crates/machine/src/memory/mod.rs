@@ -31,7 +31,7 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps};
 use directory::Directory;
 use in_flight::InFlight;
 use latest::Latest;
-use llc::{Arrival, Llc, Requester};
+use llc::{Arrival, Llc, Requester, Spot};
 use tlb::Tlb;
 
 use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
@@ -224,17 +224,18 @@ impl Hierarchy {
 
     /// A device writes a line at `now`: when the write is done.
     pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
-        let at = self.reach_llc(line, Requester::Device, now);
+        let spot = self.llc.spot(line);
+        let at = self.reach_llc(spot, now);
         self.invalidate_private(line);
         let ddio = self.io_ways.0 != 0;
-        let found = if ddio { self.llc.write_line(line) } else { self.llc.remove(line).is_some() };
+        let found = if ddio { self.llc.write_line(spot) } else { self.llc.remove(spot).is_some() };
         self.counters.dma_write.hits += u64::from(found);
         self.counters.dma_write.misses += u64::from(!found);
         if !ddio {
             return self.dram.post(line, true, at);
         }
         if !found {
-            self.fill_llc(line, true, self.io_ways, at);
+            self.fill_llc(line, spot, true, self.io_ways, at);
         }
         at
     }
@@ -242,8 +243,9 @@ impl Hierarchy {
     /// A device reads a line at `now`: when the data are there. Nothing is allocated and nothing
     /// moves.
     pub fn dma_read(&mut self, line: Line, now: Ps) -> Ps {
-        let at = self.reach_llc(line, Requester::Device, now);
-        if self.llc.has(line) || self.private_has(line, self.directory.get(line)) {
+        let spot = self.llc.spot(line);
+        let at = self.reach_llc(spot, now);
+        if self.llc.has(spot) || self.private_has(line, self.directory.get(line)) {
             self.counters.dma_read.hits += 1;
             return at;
         }
@@ -254,7 +256,7 @@ impl Hierarchy {
     /// Asks the host to bring what a device's access to `line` will need.
     #[inline]
     pub fn prefetch(&self, line: Line) {
-        self.llc.prefetch(line);
+        self.llc.prefetch(self.llc.spot(line));
         self.directory.prefetch(line);
     }
 
@@ -297,8 +299,8 @@ impl Hierarchy {
 
     /// When a device's request made at `now` has been answered by the LLC.
     #[inline]
-    fn reach_llc(&mut self, line: Line, from: Requester, now: Ps) -> Ps {
-        let Arrival { at, distance, .. } = self.llc.take_in(line, from, now);
+    fn reach_llc(&mut self, spot: Spot, now: Ps) -> Ps {
+        let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now);
         at + self.llc.latency() + distance
     }
 
@@ -338,8 +340,9 @@ impl Hierarchy {
     }
 
     fn write_llc(&mut self, line: Line, ways: Cbm, now: Ps) {
-        if !self.llc.write_line(line) {
-            self.fill_llc(line, true, ways, now);
+        let spot = self.llc.spot(line);
+        if !self.llc.write_line(spot) {
+            self.fill_llc(line, spot, true, ways, now);
         }
     }
 
@@ -349,14 +352,15 @@ impl Hierarchy {
             return;
         }
         let ways = self.ways_of(clos);
-        let found = if dirty { self.llc.write_line(line) } else { self.llc.use_line(line) };
+        let spot = self.llc.spot(line);
+        let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
         if !found {
-            self.fill_llc(line, dirty, ways, now);
+            self.fill_llc(line, spot, dirty, ways, now);
         }
     }
 
-    fn fill_llc(&mut self, line: Line, dirty: bool, ways: Cbm, now: Ps) {
-        match self.llc.fill(line, ways, dirty) {
+    fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, ways: Cbm, now: Ps) {
+        match self.llc.fill(spot, ways, dirty) {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
@@ -379,11 +383,11 @@ impl Hierarchy {
     /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache; says
     /// whether it is there.
     #[inline]
-    fn take_from_llc(&mut self, line: Line, core: CoreId, shared: bool) -> bool {
+    fn take_from_llc(&mut self, line: Line, spot: Spot, core: CoreId, shared: bool) -> bool {
         if self.inclusion != Inclusion::Victim || shared {
-            return self.llc.use_line(line);
+            return self.llc.use_line(spot);
         }
-        let Some(dirty) = self.llc.remove(line) else { return false };
+        let Some(dirty) = self.llc.remove(spot) else { return false };
         if dirty {
             self.cores[usize::from(core.0)].l2.write_line(line);
         }
@@ -449,13 +453,13 @@ impl Memory for Hierarchy {
     }
 
     #[inline(always)]
-    fn repeat(&mut self, request: &Request) -> bool {
-        let private = &mut self.cores[usize::from(request.core.0)];
+    fn repeat(&mut self, core: CoreId, line: Line, write: bool) -> bool {
+        let private = &mut self.cores[usize::from(core.0)];
         // With a TLB each use counts for what it keeps.
         if private.tlb.is_some() {
             return false;
         }
-        let again = private.latest.has(request.addr.line(), request.access.writes());
+        let again = private.latest.has(line, write);
         self.counters.l1.hits += u64::from(again);
         again
     }
@@ -483,7 +487,8 @@ impl Memory for Hierarchy {
         let ways = self.ways_of(request.clos);
         self.settle(lookup, request, now);
 
-        let Arrival { at, waited, distance } = self.llc.take_in(line, Requester::Core(core), now);
+        let spot = self.llc.spot(line);
+        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, distance * 2);
         path.push(Reason::Llc, self.llc.latency());
@@ -505,7 +510,7 @@ impl Memory for Hierarchy {
             path.push(Reason::Snoop, self.snoop_latency);
             done += self.snoop_latency;
             Served::Snoop
-        } else if self.take_from_llc(line, core, shared) {
+        } else if self.take_from_llc(line, spot, core, shared) {
             self.counters.llc.hits += 1;
             Served::Llc
         } else {
@@ -514,7 +519,7 @@ impl Memory for Hierarchy {
                 self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
             done = filled + distance;
             if self.inclusion != Inclusion::Victim {
-                self.fill_llc(line, false, ways, at);
+                self.fill_llc(line, spot, false, ways, at);
             }
             self.in_flight.insert(line, done);
             Served::Dram

@@ -139,22 +139,16 @@ impl Layout for ServerLayout {
         let end = at + u64::from(r.bytes.max(1));
         while at < end {
             let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(end);
-            out.push(request(r, packet, Addr(at), (next - at) as u16));
+            out.push(Request::new(r, packet, Addr(at), (next - at) as u16));
             at = next;
         }
     }
 
     #[inline(always)]
-    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Request> {
+    fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Addr> {
         let at = self.start_of(r, packet);
-        let bytes = r.bytes.max(1);
-        (at.0 % LINE_BYTES + u64::from(bytes) <= LINE_BYTES).then(|| request(r, packet, at, bytes))
+        (at.0 % LINE_BYTES + u64::from(r.bytes.max(1)) <= LINE_BYTES).then_some(at)
     }
-}
-
-#[inline(always)]
-fn request(r: &Ref, packet: &Placed, addr: Addr, bytes: u16) -> Request {
-    Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
 }
 
 #[cfg(test)]
@@ -195,7 +189,8 @@ mod tests {
             out.clear();
             l.place(&r, &packet, &mut out);
             let only = if out.len() == 1 { out.first().copied() } else { None };
-            assert_eq!(l.place_line(&r, &packet), only);
+            let short = l.place_line(&r, &packet).map(|at| Request::new(&r, &packet, at, bytes.max(1)));
+            assert_eq!(short, only);
         }
     }
 
