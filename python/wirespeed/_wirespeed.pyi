@@ -6,6 +6,7 @@ from typing import Any, final
 __all__ = [
     "InputError",
     "Run",
+    "Scenario",
     "Table",
     "commit",
     "compare",
@@ -13,7 +14,6 @@ __all__ = [
     "inspect_table",
     "preset",
     "presets",
-    "resolve",
     "run",
     "schema",
     "version",
@@ -35,6 +35,22 @@ class Run:
     def write(self, dir: str) -> list[str]: ...
 
 @final
+class Scenario:
+    def __new__(
+        cls,
+        text: str,
+        origin: str,
+        overrides: list[str],
+        *,
+        capture: str | None = None,
+        table: str | None = None,
+        seed: int | None = None,
+        search: str | None = None,
+    ) -> Scenario: ...
+    @property
+    def resolved(self) -> str: ...
+
+@final
 class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -43,26 +59,13 @@ def commit() -> str: ...
 def schema() -> str: ...
 def presets() -> list[tuple[str, str, str]]: ...
 def preset(kind: str, name: str) -> str: ...
-def resolve(
-    scenario: str,
-    origin: str,
-    overrides: list[str],
-    capture: str | None,
-    table: str | None,
-    seed: int | None,
-) -> str: ...
 def run(
-    scenario: str,
-    origin: str,
-    overrides: list[str],
+    scenarios: list[Scenario],
     *,
-    capture: str | None = None,
-    table: str | None = None,
-    seed: int | None = None,
-    threads: int = 1,
-    search: str | None = None,
+    threads: int | None = None,
+    same_packets: bool = False,
     progress: Callable[[str, int, int, str], None] | None = None,
-) -> Run: ...
+) -> list[Run]: ...
 def compare(a: Run | str, b: Run | str) -> str: ...
 def inspect(path: str, progress: Callable[[str, int, int, str], None] | None = None) -> str: ...
 def inspect_table(path: str) -> str: ...

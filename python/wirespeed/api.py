@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ def run(
     table: PathLike | None = None,
     set: Overrides = None,
     seed: int | None = None,
-    threads: int = 1,
+    threads: int | None = None,
     search: Search | None = None,
     progress: Callback | bool | None = None,
 ) -> Result:
@@ -33,50 +34,68 @@ def run(
     `scenario` is a TOML file, TOML text, or the name of a shipped scenario. `capture` replaces its traffic and `table`
     its prefix table. `set` overrides single settings: `{"machine.llc.ways": 8}`. `search` looks for the highest load
     without loss ("ndr") or with a small one ("pdr"). `progress` is called as `progress(phase, done, total, note)`;
-    True shows a bar on stderr. The result does not depend on `threads`.
+    True shows a bar on stderr. The points of a curve and the trials of a search run on `threads` threads, as many as
+    there are cores if None; the result does not depend on it.
 
     Raises InputError (a ValueError) for a bad scenario, capture, table or override. Ctrl-C ends the run early and
-    returns what there is, with `partial` set.
+    returns what there is, with `partial` set; while the inputs are still being read there is nothing, and
+    KeyboardInterrupt is raised.
 
         >>> import wirespeed                                                        # doctest: +SKIP
         >>> result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})       # doctest: +SKIP
         >>> result.summary["sojourn_ns"]["p99"], polars.DataFrame(result.packets)   # doctest: +SKIP
     """
-    found = scenarios.find(scenario)
+    judged = _judged(scenario, capture, table, set, seed, search)
     with Bar() if progress is True else nullcontext() as bar:
         callback = bar if progress is True else (progress or None)
-        finished = _wirespeed.run(
-            found.text,
-            found.origin,
-            [*found.overrides, *scenarios.overrides(set)],
-            capture=_path(capture),
-            table=_path(table),
-            seed=seed,
-            threads=threads,
-            search=search,
-            progress=callback,
-        )
-    tables = {name: Table(name, finished.table(name)) for name in TABLES}
-    return Result(finished.summary_json, finished.resolved, tables, finished, None)
+        (finished,) = _wirespeed.run([judged], threads=threads, progress=callback)
+    return _result(finished)
 
 
-def compare(a: Result | PathLike, b: Result | PathLike, set: Overrides = None, seed: int | None = None) -> Comparison:
+def compare(
+    a: Result | PathLike,
+    b: Result | PathLike,
+    set: Overrides = None,
+    seed: int | None = None,
+    threads: int | None = None,
+) -> Comparison:
     """Compares b with a, metric by metric, with the significance of each difference.
 
-    Each is a Result, a folder that holds one, or a scenario, which is run first with `set` and `seed`. Raises
-    InputError where an operand is none of these.
+    Each is a Result, a folder that holds one, or a scenario, which is run first with `set` and `seed`, on `threads`
+    threads (as many as there are cores if None). Raises InputError where an operand is none of these, and
+    KeyboardInterrupt where Ctrl-C ended a run: nothing is compared then.
     """
-    first, second = (operand(each, set, seed) for each in (a, b))
+    first, second = operands([a, b], set, seed, threads)
     return Comparison(_wirespeed.compare(first.operand, second.operand))
 
 
-def operand(given: Result | PathLike, set: Overrides = None, seed: int | None = None, **options: Any) -> Result:
-    """The result that an operand of a comparison stands for; `options` go to `run` if it has to be run."""
-    if isinstance(given, Result):
-        return given
-    if is_folder(given):
-        return read(given)
-    return run(given, set=set, seed=seed, **options)
+def operands(
+    given: Sequence[Result | PathLike],
+    set: Overrides = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: Callback | None = None,
+) -> list[Result]:
+    """The results that the operands of a comparison stand for.
+
+    Scenarios are run side by side, on the same packets, and measured from the same packet on; what they share is loaded
+    once. Raises InputError for the first operand that is no result, folder or scenario, before anything runs, and
+    KeyboardInterrupt where Ctrl-C ended a run.
+    """
+    found: list[Result | _wirespeed.Scenario] = []
+    for each in given:
+        if isinstance(each, Result):
+            found.append(each)
+        elif is_folder(each):
+            found.append(read(each))
+        else:
+            found.append(_judged(each, None, None, set, seed, None))
+    wanted = [each for each in found if not isinstance(each, Result)]
+    finished = _wirespeed.run(wanted, threads=threads, same_packets=True, progress=progress) if wanted else []
+    if any(run.partial for run in finished):
+        raise KeyboardInterrupt("stopped while running what was to be compared; nothing is compared")
+    ran = iter(finished)
+    return [each if isinstance(each, Result) else _result(next(ran)) for each in found]
 
 
 def is_folder(given: PathLike) -> bool:
@@ -107,15 +126,32 @@ def resolve(
     seed: int | None = None,
 ) -> str:
     """The scenario checked and with all its defaults filled in, as TOML; nothing is run. Raises InputError."""
-    found = scenarios.find(scenario)
-    settings = [*found.overrides, *scenarios.overrides(set)]
-    return _wirespeed.resolve(found.text, found.origin, settings, _path(capture), _path(table), seed)
+    return _judged(scenario, capture, table, set, seed, None).resolved
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a scenario."""
     answer: dict[str, Any] = json.loads(_wirespeed.schema())
     return answer
+
+
+def _judged(
+    scenario: PathLike,
+    capture: PathLike | None,
+    table: PathLike | None,
+    set: Overrides,
+    seed: int | None,
+    search: Search | None,
+) -> _wirespeed.Scenario:
+    found = scenarios.find(scenario)
+    settings = [*found.overrides, *scenarios.overrides(set)]
+    files = {"capture": _path(capture), "table": _path(table)}
+    return _wirespeed.Scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
+
+
+def _result(finished: _wirespeed.Run) -> Result:
+    tables = {name: Table(name, finished.table(name)) for name in TABLES}
+    return Result(finished.summary_json, finished.resolved, tables, finished, None)
 
 
 def _path(path: PathLike | None) -> str | None:

@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 import traceback
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -112,8 +113,15 @@ SearchOpt = Annotated[
     ),
 ]
 ThreadsOpt = Annotated[
-    int,
-    typer.Option("--threads", metavar="N", min=1, help="Threads to run on. The result does not depend on it."),
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="Simulate so many points of a curve, trials of a search or scenarios at a time; as many as there are "
+        "cores if left out. The result does not depend on it.",
+        show_default=False,
+    ),
 ]
 OutOpt = Annotated[
     Path | None,
@@ -199,7 +207,7 @@ def run(
     settings: SetOpt = None,
     seed: SeedOpt = None,
     search: SearchOpt = None,
-    threads: ThreadsOpt = 1,
+    threads: ThreadsOpt = None,
     out: OutOpt = None,
     form: FormatOpt = Format.table,
     no_report: NoReportOpt = False,
@@ -216,7 +224,7 @@ def demo(
     table: TableOpt = None,
     settings: SetOpt = None,
     seed: SeedOpt = None,
-    threads: ThreadsOpt = 1,
+    threads: ThreadsOpt = None,
     out: OutOpt = Path(DEMO_FOLDER),
     form: FormatOpt = Format.table,
     no_report: NoReportOpt = False,
@@ -257,7 +265,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    threads: ThreadsOpt = 1,
+    threads: ThreadsOpt = None,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
@@ -267,19 +275,8 @@ def compare(
         raise InputError("compare needs at least two operands: scenarios or result folders")
     if settings and all(api.is_folder(each) for each in operands):
         raise InputError("--set changes scenarios, but all operands are results that were written before")
-    # Everything that can be wrong is found before the first of them runs.
-    for each in operands:
-        if not api.is_folder(each):
-            scenarios.find(each)
-    results: list[Result] = []
-    for each in operands:
-        with Bar(each, quiet) as bar:
-            results.append(
-                api.operand(each, set=scenarios.overrides(settings), seed=seed, threads=threads, progress=bar)
-            )
-        if results[-1].partial and not api.is_folder(each):
-            print(f"wirespeed: stopped while running {each}; nothing is compared", file=sys.stderr)
-            return EXIT_STOPPED
+    with _stoppable(), Bar(quiet=quiet) as bar:
+        results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
     failed = any(judgement.outcome == "fails" for judgements in judged for judgement in judgements)
@@ -344,10 +341,10 @@ def _run(
     settings: list[str] | None,
     seed: int | None,
     search: SearchFor | None,
-    threads: int,
+    threads: int | None,
     quiet: bool,
 ) -> Result:
-    with Bar(quiet=quiet) as bar:
+    with _stoppable(), Bar(quiet=quiet) as bar:
         return api.run(
             scenario,
             capture=capture,
@@ -358,6 +355,16 @@ def _run(
             search=search.value if search else None,
             progress=bar,
         )
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Says why there is no result where Ctrl-C left none; typer would drop the message."""
+    try:
+        yield
+    except KeyboardInterrupt as e:
+        print(f"wirespeed: {e if e.args else 'stopped'}", file=sys.stderr)
+        raise typer.Exit(EXIT_STOPPED) from None
 
 
 def _finish(result: Result, out: Path | None, form: Format, report: bool, quiet: bool) -> int:

@@ -96,6 +96,9 @@ class CurvePoint(TypedDict, total=False):
     offered_mpps: float
     carried_mpps: float
     loss: float
+    lost: int
+    packets: int
+    warmup_packets: int
     p50_ns: float
     p99_ns: float
 
@@ -110,6 +113,9 @@ Trial = TypedDict(
         "loss": float,
         "lost": int,
         "packets": int,
+        "warmup_packets": int,
+        "p50_ns": float,
+        "p99_ns": float,
         "pass": bool,
     },
     total=False,
@@ -117,7 +123,7 @@ Trial = TypedDict(
 
 
 class Interval(TypedDict, total=False):
-    """One interval of the run's time series."""
+    """One interval of the run's time series: packets by their arrival, cores and memory by when they worked."""
 
     start_ns: float
     width_ns: float
@@ -125,6 +131,10 @@ class Interval(TypedDict, total=False):
     carried_mpps: float
     loss: float
     sojourn_mean_ns: float
+    ring_packets: float
+    llc_hit_rate: float
+    dram_gb_per_s: float
+    core_busy: float
 
 
 class Search(TypedDict, total=False):
@@ -135,12 +145,23 @@ class Search(TypedDict, total=False):
     gbps: float
     load: float
     loss_limit: float
+    packets: int
+    sufficient_packets: int
     trials: list[Trial]
 
 
 class Finding(TypedDict, total=False):
     """Something in the input that could not be used, at a byte offset."""
 
+    offset: int
+    what: str
+
+
+class DamageCount(TypedDict, total=False):
+    """How much of one kind of damage there is, and the first of it."""
+
+    kind: str
+    count: int
     offset: int
     what: str
 
@@ -153,7 +174,41 @@ class Traffic(TypedDict, total=False):
     packets_in_file: int
     damage: list[Finding]
     damage_count: int
+    damage_by_kind: list[DamageCount]
+    damage_skipped_bytes: int
     mean_frame_bytes: float
+
+
+class RoutingTable(TypedDict, total=False):
+    """The routing table and what was wrong with it."""
+
+    source: str
+    format: str
+    compression: str
+    duplicates: int
+    damage: list[Finding]
+    damage_count: int
+    damage_by_kind: list[DamageCount]
+    damage_skipped_bytes: int
+
+
+class WarmUp(TypedDict, total=False):
+    """What was cut at the start, and why; `end` is given, settled or limit."""
+
+    packets: int
+    end: str
+    mbufs: int
+    stored: int
+    settled_after: int | None
+    why: str
+
+
+class InputFile(TypedDict, total=False):
+    """A file that decides over the result, by its content."""
+
+    kind: str
+    name: str
+    blake3: str
 
 
 class Summary(TypedDict, total=False):
@@ -169,6 +224,7 @@ class Summary(TypedDict, total=False):
     verdict: Verdict
     packets: int
     warmup_packets: int
+    warmup: WarmUp
     stationary: bool
     offered_mpps: float
     carried_mpps: float
@@ -197,6 +253,9 @@ class Summary(TypedDict, total=False):
     series: list[Interval]
     search: Search | None
     traffic: Traffic
+    routes: dict[str, int]
+    table: RoutingTable
+    inputs: list[InputFile]
     machine: dict[str, Any]
     notes: list[str]
     batches: dict[str, list[float]]
@@ -373,11 +432,20 @@ def warnings(summary: Summary) -> list[str]:
             "The run did not reach a steady state: queues still grew or shrank, so means and quantiles depend on "
             "how long it ran."
         )
-    found = (summary.get("traffic") or {}).get("damage_count") or 0
-    if found:
+    for name, part in damages(summary):
+        found = part.get("damage_count") or 0
         places = "place" if found == 1 else "places"
-        out.append(f"The input is damaged in {q.count(found)} {places}; everything readable was used.")
+        out.append(f"The {name} is damaged in {q.count(found)} {places}; everything readable was used.")
     return out
+
+
+def damages(summary: Summary) -> list[tuple[str, Traffic | RoutingTable]]:
+    """The inputs in which something could not be read, each with a name for people."""
+    parts: list[tuple[str, Traffic | RoutingTable]] = [
+        ("input", summary.get("traffic") or {}),
+        ("routing table", summary.get("table") or {}),
+    ]
+    return [(name, part) for name, part in parts if part.get("damage_count")]
 
 
 def _quantile(name: str, ns: float | None, half_width: float | None, short: str) -> KeyNumber:

@@ -22,6 +22,7 @@ from wirespeed.summary import (
     Family,
     Slice,
     Summary,
+    damages,
     drops,
     headline,
     keeps_wire_speed,
@@ -105,6 +106,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
+    parts += _notes(summary)
     parts += _advice(summary)
     return Group(*parts)
 
@@ -248,10 +250,19 @@ def _search(summary: Summary) -> list[RenderableType]:
 
 
 def _damage(summary: Summary) -> list[RenderableType]:
-    traffic = summary.get("traffic") or {}
-    found = (traffic.get("damage") or [])[:_FINDINGS_SHOWN]
-    lines = [_indented(f"at byte {q.count(each.get('offset'))}: {each.get('what')}", "yellow") for each in found]
-    return [Text(), Text("Damage in the input", "bold"), *lines] if lines else []
+    out: list[RenderableType] = []
+    for name, part in damages(summary):
+        lines = [
+            _indented(f"at byte {q.count(each.get('offset'))}: {each.get('what')}", "yellow")
+            for each in (part.get("damage") or [])[:_FINDINGS_SHOWN]
+        ]
+        out += [Text(), Text(f"Damage in the {name}", "bold"), *lines] if lines else []
+    return out
+
+
+def _notes(summary: Summary) -> list[RenderableType]:
+    notes = summary.get("notes") or []
+    return [Text(), Text("Noted", "bold"), *(_indented(f"· {each}") for each in notes)] if notes else []
 
 
 def _advice(summary: Summary) -> list[RenderableType]:

@@ -178,8 +178,24 @@ def sound(**changes: Any) -> dict[str, Any]:
             "packets_in_file": 812_345,
             "damage": [{"offset": 123_456, "what": "record length 70000 is beyond the snap length 65535"}],
             "damage_count": 3,
+            "damage_by_kind": [
+                {
+                    "kind": "corrupt",
+                    "count": 3,
+                    "offset": 123_456,
+                    "what": "record length 70000 is beyond the snap length",
+                }
+            ],
             "mean_frame_bytes": 412.7,
         },
+        "table": {
+            "source": "rib.txt",
+            "damage": [{"offset": 17, "what": 'line 2: "x" is not a prefix'}],
+            "damage_count": 1,
+            "damage_by_kind": [{"kind": "corrupt", "count": 1, "offset": 17, "what": 'line 2: "x" is not a prefix'}],
+        },
+        "notes": ["the IPv4 header checksum is 0 in 50 of 50 packets of the capture"],
+        "warmup": {"packets": 100_000, "end": "settled", "why": "The first 100,000 packets were cut as warm-up."},
         "machine": {"name": "Xeon Gold 6140", "cores": 4, "llc_mib": 24.75, "dram": "DDR4-2666"},
         "wall_s": 0.93,
         "simulated_s": 0.0672,
@@ -219,10 +235,16 @@ def lossless(**changes: Any) -> dict[str, Any]:
                     "carried_mpps": 5.95 + 0.3 * math.sin((i - 0.4) / 3),
                     "loss": 0.0,
                     "sojourn_mean_ns": 4000.0 + 200 * math.sin(i / 3),
+                    "ring_packets": 4.0 + math.sin(i / 3),
+                    "llc_hit_rate": 0.97 + 0.01 * math.sin(i / 3),
+                    "dram_gb_per_s": 1.9,
+                    "core_busy": 0.41,
                 }
                 for i in range(60)
             ],
-            "traffic": {"source": "profile isp", "damage": [], "damage_count": 0, "mean_frame_bytes": 412.7},
+            "traffic": {"source": "profile isp", "mean_frame_bytes": 412.7},
+            "table": {"source": "made, 20000 prefixes", "damage": [], "damage_count": 0},
+            "notes": [],
         }
         | changes
     )

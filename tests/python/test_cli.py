@@ -17,6 +17,8 @@ from wirespeed import InputError, api, cli
 from wirespeed.result import TABLES, Comparison, Result
 from wirespeed.tables import Table
 
+OPERANDS = api.operands
+
 
 class StandIn:
     """What the extension would hand back, made of a summary."""
@@ -61,14 +63,18 @@ def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Stands in for `api.run`; the summary that the next run gives is put into the list first."""
+    """Stands in for what runs; the summary that the next run gives is put into the list first."""
     given: list[dict[str, Any]] = []
 
     def run(scenario: str, **options: Any) -> Result:
         options["progress"]("run", 500, 1000, "")
         return result(given[0] if len(given) == 1 else given.pop(0))
 
+    def operands(names: list[str], settings: Any, seed: Any, threads: Any, progress: Any) -> list[Result]:
+        return [run(name, progress=progress) for name in names]
+
     monkeypatch.setattr(api, "run", run)
+    monkeypatch.setattr(api, "operands", operands)
     return given
 
 
@@ -197,7 +203,6 @@ def compared(monkeypatch: pytest.MonkeyPatch, runs: Any) -> list[tuple[Any, Any]
         return Comparison(json.dumps(document | {"metrics": METRICS}))
 
     monkeypatch.setattr(api, "compare", compare)
-    monkeypatch.setattr("wirespeed.scenarios.find", lambda each: each)
     runs.append(summaries.lossless())
     return pairs
 
@@ -230,16 +235,35 @@ def test_all_operands_are_compared_with_the_first(wirespeed: Any, compared: Any)
 
 
 def test_a_wrong_condition_is_found_before_anything_runs(wirespeed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "run", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr(api, "operands", lambda *_: pytest.fail("ran"))
     ran = wirespeed("compare", "a", "b", "--fail-if", "p98 > +5%")
     assert ran.code == 2
     assert "did you mean" in ran.err
 
 
-def test_a_comparison_that_is_stopped_compares_nothing(wirespeed: Any, compared: Any, runs: Any) -> None:
-    runs[0]["partial"] = True
-    ran = wirespeed("compare", "a", "b")
+def test_a_comparison_that_is_stopped_compares_nothing(
+    wirespeed: Any, compared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(StandIn):
+        def table(self, name: str) -> pa.Table:
+            return pa.table({"run_id": [self.run_id]})
+
+    summary = summaries.lossless(partial=True)
+    monkeypatch.setattr(api, "operands", OPERANDS)
+    monkeypatch.setattr("wirespeed._wirespeed.run", lambda wanted, **_: [Stopped(summary) for _ in wanted])
+    ran = wirespeed("compare", "forwarding", "forwarding")
     assert (ran.code, ran.out, compared) == (130, "", [])
+    assert "nothing is compared" in ran.err
+
+
+def test_stopping_while_loading_says_that_there_is_no_result(wirespeed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> Result:
+        raise KeyboardInterrupt("stopped while loading the capture x.pcap: there is no result")
+
+    monkeypatch.setattr(api, "run", stop)
+    ran = wirespeed("run", "x")
+    assert (ran.code, ran.out) == (130, "")
+    assert ran.err == "wirespeed: stopped while loading the capture x.pcap: there is no result\n"
 
 
 def test_one_operand_is_too_few(wirespeed: Any) -> None:

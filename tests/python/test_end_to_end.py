@@ -18,6 +18,7 @@ import pytest
 
 import wirespeed
 import wirespeed.summary
+from wirespeed import api
 from wirespeed.summary import REASONS
 
 SCENARIO = "forwarding"
@@ -62,12 +63,32 @@ def test_losses_and_verdicts_add_up_to_the_drops(result: wirespeed.Result) -> No
     assert kinds == {"lost": result.summary["lost"], "rejected": result.summary["rejected"]}
 
 
+def without_host_times(result: wirespeed.Result) -> dict[str, Any]:
+    return {k: v for k, v in result.summary.items() if k not in {"wall_s", "load_s", "packets_per_wall_s"}}
+
+
 def test_a_seed_gives_the_same_result_on_any_number_of_threads(result: wirespeed.Result) -> None:
-    again = wirespeed.run(SCENARIO, set=QUICK, seed=3, threads=2)
-    measured_time = {"wall_s", "load_s", "packets_per_wall_s"}
-    first, second = ({k: v for k, v in r.summary.items() if k not in measured_time} for r in (result, again))
-    assert first == second
+    small = QUICK | {"run.packets": 5_000, "run.curve": [0.3, 0.6, 0.9], "run.curve_packets": 3_000}
+    small |= {"run.search_packets": 3_000, "run.search_resolution": 0.1, "machine.cores": 1}
+    for search in (None, "ndr"):
+        first, *others = (
+            wirespeed.run(SCENARIO, set=small, seed=3, threads=threads, search=search)  # type: ignore[arg-type]
+            for threads in (1, 2, 4)
+        )
+        for other in others:
+            assert without_host_times(other) == without_host_times(first)
+            assert pl.DataFrame(other.packets).equals(pl.DataFrame(first.packets))
     assert wirespeed.run(SCENARIO, set=QUICK, seed=4).run_id != result.run_id
+
+
+def test_what_is_compared_is_measured_from_the_same_packet_on(result: wirespeed.Result) -> None:
+    longer = f"{SCENARIO},run.warmup=30000"
+    first, second, third = api.operands([SCENARIO, longer, result], set=QUICK, seed=3, threads=2)
+    assert first.summary["warmup_packets"] == second.summary["warmup_packets"] == 30_000
+    assert wirespeed.compare(first, second).identical_traffic
+    assert third is result
+    alone = wirespeed.run(longer, set=QUICK, seed=3, threads=1)
+    assert without_host_times(alone) == without_host_times(second)
 
 
 def test_every_table_is_read_by_polars_pandas_and_pyarrow(result: wirespeed.Result) -> None:
@@ -140,7 +161,8 @@ def test_bad_input_is_a_message_and_exit_code_2(arguments: list[str], said: str)
 def test_ctrl_c_writes_a_partial_result_and_exits_130(tmp_path: Path) -> None:
     # A shell hands an ignored SIGINT on to what it runs in the background; a user's terminal does not.
     main = "import signal, wirespeed.cli as c; signal.signal(signal.SIGINT, signal.default_int_handler); c.main()"
-    options = [*QUICK_OPTIONS, "--set=run.packets=200000000", "--out", str(tmp_path)]
+    curve = ["--set=run.curve=[0.2,0.4]", "--threads=2"]
+    options = [*QUICK_OPTIONS, "--set=run.packets=200000000", *curve, "--out", str(tmp_path)]
     started = subprocess.Popen(
         [sys.executable, "-c", main, "run", SCENARIO, *options],
         stdout=subprocess.PIPE,
@@ -154,6 +176,27 @@ def test_ctrl_c_writes_a_partial_result_and_exits_130(tmp_path: Path) -> None:
     assert "Partial result" in out
     assert json.loads((tmp_path / "summary.json").read_text())["partial"] is True
     assert 'class="banner"' in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_ctrl_c_while_loading_ends_at_once_and_says_that_there_is_no_result(tmp_path: Path) -> None:
+    # Nobody writes into this pipe: opening it waits for ever.
+    os.mkfifo(tmp_path / "trace.pcap")
+    main = "import signal, wirespeed.cli as c; signal.signal(signal.SIGINT, signal.default_int_handler); c.main()"
+    options = ["--capture", str(tmp_path / "trace.pcap"), "--out", str(tmp_path / "out")]
+    started = subprocess.Popen(
+        [sys.executable, "-c", main, "run", SCENARIO, *QUICK_OPTIONS, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(5)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=10)
+    assert (started.returncode, out) == (130, "")
+    assert "stopped while loading the capture trace.pcap" in err
+    assert "no result" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_condition_decides_over_the_exit_code() -> None:

@@ -124,6 +124,22 @@ def test_without_a_curve_the_rates_are_drawn_over_time_and_without_both_not_at_a
     assert "Offered and carried" not in page(summaries.lossless(series=[]), SCENARIO)
 
 
+def test_the_machine_is_drawn_over_time_where_that_was_measured() -> None:
+    drawn = page(summaries.lossless(), SCENARIO)
+    assert "The machine over time" in drawn
+    assert all(title in drawn for title in ("cores busy, %", "in rings, packets", "LLC hits, %", "DRAM, GB/s"))
+    assert "The machine over time" not in page(summaries.sound(), SCENARIO)
+
+
+def test_damage_of_traffic_and_table_is_shown_by_kind_and_notes_are_listed() -> None:
+    words = Page(page(summaries.sound(), SCENARIO)).words
+    assert "Damage in the input: 3 places" in words
+    assert "Damage in the routing table: 1 place" in words
+    assert "corrupt 1 17 line 2:" in words
+    assert "checksum is 0 in 50 of 50" in words
+    assert "No damage was found" in Page(page(summaries.lossless(), SCENARIO)).words
+
+
 def test_every_chart_says_what_it_shows() -> None:
     charts = [a for a in Page(page(summaries.sound(), SCENARIO)).attributes if a[:2] == ("svg", "aria-label")]
     assert len(charts) == 3

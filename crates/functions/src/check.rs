@@ -20,7 +20,7 @@
 //!
 //! **See also** `ttl`, `forward`.
 
-use packet::{L3, Packet};
+use packet::{L3, Packet, is_unicast_v4};
 use probe::{Probe, Ref, RegionId};
 
 use crate::DropReason;
@@ -141,7 +141,7 @@ fn ipv4<P: Probe>(
             }
         }
         let (src, dst) = (u32::from_be(w3), u32::from_be(w4));
-        if is_special(src) | is_special(dst) { Err(special(src, dst)) } else { Ok(Checked::V4(dst, dst_mark)) }
+        if is_unicast_v4(src) & is_unicast_v4(dst) { Ok(Checked::V4(dst, dst_mark)) } else { Err(special(src, dst)) }
     })();
     tape.work(site::V4_DONE, cost::V4);
     result
@@ -180,23 +180,16 @@ fn folds_to_ones(sum: u64) -> bool {
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
-/// Whether an address is not ordinary unicast: 0/8, 127/8, 224/3, 169.254/16.
-#[inline(always)]
-fn is_special(addr: u32) -> bool {
-    // Less one, 0/8 wraps above all others: one comparison tells it and 224/3.
-    (addr.wrapping_sub(1 << 24) >= 223 << 24) | (addr >> 24 == 127) | (addr >> 16 == 0xa9fe)
-}
-
 #[cold]
 fn special(src: u32, dst: u32) -> DropReason {
     let link_local = |addr: u32| addr >> 16 == 0xa9fe;
-    if is_special(src) && !link_local(src) {
+    if !is_unicast_v4(src) && !link_local(src) {
         return DropReason::SourceMartian;
     }
     match dst >> 24 {
         _ if dst == u32::MAX => DropReason::DestinationBroadcast,
         224..240 => DropReason::DestinationMulticast,
-        _ if is_special(dst) && !link_local(dst) => DropReason::DestinationMartian,
+        _ if !is_unicast_v4(dst) && !link_local(dst) => DropReason::DestinationMartian,
         _ => DropReason::LinkLocal,
     }
 }

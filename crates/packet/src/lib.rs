@@ -3,10 +3,12 @@
 //! A [`Packet`] always starts with an Ethernet header: `traffic` puts one in front of packets from
 //! captures of other link types. Bytes are real bytes of the capture, as far as it kept them.
 
+mod address;
 mod header;
 mod layout;
 mod prefix;
 
+pub use address::{is_unicast_v4, is_unicast_v6};
 pub use header::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, FiveTuple, L3, Layers, Malformed, PROTO_ICMP, PROTO_ICMPV6, PROTO_TCP, PROTO_UDP,
     internet_checksum, layers,

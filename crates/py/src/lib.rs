@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyRuntimeErro
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sim::scenario::{MACHINES, SCENARIOS, find, known};
-use sim::{Overrides, Progress, RunResult, Scenario, ScenarioError, Search, TABLES, Tables};
+use sim::{Options, Overrides, Progress, RunResult, ScenarioError, Search, TABLES, Tables};
 
 create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
 
@@ -31,6 +31,7 @@ const COMMIT: &str = match option_env!("WIRESPEED_COMMIT") {
 fn error(e: ScenarioError) -> PyErr {
     match e {
         ScenarioError::Output { .. } => PyOSError::new_err(e.to_string()),
+        ScenarioError::Stopped { .. } => PyKeyboardInterrupt::new_err(e.to_string()),
         _ => InputError::new_err(e.to_string()),
     }
 }
@@ -57,7 +58,7 @@ fn commit() -> &'static str {
 /// The JSON Schema of a scenario.
 #[pyfunction]
 fn schema() -> String {
-    Scenario::schema()
+    sim::Scenario::schema()
 }
 
 /// Shipped files of traffic: name and text.
@@ -95,8 +96,8 @@ fn preset(kind: &str, name: &str) -> PyResult<&'static str> {
 }
 
 /// Reads a scenario. Files in it become absolute, so that what is written runs anywhere.
-fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<Scenario> {
-    let mut scenario = Scenario::read(text, origin, &overrides).map_err(error)?;
+fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<sim::Scenario> {
+    let mut scenario = sim::Scenario::read(text, origin, &overrides).map_err(error)?;
     let absolute = |path: &mut PathBuf| {
         if let Ok(full) = std::path::absolute(&*path) {
             *path = full;
@@ -104,7 +105,8 @@ fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<Scenario> {
     };
     scenario.traffic.capture.as_mut().map(absolute);
     scenario.function.forward.table.as_mut().map(absolute);
-    if let Some(profile) = scenario.traffic.profile.as_mut().filter(|p| p.ends_with(".toml"))
+    if scenario.traffic.profile_is_a_file()
+        && let Some(profile) = &mut scenario.traffic.profile
         && let Ok(full) = std::path::absolute(&*profile)
     {
         *profile = full.to_string_lossy().into_owned();
@@ -121,49 +123,62 @@ fn search_of(name: Option<&str>) -> PyResult<Option<Search>> {
     }
 }
 
-/// The scenario with everything filled in, as TOML.
-#[pyfunction]
-#[pyo3(signature = (scenario, origin, overrides, capture, table, seed))]
-fn resolve(
-    scenario: &str,
-    origin: &str,
-    overrides: Vec<String>,
-    capture: Option<PathBuf>,
-    table: Option<PathBuf>,
-    seed: Option<u64>,
-) -> PyResult<String> {
-    let overrides = Overrides { set: overrides, capture, table, seed, search: None };
-    Ok(read(scenario, origin, overrides)?.to_toml())
+/// A scenario that was found to be sound: its text with the machine's preset, the overrides and the defaults.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+struct Scenario {
+    resolved: sim::Scenario,
 }
 
-/// Runs a scenario. Ctrl-C ends it early: its result is marked partial then.
+#[pymethods]
+impl Scenario {
+    #[new]
+    #[pyo3(signature = (text, origin, overrides, *, capture=None, table=None, seed=None, search=None))]
+    fn new(
+        text: &str,
+        origin: &str,
+        overrides: Vec<String>,
+        capture: Option<PathBuf>,
+        table: Option<PathBuf>,
+        seed: Option<u64>,
+        search: Option<&str>,
+    ) -> PyResult<Scenario> {
+        let overrides = Overrides { set: overrides, capture, table, seed, search: search_of(search)? };
+        Ok(Scenario { resolved: read(text, origin, overrides)? })
+    }
+
+    /// With everything filled in, as TOML.
+    #[getter]
+    fn resolved(&self) -> String {
+        self.resolved.to_toml()
+    }
+}
+
+/// Runs scenarios, on `threads` threads (as many as there are cores if left out); what they share is loaded once.
+/// Ctrl-C ends them early: their results are marked partial then; while loading it is raised. With `same_packets`
+/// all are measured from the same packet on.
 #[pyfunction]
-#[pyo3(signature = (scenario, origin, overrides, *, capture=None, table=None, seed=None, threads=1, search=None, progress=None))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
+#[pyo3(signature = (scenarios, *, threads=None, same_packets=false, progress=None))]
 fn run(
     py: Python<'_>,
-    scenario: &str,
-    origin: &str,
-    overrides: Vec<String>,
-    capture: Option<PathBuf>,
-    table: Option<PathBuf>,
-    seed: Option<u64>,
-    threads: usize,
-    search: Option<&str>,
+    scenarios: Vec<PyRef<'_, Scenario>>,
+    threads: Option<usize>,
+    same_packets: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Run> {
-    if threads == 0 {
+) -> PyResult<Vec<Run>> {
+    if threads == Some(0) {
         return Err(InputError::new_err("threads = 0: allowed are 1 and more"));
     }
-    let search = search_of(search)?;
-    let scenario = read(scenario, origin, Overrides { set: overrides, capture, table, seed, search })?;
+    let threads = threads.unwrap_or_else(|| Options::default().threads);
+    let options = Options { threads, same_packets };
+    let scenarios: Vec<sim::Scenario> = scenarios.iter().map(|s| s.resolved.clone()).collect();
     let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
-    let finished = py.detach(|| catch_unwind(AssertUnwindSafe(|| sim::run(&scenario, &mut |p| reporter.report(p)))));
+    let finished =
+        py.detach(|| catch_unwind(AssertUnwindSafe(|| sim::run_all(&scenarios, options, &mut |p| reporter.report(p)))));
     if let Some(failed) = reporter.failed {
         return Err(failed);
     }
-    let result = finished.map_err(bug)?.map_err(error)?;
-    py.detach(|| catch_unwind(AssertUnwindSafe(|| Run::new(result)))).map_err(bug)
+    let results = finished.map_err(bug)?.map_err(error)?;
+    py.detach(|| catch_unwind(AssertUnwindSafe(|| results.into_iter().map(Run::new).collect()))).map_err(bug)
 }
 
 /// Tells Python where a run is, and the run when to stop.
@@ -235,7 +250,7 @@ impl Run {
         &self.resolved
     }
 
-    /// The hash of the resolved scenario and its seed.
+    /// The hash of the resolved scenario, the content of its files, and the version.
     #[getter]
     fn run_id(&self) -> &str {
         self.summary["run_id"].as_str().unwrap_or_default()
@@ -396,6 +411,7 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 mod _wirespeed {
     #[pymodule_export]
     use super::{
-        InputError, Run, Table, commit, compare, inspect, inspect_table, preset, presets, resolve, run, schema, version,
+        InputError, Run, Scenario, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,
+        version,
     };
 }

@@ -1,17 +1,24 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
 pub mod compare;
+mod load;
 pub mod measure;
 pub mod run;
 pub mod scenario;
+mod schedule;
+mod search;
 pub mod server;
+mod simulate;
 pub mod summary;
 pub mod tables;
 pub mod verdict;
 
 pub use compare::compare;
-pub use run::{Progress, RunResult, run};
+pub use load::{InputFile, Routing};
+pub use run::{Options, Progress, RunResult, run, run_all};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};
+pub use schedule::Watch;
+pub use simulate::{Measured, Setup, WarmUp, WarmUpEnd};
 pub use summary::{run_id, summary};
 pub use tables::{TABLES, Tables};
 pub use verdict::{Verdict, verdict};

@@ -46,7 +46,38 @@ pub struct ClassTally {
     pub attribution: Attribution,
 }
 
-/// An interval of the run, by time of arrival.
+/// What the machine did in a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Activity {
+    /// How long.
+    pub span: Ps,
+    /// The cores' lookups in the LLC that hit.
+    pub llc_hits: u64,
+    /// The cores' lookups in the LLC.
+    pub llc_lookups: u64,
+    /// Lines read from and written to DRAM.
+    pub dram_lines: u64,
+    /// Time in bursts, summed over the cores.
+    pub busy: Ps,
+    /// Packets in the receive rings at the end of each stretch, summed.
+    pub waiting: u64,
+    /// How many stretches are summed.
+    pub samples: u64,
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Activity) {
+        self.span += other.span;
+        self.llc_hits += other.llc_hits;
+        self.llc_lookups += other.llc_lookups;
+        self.dram_lines += other.dram_lines;
+        self.busy += other.busy;
+        self.waiting += other.waiting;
+        self.samples += other.samples;
+    }
+}
+
+/// An interval of the run: its packets by the time of their arrival, its activity by the time at which it was.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     /// Packets that arrived in it.
@@ -57,14 +88,30 @@ pub struct Interval {
     pub lost: u64,
     /// Sum of the sojourns of those sent, in picoseconds.
     pub sojourn_sum: u128,
+    /// What the machine did.
+    pub activity: Activity,
+}
+
+impl Interval {
+    fn merged(pair: &[Interval]) -> Interval {
+        let mut sum = Interval::default();
+        for one in pair {
+            sum.offered += one.offered;
+            sum.carried += one.carried;
+            sum.lost += one.lost;
+            sum.sojourn_sum += one.sojourn_sum;
+            sum.activity += one.activity;
+        }
+        sum
+    }
 }
 
 /// Everything measured after warm-up.
 #[derive(Clone, Debug)]
 pub struct Measure {
     first: PacketId,
-    /// When the measured packet that ended first and the one that came last arrived.
-    pub begin: Option<Ps>,
+    /// When the last packet of the warm-up and the last one that was measured arrived.
+    pub begin: Ps,
     /// See `begin`.
     pub end: Ps,
     /// Packets, and their bytes on the wire (L1) and with FCS (L2): offered and carried.
@@ -118,12 +165,13 @@ impl Counted {
 }
 
 impl Measure {
-    /// Measures from packet `first` on; `span` is about how long the measured part takes.
-    pub fn new(first: u64, span: Ps) -> Measure {
+    /// Measures from packet `first` on, the first to arrive after `begin`; `span` is about how long the
+    /// measured part takes.
+    pub fn new(first: u64, begin: Ps, span: Ps) -> Measure {
         Measure {
             first: PacketId(first),
-            begin: None,
-            end: Ps::ZERO,
+            begin,
+            end: begin,
             offered: Counted::default(),
             carried: Counted::default(),
             lost: BTreeMap::new(),
@@ -141,24 +189,22 @@ impl Measure {
         }
     }
 
-    /// The measured time: from the first to the last arrival.
+    /// The measured time: n packets and the n gaps before them.
     pub fn window(&self) -> Ps {
-        self.end.since(self.begin.unwrap_or(self.end))
+        self.end.since(self.begin)
+    }
+
+    /// What the machine did from `since` on.
+    pub fn activity(&mut self, since: Ps, activity: Activity) {
+        self.interval_of(since).activity += activity;
     }
 
     fn interval_of(&mut self, arrival: Ps) -> &mut Interval {
-        let begin = *self.begin.get_or_insert(arrival);
-        let mut at = (arrival.since(begin).0 / self.interval.0) as usize;
+        let mut at = (arrival.since(self.begin).0 / self.interval.0) as usize;
         while at >= INTERVALS {
-            let merge = |pair: &[Interval]| Interval {
-                offered: pair.iter().map(|i| i.offered).sum(),
-                carried: pair.iter().map(|i| i.carried).sum(),
-                lost: pair.iter().map(|i| i.lost).sum(),
-                sojourn_sum: pair.iter().map(|i| i.sojourn_sum).sum(),
-            };
-            self.intervals = self.intervals.chunks(2).map(merge).collect();
+            self.intervals = self.intervals.chunks(2).map(Interval::merged).collect();
             self.interval = self.interval * 2;
-            at = (arrival.since(begin).0 / self.interval.0) as usize;
+            at = (arrival.since(self.begin).0 / self.interval.0) as usize;
         }
         if self.intervals.len() <= at {
             self.intervals.resize_with(at + 1, Interval::default);

@@ -1,23 +1,25 @@
-//! Runs a scenario: loads what it needs, simulates, searches, and gathers the result.
+//! Runs scenarios: loads what they need, simulates their points on several threads, and gathers the results.
+//!
+//! A run's independent parts are simulations of their own: the run at the scenario's rate, each point of a curve, each
+//! trial of a search. What to simulate next follows from what is known ([`schedule`]), so the result is the
+//! same, bit for bit, on any number of threads.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use engine::Seed;
-use functions::{Forward, Function, NextHop};
-use machine::dram::DramCounters;
-use machine::memory::MemoryCounters;
-use packet::Prefix;
-use traffic::{Blueprint, Load, Table};
+use traffic::Load;
 use units::{Ps, Rate};
 
-use crate::measure::Measure;
+use crate::load::{InputFile, Loaded, Routing, load};
 use crate::scenario::{Scenario, ScenarioError, Search};
-use crate::server::{CoreCounters, Server};
+use crate::schedule::{self, Stage, Watch};
+use crate::search::{Bisection, sufficient_packets, trial_packets};
+use crate::simulate::{Measured, Setup};
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// "load", "warm-up", "run", "trial 3", "curve 2/8".
+    /// "load", "warm-up", "run", "trial at 50.00 %", "curve 2/8".
     pub phase: String,
     /// Packets offered in this phase.
     pub done: u64,
@@ -40,6 +42,8 @@ pub struct Trial {
     pub lost: u64,
     /// Packets offered and measured.
     pub packets: u64,
+    /// Packets cut before.
+    pub warmup_packets: u64,
     /// Median sojourn.
     pub p50_ns: f64,
     /// 99th percentile of the sojourn.
@@ -50,6 +54,22 @@ impl Trial {
     /// Lost over offered.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.packets.max(1) as f64
+    }
+
+    fn of(measured: &Measured, load: f64) -> Trial {
+        let m = &measured.measure;
+        let us = m.window().as_secs() * 1e6;
+        let quantile = |q| m.sojourn.histogram().quantile(q).map_or(f64::NAN, Ps::as_ns);
+        Trial {
+            load,
+            offered_mpps: m.offered.packets as f64 / us,
+            carried_mpps: m.carried.packets as f64 / us,
+            lost: m.lost.values().sum(),
+            packets: m.offered.packets,
+            warmup_packets: measured.warmup.packets,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+        }
     }
 }
 
@@ -64,31 +84,10 @@ pub struct SearchOutcome {
     pub load: f64,
     /// Every trial, in order.
     pub trials: Vec<Trial>,
-}
-
-/// What a simulation of the scenario at one rate has measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Packets.
-    pub measure: Measure,
-    /// Memory counters of the measured part.
-    pub memory: MemoryCounters,
-    /// DRAM counters of the measured part.
-    pub dram: DramCounters,
-    /// Core counters of the measured part.
-    pub cores: Vec<CoreCounters>,
-    /// Payload bytes over PCIe in the measured part: to the host, from the host.
-    pub pcie_bytes: (u64, u64),
-    /// The time the counters cover: from the end of warm-up to the last departure.
-    pub span: Ps,
-    /// DRAM peak in bytes a second.
-    pub dram_peak: f64,
-    /// Packets that were simulated, warm-up included.
-    pub simulated: u64,
-    /// Host seconds of this simulation.
-    pub wall_s: f64,
-    /// The user ended it early.
-    pub partial: bool,
+    /// Packets of each trial.
+    pub packets: u64,
+    /// Packets that a trial needs for an overload by the resolution to fill the receive side's buffers.
+    pub sufficient_packets: u64,
 }
 
 /// A complete result.
@@ -106,318 +105,357 @@ pub struct RunResult {
     pub notes: Vec<String>,
     /// What a capture's first pass found.
     pub capture: Option<traffic::CaptureReport>,
-    /// Routes by family.
-    pub routes: (usize, usize),
+    /// The routing table.
+    pub routing: Routing,
+    /// The files that decide over the result.
+    pub inputs: Vec<InputFile>,
     /// Mean frame with FCS, in bytes.
     pub mean_frame_bytes: f64,
     /// Share of line rate offered.
     pub load: f64,
     /// The user ended it early.
     pub partial: bool,
-    /// Host seconds of the simulation alone.
+    /// Host seconds from the first to the last simulation of this scenario.
     pub wall_s: f64,
+    /// Host seconds of the run at the scenario's rate alone.
+    pub run_wall_s: f64,
     /// Host seconds of loading tables and traffic.
     pub load_s: f64,
 }
 
-/// Events between two looks at the clock and the user.
-const EVENTS_PER_CHECK: usize = 20_000;
+/// How scenarios are run. Results depend on `same_packets` alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Simulations at a time, at least 1.
+    pub threads: usize,
+    /// Whether all are to be measured from the same packet on, for comparisons: where their warm-ups end at
+    /// different packets, the shorter ones are run again with the longest.
+    pub same_packets: bool,
+}
 
-/// What every simulation of a scenario shares.
-struct Prepared {
-    function: Function,
-    blueprint: Blueprint,
-    line: Rate,
-    seed: Seed,
+impl Default for Options {
+    /// As many threads as there are cores.
+    fn default() -> Options {
+        Options { threads: std::thread::available_parallelism().map_or(1, usize::from), same_packets: false }
+    }
+}
+
+/// A simulation of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    scenario: usize,
+    kind: Kind,
+    /// The share of line rate that is offered, as bits (the shares of a search are halves of halves, so equal ones
+    /// are equal); [`None`] for the scenario's own rate.
+    share: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Trial,
+    /// At the scenario's rate, or the one that was found.
+    Run,
+    /// The run once more, with a warm-up of so many packets.
+    Again(u64),
+    Curve(usize),
+}
+
+/// What came of a part, and when on the host.
+struct Outcome {
+    measured: Result<Measured, ScenarioError>,
+    began: Instant,
+    ended: Instant,
 }
 
 /// Runs `scenario`. `progress` is called now and then; when it returns `false` the run ends early
 /// and its result is marked partial.
 ///
 /// # Errors
-/// Input that cannot be read, a machine or traffic that cannot be.
-pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(&Progress) -> bool) -> Result<RunResult, ScenarioError> {
-    let started = Instant::now();
-    let note = |text: &str| Progress { phase: "load".into(), done: 0, total: 1, note: text.into() };
-    progress(&note("routing table"));
-    let forward = &scenario.function.forward;
-    let mut notes = Vec::new();
-    let table = match &forward.table {
-        Some(path) => Table::open(path)?,
-        None => Table::synthetic(TABLE_SEED, forward.prefixes as usize, forward.next_hops),
-    };
-    if !table.damage.is_empty() {
-        notes.push(format!("the routing table is damaged: {}", table.damage));
-    }
-    let hops = forward.next_hops;
-    let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
-    if without > 0 {
-        notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
-    }
-    // Next hops that the entries cannot hold share the last one that they can: a file's numbers are
-    // indices, so there are never as many.
-    let routes = table.routes.iter().filter_map(|r| {
-        let class = r.next_hop.unwrap_or_else(|| spread(r.prefix) % hops);
-        NextHop::new(class).map(|hop| (r.prefix, hop))
-    });
-    let forwarding = Forward::new(routes, scenario.nic.ports, &forward.lookup)?;
-    let counts = forwarding.routes();
+/// Input that cannot be read, a machine or traffic that cannot be, [`ScenarioError::Stopped`] while loading.
+pub fn run(
+    scenario: &Scenario,
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<RunResult, ScenarioError> {
+    let results = run_all(std::slice::from_ref(scenario), options, progress)?;
+    results.into_iter().next().ok_or_else(|| ScenarioError::Stopped { during: "scenario".into() })
+}
 
-    progress(&note("traffic"));
-    let blueprint = Blueprint::new(&scenario.traffic.source(), Some(&table))?;
-    notes.extend(blueprint.notes().iter().cloned());
-    drop(table);
-    let prepared = Prepared {
-        function: Function::Forward(forwarding),
-        line: scenario.nic.rate,
-        seed: Seed(scenario.run.seed),
-        blueprint,
-    };
-    let mut load = scenario.traffic.offered(prepared.line);
-    let share = prepared.share(&load)?;
-    if share > 1.0 + 1e-9 {
-        return Err(ScenarioError::Value {
-            origin: "scenario".into(),
-            path: "traffic".into(),
-            message: format!(
-                "the offered rate is {:.1} % of the port's line rate of {}: allowed is up to 100 % (lower the rate, or raise nic.rate)",
-                share * 100.0,
-                prepared.line
-            ),
-        });
-    }
+/// Runs `scenarios`, side by side where there are threads; what they have in common is loaded once.
+///
+/// # Errors
+/// As [`run`], for the first scenario that has one.
+pub fn run_all(
+    scenarios: &[Scenario],
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Vec<RunResult>, ScenarioError> {
+    let started = Instant::now();
+    let loaded = load(scenarios, &mut |what| {
+        progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
+    })?;
     let load_s = started.elapsed().as_secs_f64();
-    let started = Instant::now();
-    let mut partial = false;
+    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| Plan::new(i, s, l));
+    let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+    let (mut outcomes, stopped) = schedule::run(
+        options.threads,
+        |known| wanted(&plans, known, options),
+        |part, watch| {
+            let began = Instant::now();
+            let measured = plans[part.scenario].simulate(part, watch);
+            Outcome { measured, began, ended: Instant::now() }
+        },
+        &mut |stages| progress(&described(&plans, stages)),
+    );
+    let again = warmup_of_all(&plans, &outcomes, options);
+    let results = plans.iter().map(|plan| plan.result(&mut outcomes, again, stopped, load_s));
+    results.collect()
+}
 
-    let search = match scenario.run.search {
-        None => None,
-        Some(kind) => {
-            let outcome = prepared.search(scenario, kind, progress, &mut partial)?;
-            let found = if outcome.load > 0.0 { outcome.load } else { scenario.run.search_resolution };
-            load = Load::LineShare { share: found, line: prepared.line };
-            Some(outcome)
+type Outcomes = BTreeMap<Part, Outcome>;
+
+/// The parts that are wanted, the most urgent first; none after an error.
+fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
+    if known.values().any(|o| o.measured.is_err()) {
+        return Vec::new();
+    }
+    let mut sure = Vec::new();
+    let mut perhaps = Vec::new();
+    for plan in plans {
+        match plan.run_part(known) {
+            Ok(run) => sure.push(run),
+            Err(search) => {
+                let shares = search.ahead(options.threads.max(1)).into_iter();
+                let mut trials = shares.map(|share| plan.part(Kind::Trial, Some(share)));
+                sure.extend(trials.next());
+                perhaps.extend(trials);
+            }
         }
-    };
-    let (packets, warmup) = (scenario.run.packets, scenario.run.warmup_packets());
-    let measured = prepared.simulate(scenario, &load, packets, warmup, "run", progress)?;
-    partial |= measured.partial;
-    let mut curve = Vec::new();
-    for (i, &share) in scenario.run.curve.iter().enumerate() {
-        if partial {
-            break;
-        }
-        let phase = format!("curve {}/{}", i + 1, scenario.run.curve.len());
-        let n = scenario.run.curve_packets;
-        let load = Load::LineShare { share, line: prepared.line };
-        let point = prepared.simulate(scenario, &load, n, warmup.min(n / 2), &phase, progress)?;
-        partial |= point.partial;
-        if !point.partial {
-            curve.push(point.trial(share));
+        let curve = plan.scenario.run.curve.iter().enumerate();
+        sure.extend(curve.map(|(i, share)| plan.part(Kind::Curve(i), Some(*share))));
+    }
+    if let Some(packets) = warmup_of_all(plans, known, options) {
+        for plan in plans.iter().filter(|p| p.ran(known).is_some_and(|m| m.warmup.packets < packets)) {
+            sure.extend(plan.run_part(known).map(|run| Part { kind: Kind::Again(packets), ..run }));
         }
     }
-    let mean = prepared.blueprint.mean_size();
-    Ok(RunResult {
-        load: prepared.share(&load)?,
-        scenario: scenario.clone(),
-        measured,
-        curve,
-        search,
-        notes,
-        capture: prepared.blueprint.capture_report().cloned(),
-        routes: counts,
-        mean_frame_bytes: mean.l2,
-        partial,
-        wall_s: started.elapsed().as_secs_f64(),
-        load_s,
-    })
+    sure.extend(perhaps);
+    sure.retain(|part| !known.contains_key(part));
+    sure
 }
 
-/// Made tables are the same whatever the seed of a run: a router's routes do not change with the
-/// traffic.
-const TABLE_SEED: u64 = 24;
+/// The warm-up that all need to be measured from the same packet on, if not all have it; [`None`] too as long as not
+/// all have run.
+fn warmup_of_all(plans: &[Plan], known: &Outcomes, options: Options) -> Option<u64> {
+    let packets: Vec<u64> = plans.iter().map(|p| Some(p.ran(known)?.warmup.packets)).collect::<Option<_>>()?;
+    let most = *packets.iter().max()?;
+    (options.same_packets && packets.iter().any(|n| *n < most)).then_some(most)
+}
 
-/// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).
-fn spread(prefix: Prefix) -> u32 {
-    let mut x = match prefix {
-        Prefix::V4 { addr, len } => u64::from(addr) << 8 | u64::from(len),
-        Prefix::V6 { addr, len } => (addr >> 64) as u64 ^ addr as u64 ^ u64::from(len) << 56,
+/// What is under way, by the oldest part of it.
+fn described(plans: &[Plan], stages: &[Stage<Part>]) -> Progress {
+    let Some(first) = stages.first() else {
+        return Progress { phase: "run".into(), done: 0, total: 0, note: String::new() };
     };
-    x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    (x ^ x >> 33) as u32
+    let share = first.key.share.map_or(0.0, f64::from_bits);
+    let phase = match first.key.kind {
+        Kind::Run | Kind::Again(_) if first.warming => "warm-up".to_string(),
+        Kind::Run | Kind::Again(_) => "run".to_string(),
+        Kind::Trial => format!("trial at {:.2} %", share * 100.0),
+        Kind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
+    };
+    let mut note = Vec::new();
+    if plans.len() > 1 {
+        note.push(format!("of scenario {}/{}", first.key.scenario + 1, plans.len()));
+    }
+    if stages.len() > 1 {
+        note.push(format!("and {} more", stages.len() - 1));
+    }
+    Progress { phase, done: first.done, total: first.total, note: note.join(" ") }
 }
 
-impl Prepared {
+/// A scenario that is ready to be simulated.
+struct Plan<'a> {
+    index: usize,
+    scenario: &'a Scenario,
+    loaded: &'a Loaded,
+    line: Rate,
+    trial_packets: u64,
+}
+
+impl Plan<'_> {
+    fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<Plan<'a>, ScenarioError> {
+        let trial_packets = trial_packets(scenario, &loaded.blueprint);
+        let plan = Plan { index, scenario, loaded, line: scenario.nic.rate, trial_packets };
+        let share = plan.share(&scenario.traffic.offered(plan.line))?;
+        if share > 1.0 + 1e-9 {
+            return Err(ScenarioError::Value {
+                origin: "scenario".into(),
+                path: "traffic".into(),
+                message: format!(
+                    "the offered rate is {:.1} % of the port's line rate of {}: allowed is up to 100 % (lower the rate, or raise nic.rate)",
+                    share * 100.0,
+                    plan.line
+                ),
+            });
+        }
+        Ok(plan)
+    }
+
     /// `load` as a share of line rate (L1).
     fn share(&self, load: &Load) -> Result<f64, ScenarioError> {
-        let pps = self.blueprint.packets_per_second(load)?;
-        Ok(pps * self.blueprint.mean_size().l1 * 8.0 / (self.line.gbps() * 1e9))
+        let pps = self.loaded.blueprint.packets_per_second(load)?;
+        Ok(pps * self.loaded.blueprint.mean_size().l1 * 8.0 / (self.line.gbps() * 1e9))
     }
 
-    fn simulate(
-        &self,
-        scenario: &Scenario,
-        load: &Load,
-        packets: u64,
-        warmup: u64,
-        phase: &str,
-        progress: &mut dyn FnMut(&Progress) -> bool,
-    ) -> Result<Measured, ScenarioError> {
-        let pps = self.blueprint.packets_per_second(load)?;
-        // The same packets at every load, and in runs that are compared.
-        let source = self.blueprint.source(rand::Rng::next_u64(&mut self.seed.stream("traffic")), load)?;
-        let mut server = Server::new(scenario, self.function.clone(), source, warmup + packets, self.seed)?;
-        let started = Instant::now();
-        let mut measure = Measure::new(warmup, Ps::from_secs_f64(packets as f64 / pps));
-        let mut at_warm = None;
-        let mut partial = false;
-        loop {
-            let more = server.advance(EVENTS_PER_CHECK, &mut measure);
-            if at_warm.is_none() && (server.offered() >= warmup || !more) {
-                at_warm = Some(Snapshot::of(&server));
-            }
-            if !more {
-                break;
-            }
-            let report = if server.offered() < warmup && phase == "run" {
-                Progress { phase: "warm-up".into(), done: server.offered(), total: warmup, note: String::new() }
-            } else {
-                let done = server.offered().saturating_sub(warmup);
-                Progress { phase: phase.into(), done, total: packets, note: String::new() }
-            };
-            if !partial && !progress(&report) {
-                partial = true;
-                server.stop_offering();
-            }
+    fn part(&self, kind: Kind, share: Option<f64>) -> Part {
+        Part { scenario: self.index, kind, share: share.map(f64::to_bits) }
+    }
+
+    /// The run, once it is known at which rate; before that where the search for it is.
+    fn run_part(&self, known: &Outcomes) -> Result<Part, Bisection> {
+        let search = match self.scenario.run.search {
+            None => return Ok(self.part(Kind::Run, None)),
+            Some(_) => self.searched(known),
+        };
+        match search.next {
+            None => Ok(self.part(Kind::Run, Some(self.found(search)))),
+            Some(_) => Err(search),
         }
-        let (from, to) = (at_warm.unwrap_or_else(|| Snapshot::of(&server)), Snapshot::of(&server));
-        Ok(Measured {
-            memory: memory_since(&to.memory, &from.memory),
-            dram: dram_since(&to.dram, &from.dram),
-            cores: to.cores.iter().zip(&from.cores).map(|(a, b)| core_since(a, b)).collect(),
-            pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
-            span: to.at.since(from.at),
-            dram_peak: server.memory().dram().peak_bytes_per_s(),
-            simulated: server.offered(),
-            wall_s: started.elapsed().as_secs_f64(),
-            measure,
-            partial,
+    }
+
+    fn ran<'a>(&self, known: &'a Outcomes) -> Option<&'a Measured> {
+        known.get(&self.run_part(known).ok()?)?.measured.as_ref().ok()
+    }
+
+    fn loss_limit(&self) -> f64 {
+        match self.scenario.run.search {
+            Some(Search::Pdr) => self.scenario.run.loss_limit,
+            _ => 0.0,
+        }
+    }
+
+    /// Where the search is, by what is known.
+    fn searched(&self, known: &Outcomes) -> Bisection {
+        let mut search = Bisection::new(self.scenario.run.search_resolution);
+        while let Some(share) = search.next
+            && let Some(trial) = self.trial(share, known)
+        {
+            search = search.after(trial.loss() <= self.loss_limit());
+        }
+        search
+    }
+
+    /// The share of line rate to run at after a search; one that has found nothing is told by the lowest it looks at.
+    fn found(&self, search: Bisection) -> f64 {
+        if search.found() > 0.0 { search.found() } else { self.scenario.run.search_resolution }
+    }
+
+    fn trial(&self, share: f64, known: &Outcomes) -> Option<Trial> {
+        let measured = known.get(&self.part(Kind::Trial, Some(share)))?.measured.as_ref().ok()?;
+        (!measured.partial).then(|| Trial::of(measured, share))
+    }
+
+    fn offered(&self, part: Part) -> Load {
+        match part.share.map(f64::from_bits) {
+            None => self.scenario.traffic.offered(self.line),
+            Some(share) => Load::LineShare { share, line: self.line },
+        }
+    }
+
+    fn simulate(&self, part: Part, watch: &Watch) -> Result<Measured, ScenarioError> {
+        let packets = match part.kind {
+            Kind::Trial => self.trial_packets,
+            Kind::Curve(_) => self.scenario.run.curve_packets,
+            Kind::Run | Kind::Again(_) => self.scenario.run.packets,
+        };
+        let scenario = &self.scenario_of(part);
+        let setup = Setup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
+        setup.simulate(&self.offered(part), packets, watch)
+    }
+
+    /// The scenario that gives `part` again when it is run alone.
+    fn scenario_of(&self, part: Part) -> Scenario {
+        let mut scenario = self.scenario.clone();
+        if let Kind::Again(warmup) = part.kind {
+            scenario.run.warmup = Some(warmup);
+        }
+        scenario
+    }
+
+    fn result(
+        &self,
+        outcomes: &mut Outcomes,
+        again: Option<u64>,
+        stopped: bool,
+        load_s: f64,
+    ) -> Result<RunResult, ScenarioError> {
+        let own = |part: &Part| part.scenario == self.index;
+        if let Some(failed) = outcomes.iter().find(|(part, o)| own(part) && o.measured.is_err()).map(|(part, _)| *part)
+            && let Some(Outcome { measured: Err(error), .. }) = outcomes.remove(&failed)
+        {
+            return Err(error);
+        }
+        let times = outcomes.iter().filter(|(part, _)| own(part)).map(|(_, o)| (o.began, o.ended));
+        let began = times.clone().map(|t| t.0).min();
+        let ended = times.map(|t| t.1).max();
+        let search = self.scenario.run.search.map(|kind| {
+            let mut at = Bisection::new(self.scenario.run.search_resolution);
+            let mut trials = Vec::new();
+            while let Some(share) = at.next
+                && let Some(trial) = self.trial(share, outcomes)
+            {
+                at = at.after(trial.loss() <= self.loss_limit());
+                trials.push(trial);
+            }
+            SearchOutcome {
+                kind,
+                loss_limit: self.loss_limit(),
+                load: at.found(),
+                trials,
+                packets: self.trial_packets,
+                sufficient_packets: sufficient_packets(self.scenario, &self.loaded.blueprint),
+            }
+        });
+        let point = |(i, share): (usize, &f64)| {
+            let measured = outcomes.get(&self.part(Kind::Curve(i), Some(*share)))?.measured.as_ref().ok()?;
+            (!measured.partial).then(|| Trial::of(measured, *share))
+        };
+        let curve = self.scenario.run.curve.iter().enumerate().filter_map(point).collect();
+        // A search that was stopped has not come to its run: this one ends before it begins.
+        let mut part = match self.run_part(outcomes) {
+            Ok(part) => part,
+            Err(search) => self.part(Kind::Run, Some(self.found(search))),
+        };
+        if let Some(warmup) = again
+            && let last = (Part { kind: Kind::Again(warmup), ..part })
+            && outcomes.get(&last).is_some_and(|o| !stopped || o.measured.as_ref().is_ok_and(|m| !m.partial))
+        {
+            part = last;
+        }
+        let (measured, run_wall_s) = match outcomes.remove(&part) {
+            Some(outcome) => (outcome.measured?, outcome.ended.duration_since(outcome.began).as_secs_f64()),
+            None => {
+                let watch = Watch::default();
+                watch.stop();
+                (self.simulate(part, &watch)?, 0.0)
+            }
+        };
+        Ok(RunResult {
+            load: self.share(&self.offered(part))?,
+            scenario: self.scenario_of(part),
+            partial: stopped || measured.partial,
+            measured,
+            curve,
+            search,
+            notes: self.loaded.notes.clone(),
+            capture: self.loaded.blueprint.capture_report().cloned(),
+            routing: (*self.loaded.routing).clone(),
+            inputs: self.loaded.inputs.clone(),
+            mean_frame_bytes: self.loaded.blueprint.mean_size().l2,
+            wall_s: began.zip(ended).map_or(0.0, |(a, b)| b.duration_since(a).as_secs_f64()),
+            run_wall_s,
+            load_s,
         })
-    }
-
-    /// Halves the interval between a rate that passes and one that does not until it is narrower
-    /// than the resolution (RFC 2544 section 26.1). Line rate is tried first.
-    fn search(
-        &self,
-        scenario: &Scenario,
-        kind: Search,
-        progress: &mut dyn FnMut(&Progress) -> bool,
-        partial: &mut bool,
-    ) -> Result<SearchOutcome, ScenarioError> {
-        let loss_limit = if kind == Search::Ndr { 0.0 } else { scenario.run.loss_limit };
-        let (mut pass, mut fail) = (0.0, 1.0);
-        let mut outcome = SearchOutcome { kind, loss_limit, load: 0.0, trials: Vec::new() };
-        let mut share = 1.0;
-        let n = scenario.run.search_packets;
-        while !*partial {
-            let load = Load::LineShare { share, line: self.line };
-            let phase = format!("trial {}", outcome.trials.len() + 1);
-            let measured =
-                self.simulate(scenario, &load, n, scenario.run.warmup_packets().min(n / 2), &phase, progress)?;
-            if measured.partial {
-                *partial = true;
-                break;
-            }
-            let trial = measured.trial(share);
-            if trial.loss() <= loss_limit {
-                pass = share;
-            } else {
-                fail = share;
-            }
-            outcome.trials.push(trial);
-            if pass >= fail || fail - pass <= scenario.run.search_resolution {
-                break;
-            }
-            share = (pass + fail) / 2.0;
-        }
-        outcome.load = pass;
-        Ok(outcome)
-    }
-}
-
-impl Measured {
-    fn trial(&self, load: f64) -> Trial {
-        let m = &self.measure;
-        let us = m.window().as_secs() * 1e6;
-        let quantile = |q| m.sojourn.histogram().quantile(q).map_or(f64::NAN, Ps::as_ns);
-        Trial {
-            load,
-            offered_mpps: m.offered.packets as f64 / us,
-            carried_mpps: m.carried.packets as f64 / us,
-            lost: m.lost.values().sum(),
-            packets: m.offered.packets,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-        }
-    }
-}
-
-struct Snapshot {
-    at: Ps,
-    memory: MemoryCounters,
-    dram: DramCounters,
-    cores: Vec<CoreCounters>,
-    pcie: (u64, u64),
-}
-
-impl Snapshot {
-    fn of(server: &Server) -> Snapshot {
-        Snapshot {
-            at: server.now(),
-            memory: server.memory().counters(),
-            dram: server.memory().dram().counters(),
-            cores: server.cores(),
-            pcie: server.pcie_bytes(),
-        }
-    }
-}
-
-fn memory_since(a: &MemoryCounters, b: &MemoryCounters) -> MemoryCounters {
-    let level = |a: machine::memory::LevelCounters, b: machine::memory::LevelCounters| machine::memory::LevelCounters {
-        hits: a.hits - b.hits,
-        misses: a.misses - b.misses,
-    };
-    MemoryCounters {
-        l1: level(a.l1, b.l1),
-        l2: level(a.l2, b.l2),
-        llc: level(a.llc, b.llc),
-        dma_write: level(a.dma_write, b.dma_write),
-        dma_read: level(a.dma_read, b.dma_read),
-        tlb: level(a.tlb, b.tlb),
-        page_walks: a.page_walks - b.page_walks,
-        snoops: a.snoops - b.snoops,
-        upgrades: a.upgrades - b.upgrades,
-        writebacks: a.writebacks - b.writebacks,
-    }
-}
-
-fn dram_since(a: &DramCounters, b: &DramCounters) -> DramCounters {
-    DramCounters {
-        reads: a.reads - b.reads,
-        writes: a.writes - b.writes,
-        row_hits: a.row_hits - b.row_hits,
-        row_misses: a.row_misses - b.row_misses,
-        row_conflicts: a.row_conflicts - b.row_conflicts,
-        bus_busy: a.bus_busy - b.bus_busy,
-    }
-}
-
-fn core_since(a: &CoreCounters, b: &CoreCounters) -> CoreCounters {
-    CoreCounters {
-        packets: a.packets - b.packets,
-        bursts: a.bursts - b.bursts,
-        busy: a.busy - b.busy,
-        instructions: a.instructions - b.instructions,
     }
 }

@@ -55,6 +55,12 @@ pub enum ScenarioError {
     /// The function cannot be built.
     #[error("function.forward: {0}")]
     Function(#[from] functions::FunctionError),
+    /// The user ended it before there was any result.
+    #[error("stopped while loading the {during}: nothing was simulated yet, so there is no result")]
+    Stopped {
+        /// What was being loaded.
+        during: String,
+    },
     /// Results could not be written.
     #[error("{path}: {message}")]
     Output {
@@ -130,6 +136,11 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
+    /// Whether `profile` is the path of a file, and not the name of a shipped one.
+    pub fn profile_is_a_file(&self) -> bool {
+        self.profile.as_deref().is_some_and(|name| Path::new(name).extension().is_some())
+    }
+
     /// The traffic without its rate.
     pub fn source(&self) -> SourceSpec {
         SourceSpec {
@@ -237,7 +248,8 @@ impl MachineSpec {
 pub struct RunSpec {
     /// Packets offered after warm-up.
     pub packets: u64,
-    /// Packets offered before measurement begins; a tenth of `packets` when left out.
+    /// Packets offered before measurement begins. Left out: as many as it takes, by MSER-5, for the sojourn to
+    /// settle, but at least a tenth of `packets` and until every mbuf has been used, and at most `packets`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u64>,
     /// Every random draw follows from it.
@@ -251,8 +263,10 @@ pub struct RunSpec {
     /// (pdr), as RFC 2544 section 26.1, instead of running at the given rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Search>,
-    /// Packets of each trial of a search.
-    pub search_packets: u64,
+    /// Packets of each trial of a search. Left out: as many as it takes for an overload by
+    /// `search_resolution` to fill all receive rings and the NIC's packet memory, and at least 200000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_packets: Option<u64>,
     /// The search ends when its interval is narrower than this share of the line rate.
     pub search_resolution: f64,
     /// Loss that `pdr` accepts.
@@ -268,17 +282,10 @@ impl Default for RunSpec {
             curve: Vec::new(),
             curve_packets: 100_000,
             search: None,
-            search_packets: 200_000,
+            search_packets: None,
             search_resolution: 0.005,
             loss_limit: 0.001,
         }
-    }
-}
-
-impl RunSpec {
-    /// Packets before measurement begins.
-    pub fn warmup_packets(&self) -> u64 {
-        self.warmup.unwrap_or(self.packets / 10)
     }
 }
 
@@ -460,8 +467,8 @@ impl Scenario {
         if !(1_000..=1_000_000_000_000).contains(&r.packets) {
             return error("run.packets", format!("{}: allowed are 1000 to 1e12", r.packets));
         }
-        if r.warmup_packets() > 1_000_000_000_000 {
-            return error("run.warmup", format!("{}: allowed are 0 to 1e12", r.warmup_packets()));
+        if let Some(n) = r.warmup.filter(|n| *n > 1_000_000_000_000) {
+            return error("run.warmup", format!("{n}: allowed are 0 to 1e12"));
         }
         if let Some((i, x)) = r.curve.iter().enumerate().find(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
             return error(&format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
@@ -469,8 +476,8 @@ impl Scenario {
         if r.curve.len() > 1000 {
             return error("run.curve", format!("{} points: allowed are up to 1000", r.curve.len()));
         }
-        for (path, n) in [("run.curve_packets", r.curve_packets), ("run.search_packets", r.search_packets)] {
-            if !(1_000..=1_000_000_000).contains(&n) {
+        for (path, n) in [("run.curve_packets", Some(r.curve_packets)), ("run.search_packets", r.search_packets)] {
+            if let Some(n) = n.filter(|n| !(1_000..=1_000_000_000).contains(n)) {
                 return error(path, format!("{n}: allowed are 1000 to 1e9"));
             }
         }

@@ -10,6 +10,7 @@
 //! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
 
 use std::collections::VecDeque;
+use std::ops::Sub;
 
 use engine::{Engine, Seed};
 use functions::{Function, PacketFunction, Verdict};
@@ -84,6 +85,15 @@ pub trait Observer {
     fn departure(&mut self, departure: &Departure);
 }
 
+/// Where [`Server::advance`] returns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// When so many packets have been offered.
+    pub offered: u64,
+    /// At the first arrival at or after this time.
+    pub at: Ps,
+}
+
 /// Counters of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreCounters {
@@ -95,6 +105,19 @@ pub struct CoreCounters {
     pub busy: Ps,
     /// Instructions, polling in vain not counted.
     pub instructions: u64,
+}
+
+impl Sub for CoreCounters {
+    type Output = CoreCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: CoreCounters) -> CoreCounters {
+        CoreCounters {
+            packets: self.packets - rhs.packets,
+            bursts: self.bursts - rhs.bursts,
+            busy: self.busy - rhs.busy,
+            instructions: self.instructions - rhs.instructions,
+        }
+    }
 }
 
 /// The server. See the module header.
@@ -296,12 +319,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Handles up to `events` events; `false` once all is done.
-    pub fn advance(&mut self, events: usize, observer: &mut impl Observer) -> bool {
+    /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived; `false` once
+    /// all is done.
+    pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl Observer) -> bool {
         for _ in 0..events {
             let Some(event) = self.engine.pop() else { return false };
             match event {
-                Event::Arrival => self.arrival(observer),
+                Event::Arrival => {
+                    self.arrival(observer);
+                    if self.offered >= pause.offered || self.engine.now() >= pause.at {
+                        return true;
+                    }
+                }
                 Event::DmaWrite => self.dma_write(),
                 Event::Core(i) => self.core(i, observer),
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
@@ -311,9 +340,9 @@ impl Server {
         true
     }
 
-    /// Offers no more packets: what is inside goes on to its end.
-    pub fn stop_offering(&mut self) {
-        self.offer = self.offered;
+    /// Offers `packets` in all and no more: what is inside then goes on to its end.
+    pub fn offer_in_all(&mut self, packets: u64) {
+        self.offer = packets.max(self.offered);
     }
 
     /// Simulated time.
@@ -331,10 +360,14 @@ impl Server {
         &self.memory
     }
 
-    /// Counters of each core.
+    /// Counters of each core; of a burst under way the time so far is among `busy`.
     pub fn cores(&self) -> Vec<CoreCounters> {
-        let with_instructions = |w: &Worker| CoreCounters { instructions: w.core.instructions(), ..w.counters };
-        self.cores.iter().map(with_instructions).collect()
+        let of = |w: &Worker| {
+            let under_way = matches!(w.state, State::Running | State::Finishing);
+            let burst = if under_way { self.engine.now().since(w.started) } else { Ps::ZERO };
+            CoreCounters { instructions: w.core.instructions(), busy: w.counters.busy + burst, ..w.counters }
+        };
+        self.cores.iter().map(of).collect()
     }
 
     /// Packets waiting in the rings of all cores.

@@ -4,10 +4,12 @@ use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
 use units::{LINE_BYTES, Ps};
 
+use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
-use crate::run::{Measured, RunResult, SearchOutcome, Trial};
+use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::scenario::{Scenario, Search};
 use crate::server::Loss;
+use crate::simulate::Measured;
 use crate::verdict::verdict;
 
 /// The version of this build.
@@ -20,22 +22,36 @@ const CDF_TAIL: f64 = 0.8;
 /// Where a CDF's points need not come nearer to 1.
 const CDF_END: f64 = 1e-6;
 
-/// Hashes the resolved scenario, its seed included: equal ids, equal results.
-pub fn run_id(scenario: &Scenario) -> String {
-    hash(&scenario.to_toml())
+/// Hashes the resolved scenario, its seed included, the content of the files it names, and the version: equal ids,
+/// equal results. Where the files lie and what they are called does not matter.
+pub fn run_id(result: &RunResult) -> String {
+    hash(&format!("{VERSION}\n{}", by_content(result).to_toml()))
 }
 
-/// Identifies the packets that a run is offered: two runs with equal ids see the same ones at the
+/// The scenario with the hash of each file's content in place of its path.
+fn by_content(result: &RunResult) -> Scenario {
+    let mut scenario = result.scenario.clone();
+    for file in &result.inputs {
+        match file.kind {
+            "capture" => scenario.traffic.capture = Some(file.blake3.as_str().into()),
+            "profile" => scenario.traffic.profile = Some(file.blake3.clone()),
+            _ => scenario.function.forward.table = Some(file.blake3.as_str().into()),
+        }
+    }
+    scenario
+}
+
+/// Identifies the packets that a run is measured by: two runs with equal ids see the same ones at the
 /// same times, if as many were offered.
 pub fn traffic_id(result: &RunResult) -> String {
-    let s = &result.scenario;
+    let s = &by_content(result);
     let traffic = toml::to_string(&s.traffic).unwrap_or_default();
     let forward = &s.function.forward;
     hash(&format!(
         "{traffic}\n{} {} {} {} {:e} {:?} {} {}",
         s.run.seed,
         s.run.packets,
-        s.run.warmup_packets(),
+        result.measured.warmup.packets,
         s.nic.rate,
         result.load,
         forward.table,
@@ -57,7 +73,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Value| out.insert(name.into(), value);
     put("schema", json!("wirespeed.run/1"));
-    put("run_id", json!(run_id(scenario)));
+    put("run_id", json!(run_id(result)));
     put("seed", json!(scenario.run.seed));
     put("version", json!(VERSION));
     put("commit", json!(commit));
@@ -65,7 +81,8 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("partial", json!(result.partial));
     put("verdict", verdict(result).to_json());
     put("packets", json!(m.offered.packets));
-    put("warmup_packets", json!(scenario.run.warmup_packets()));
+    put("warmup_packets", json!(measured.warmup.packets));
+    put("warmup", warmup(result));
     put("stationary", json!(is_stationary(m)));
     put("offered_mpps", json!(rates.mpps(&m.offered)));
     put("carried_mpps", json!(rates.mpps(&m.carried)));
@@ -99,7 +116,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
-    put("series", series(m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
+    put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("search", result.search.as_ref().map_or(Value::Null, |s| search(result, s)));
     put("traffic", traffic(result));
     put(
@@ -113,14 +130,19 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
             "rx_descriptors": scenario.nic.rx_descriptors,
         }),
     );
-    put("routes", json!({ "ipv4": result.routes.0, "ipv6": result.routes.1 }));
+    put("routes", json!({ "ipv4": result.routing.routes.0, "ipv6": result.routing.routes.1 }));
+    put("table", table(&result.routing));
+    put(
+        "inputs",
+        result.inputs.iter().map(|f| json!({ "kind": f.kind, "name": f.name, "blake3": f.blake3 })).collect(),
+    );
     put("notes", json!(result.notes));
     put("batches", batches(m));
     put("wall_s", json!(result.wall_s));
     put("load_s", json!(result.load_s));
     put("simulated_s", json!(measured.span.as_secs()));
     put("simulated_packets", json!(measured.simulated));
-    put("packets_per_wall_s", json!(measured.simulated as f64 / measured.wall_s));
+    put("packets_per_wall_s", json!(measured.simulated as f64 / result.run_wall_s));
     Value::Object(out)
 }
 
@@ -286,6 +308,7 @@ fn point(trial: &Trial) -> Value {
         "loss": trial.loss(),
         "lost": trial.lost,
         "packets": trial.packets,
+        "warmup_packets": trial.warmup_packets,
         "p50_ns": trial.p50_ns,
         "p99_ns": trial.p99_ns,
     })
@@ -304,6 +327,8 @@ fn search(result: &RunResult, found: &SearchOutcome) -> Value {
         "gbps": found.load * result.scenario.nic.rate.gbps(),
         "load": found.load,
         "loss_limit": found.loss_limit,
+        "packets": found.packets,
+        "sufficient_packets": found.sufficient_packets,
         "trials": Value::Array(trials.collect()),
     })
 }
@@ -316,6 +341,10 @@ pub(crate) struct Bin {
     pub(crate) carried_mpps: f64,
     pub(crate) loss: f64,
     pub(crate) sojourn_mean_ns: f64,
+    pub(crate) ring_packets: f64,
+    pub(crate) llc_hit_rate: f64,
+    pub(crate) dram_gb_per_s: f64,
+    pub(crate) core_busy: f64,
 }
 
 impl Bin {
@@ -327,17 +356,23 @@ impl Bin {
             "carried_mpps": self.carried_mpps,
             "loss": self.loss,
             "sojourn_mean_ns": self.sojourn_mean_ns,
+            "ring_packets": self.ring_packets,
+            "llc_hit_rate": self.llc_hit_rate,
+            "dram_gb_per_s": self.dram_gb_per_s,
+            "core_busy": self.core_busy,
         })
     }
 }
 
-/// The series since the first measured arrival. The last interval is as wide as it was measured.
-pub(crate) fn series(m: &Measure) -> Vec<Bin> {
+/// The series since measurement began. The last interval is as wide as it was measured. Packets count where they
+/// arrived, what cores and memory did counts when it was done; after the last arrival, of the last interval.
+pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<Bin> {
     let mut bins = Vec::with_capacity(m.intervals.len());
     let mut start = Ps::ZERO;
     for interval in &m.intervals {
         let width = Ps(m.interval.0.min(m.window().since(start).0));
         let us = width.as_secs() * 1e6;
+        let a = &interval.activity;
         bins.push(Bin {
             start_ns: start.as_ns(),
             width_ns: width.as_ns(),
@@ -345,6 +380,10 @@ pub(crate) fn series(m: &Measure) -> Vec<Bin> {
             carried_mpps: interval.carried as f64 / us,
             loss: interval.lost as f64 / interval.offered as f64,
             sojourn_mean_ns: interval.sojourn_sum as f64 / interval.carried as f64 / 1e3,
+            ring_packets: a.waiting as f64 / a.samples as f64,
+            llc_hit_rate: a.llc_hits as f64 / a.llc_lookups as f64,
+            dram_gb_per_s: (a.dram_lines * LINE_BYTES) as f64 / a.span.as_secs() / 1e9,
+            core_busy: a.busy.as_secs() / (a.span.as_secs() * f64::from(scenario.machine.cores)),
         });
         start += m.interval;
     }
@@ -363,12 +402,46 @@ fn traffic(result: &RunResult) -> Value {
         "mean_frame_bytes": result.mean_frame_bytes,
     });
     if let Some(report) = &result.capture {
-        let finding = |f: &traffic::Finding| json!({ "offset": f.offset, "what": f.what });
         out["packets_in_file"] = json!(report.packets);
-        out["damage"] = report.damage.first.iter().map(finding).collect();
-        out["damage_count"] = json!(report.damage.count);
+        put_damage(&mut out, &report.damage);
     }
     out
+}
+
+/// The routing table and what was wrong in it.
+fn table(routing: &Routing) -> Value {
+    let mut out = json!({
+        "source": routing.source,
+        "format": routing.format,
+        "compression": routing.compression,
+        "duplicates": routing.duplicates,
+    });
+    put_damage(&mut out, &routing.damage);
+    out
+}
+
+/// The first findings, how many there are in all, and how many of each kind with the first of it.
+fn put_damage(out: &mut Value, damage: &traffic::Damage) {
+    let finding = |f: &traffic::Finding| json!({ "offset": f.offset, "what": f.what });
+    let kind =
+        |c: &traffic::DamageCount| json!({ "kind": c.kind, "count": c.count, "offset": c.offset, "what": c.what });
+    out["damage"] = damage.first.iter().map(finding).collect();
+    out["damage_count"] = json!(damage.count);
+    out["damage_by_kind"] = damage.by_kind.iter().map(kind).collect();
+    out["damage_skipped_bytes"] = json!(damage.skipped_bytes);
+}
+
+/// What was cut at the start, and why.
+fn warmup(result: &RunResult) -> Value {
+    let w = &result.measured.warmup;
+    json!({
+        "packets": w.packets,
+        "end": w.end.name(),
+        "mbufs": w.mbufs,
+        "stored": w.stored,
+        "settled_after": w.settled_after,
+        "why": crate::verdict::warmup_text(w),
+    })
 }
 
 pub(crate) fn file_name(path: &std::path::Path) -> String {

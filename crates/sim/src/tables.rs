@@ -74,7 +74,7 @@ impl Columns {
 impl Tables {
     /// The tables of a run; `summary` is its document.
     pub fn new(result: &RunResult, summary: &Value) -> Tables {
-        let id = run_id(&result.scenario);
+        let id = run_id(result);
         Tables {
             runs: runs(result, summary, &id),
             counters: counters(summary, &id),
@@ -228,7 +228,6 @@ fn packets(result: &RunResult, id: &str) -> RecordBatch {
     c.float("arrival_ns", rows.iter().map(|r| r.arrival.as_ns()));
     c.add("frame_bytes", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.frame_bytes))));
     c.text("class", rows.iter().map(|r| class(r.frame_bytes)));
-    c.add("port_in", Arc::new(UInt16Array::from_iter_values(rows.iter().map(|_| 0))));
     c.add("port_out", Arc::new(rows.iter().map(|r| r.port).collect::<UInt16Array>()));
     c.add("core", Arc::new(UInt16Array::from_iter_values(rows.iter().map(|r| r.core))));
     c.text("verdict", rows.iter().map(|r| r.verdict));
@@ -243,7 +242,7 @@ fn packets(result: &RunResult, id: &str) -> RecordBatch {
 }
 
 fn series_table(result: &RunResult, id: &str) -> RecordBatch {
-    let bins = series(&result.measured.measure);
+    let bins = series(&result.scenario, &result.measured.measure);
     let mut c = Columns::default();
     c.text("run_id", bins.iter().map(|_| id));
     c.float("start_ns", bins.iter().map(|b| b.start_ns));
@@ -252,5 +251,9 @@ fn series_table(result: &RunResult, id: &str) -> RecordBatch {
     c.float("carried_mpps", bins.iter().map(|b| b.carried_mpps));
     c.float("loss", bins.iter().map(|b| b.loss));
     c.float("sojourn_mean_ns", bins.iter().map(|b| b.sojourn_mean_ns));
+    c.float("ring_packets", bins.iter().map(|b| b.ring_packets));
+    c.float("llc_hit_rate", bins.iter().map(|b| b.llc_hit_rate));
+    c.float("dram_gb_per_s", bins.iter().map(|b| b.dram_gb_per_s));
+    c.float("core_busy", bins.iter().map(|b| b.core_busy));
     c.batch()
 }

@@ -6,6 +6,7 @@ use stats::Reason;
 use crate::run::RunResult;
 use crate::scenario::Search;
 use crate::server::Loss;
+use crate::simulate::{WarmUp, WarmUpEnd};
 use crate::summary::{Rates, dram_bandwidth};
 
 /// A core busier than this has no time left.
@@ -19,6 +20,8 @@ const REMARKABLE: f64 = 0.25;
 /// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
 /// of what is sent has been evicted before, or when packets are lost.
 const DDIO_COSTS: f64 = 0.05;
+/// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
+const STILL_FILLING: f64 = 0.8;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = 2.0;
 /// Parts of the sojourn that are named.
@@ -86,15 +89,27 @@ pub fn verdict(result: &RunResult) -> Verdict {
     facts.limits(&mut reasons, &mut advice);
     facts.time(&mut reasons, &mut advice);
     facts.memory(&mut reasons, &mut advice);
-    if let Some(found) = &result.search
-        && facts.lost as f64 > found.loss_limit * facts.packets as f64
-    {
-        let n = result.scenario.run.search_packets.max(facts.packets);
-        advice.push(format!(
-            "The trials are too short, since rings take in a short overload: search with longer ones (--set run.search_packets={n})."
-        ));
+    if let Some(found) = &result.search {
+        let (n, enough) = (found.packets, found.sufficient_packets);
+        if n < enough {
+            advice.push(format!(
+                "Trials of {} packets are too short: an overload by the resolution ({} of line rate) has filled rings and NIC memory only after {}; leave out run.search_packets, or raise it.",
+                count(n),
+                percent(result.scenario.run.search_resolution),
+                count(enough)
+            ));
+        } else if facts.lost as f64 > found.loss_limit * facts.packets as f64 {
+            let n = n.max(facts.packets).saturating_mul(2);
+            advice.push(format!(
+                "The run lost more than its trials, which were shorter or luckier: search with longer ones (--set run.search_packets={n})."
+            ));
+        }
     }
-    if facts.stationary == Some(false) {
+    reasons.push(warmup_text(&result.measured.warmup));
+    if result.measured.warmup.end == WarmUpEnd::Limit {
+        let n = result.measured.warmup.packets.saturating_mul(4);
+        advice.push(format!("What was cut as warm-up was too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
+    } else if facts.stationary == Some(false) {
         let n = result.scenario.run.packets.saturating_mul(4);
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
     }
@@ -103,6 +118,26 @@ pub fn verdict(result: &RunResult) -> Verdict {
     }
     let (keeps, headline) = facts.headline();
     Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice }
+}
+
+/// What was cut as warm-up, and why so much.
+pub fn warmup_text(w: &WarmUp) -> String {
+    let lead = format!("The first {} packets were cut as warm-up", count(w.packets));
+    let settled = match w.settled_after {
+        None => "too few packets were sent to tell whether the sojourn had settled".to_string(),
+        Some(0) => "by MSER-5 the sojourn was settled from the start".to_string(),
+        Some(n) => format!("by MSER-5 the sojourn had settled after {}", count(n)),
+    };
+    match w.end {
+        WarmUpEnd::Given => format!("{lead}, as run.warmup says."),
+        WarmUpEnd::Settled => {
+            format!("{lead}: all {} packet buffers had been used, and {settled}.", count(w.mbufs))
+        }
+        WarmUpEnd::Limit if w.stored < w.mbufs => {
+            format!("{lead}, though only {} of {} packet buffers had been used.", count(w.stored), count(w.mbufs))
+        }
+        WarmUpEnd::Limit => format!("{lead}, though by MSER-5 the sojourn had not settled in the first half of them."),
+    }
 }
 
 /// What the words are made from.
@@ -329,6 +364,17 @@ impl Facts<'_> {
         }
     }
 
+    /// LLC misses of the cores for each packet, in the first and the second half of the run.
+    fn llc_misses_by_half(&self) -> (f64, f64) {
+        let intervals = &self.result.measured.measure.intervals;
+        let misses = |half: &[crate::measure::Interval]| {
+            let missed: u64 = half.iter().map(|i| i.activity.llc_lookups - i.activity.llc_hits).sum();
+            missed as f64 / half.iter().map(|i| i.offered).sum::<u64>().max(1) as f64
+        };
+        let (first, second) = intervals.split_at(intervals.len() / 2);
+        (misses(first), misses(second))
+    }
+
     fn memory(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
         let c = &self.result.measured.memory;
@@ -367,6 +413,14 @@ impl Facts<'_> {
                 percent(llc),
                 digits(each)
             ));
+            let (before, after) = self.llc_misses_by_half();
+            if after < before * STILL_FILLING {
+                reasons.push(format!(
+                    "The LLC was still being filled: its misses fell from {} to {} a packet between the halves of the run, so a longer one has a higher hit rate.",
+                    digits(before),
+                    digits(after)
+                ));
+            }
             if llc > REMARKABLE && each > 1.0 {
                 advice.push("Cores miss in the LLC: compare with a larger one (machine.llc.size), or fewer routes (function.forward.prefixes) to see what the table costs.".into());
             }

@@ -29,7 +29,7 @@ use units::{PacketId, Ps};
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, first_bytes};
+use crate::input::{Compression, Input, Stop, first_bytes};
 use crate::link;
 
 /// The most bytes of one record that are read: libpcap's `MAXIMUM_SNAPLEN`.
@@ -133,6 +133,17 @@ impl Capture {
     pub fn open(path: impl AsRef<Path>) -> Result<Capture, TrafficError> {
         let path = path.as_ref();
         Capture::start(Input::open(path)?, path.display().to_string())
+    }
+
+    /// As [`Capture::open`], of a file that ends early once `stop` is set and is hashed.
+    pub(crate) fn open_watched(path: &Path, stop: &Stop) -> Result<Capture, TrafficError> {
+        let opened = Capture::start(Input::open_watched(path, stop)?, path.display().to_string());
+        if stop.is_set() { Err(TrafficError::Stopped) } else { opened }
+    }
+
+    /// See [`Input::content`].
+    pub(crate) fn content(&mut self) -> Result<Option<String>, TrafficError> {
+        self.input.content()
     }
 
     /// Reads from `read`; `name` is for messages.

@@ -38,6 +38,19 @@ impl fmt::Display for Finding {
     }
 }
 
+/// How much of one kind of damage there is, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamageCount {
+    /// Why.
+    pub kind: DamageKind,
+    /// How many findings of this kind.
+    pub count: u64,
+    /// Where the first of them is, in bytes from the start of the (decompressed) input.
+    pub offset: u64,
+    /// What came there; of a text with its line.
+    pub what: String,
+}
+
 /// The damage found in one input: every finding is counted, the first [`DAMAGE_KEPT`] are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Damage {
@@ -47,6 +60,8 @@ pub struct Damage {
     pub skipped_bytes: u64,
     /// The first of them.
     pub first: Vec<Finding>,
+    /// All of them by kind, in the order in which the kinds were met.
+    pub by_kind: Vec<DamageCount>,
 }
 
 impl Damage {
@@ -58,8 +73,18 @@ impl Damage {
     /// Counts a finding and keeps it while there is room.
     pub fn add(&mut self, kind: DamageKind, offset: u64, what: impl FnOnce() -> String) {
         self.count += 1;
+        let met = self.by_kind.iter_mut().find(|c| c.kind == kind);
+        if self.first.len() >= DAMAGE_KEPT && met.is_some() {
+            met.into_iter().for_each(|c| c.count += 1);
+            return;
+        }
+        let what = what();
+        match met {
+            Some(met) => met.count += 1,
+            None => self.by_kind.push(DamageCount { kind, count: 1, offset, what: what.clone() }),
+        }
         if self.first.len() < DAMAGE_KEPT {
-            self.first.push(Finding { kind, offset, what: what() });
+            self.first.push(Finding { kind, offset, what });
         }
     }
 }
@@ -86,5 +111,19 @@ mod tests {
         }
         assert_eq!((damage.count, damage.first.len()), (1000, DAMAGE_KEPT));
         assert_eq!(damage.to_string(), "at byte 0: finding 0 (and 999 more)");
+    }
+
+    #[test]
+    fn kinds_are_counted_apart_with_the_place_where_each_begins_however_late() {
+        let mut damage = Damage::default();
+        for i in 0..1000 {
+            let kind = if i < 900 { DamageKind::Corrupt } else { DamageKind::Truncated };
+            damage.add(kind, i, || format!("finding {i}"));
+        }
+        let counts: Vec<_> = damage.by_kind.iter().map(|c| (c.kind, c.count, c.offset, c.what.as_str())).collect();
+        assert_eq!(
+            counts,
+            [(DamageKind::Corrupt, 900, 0, "finding 0"), (DamageKind::Truncated, 100, 900, "finding 900")]
+        );
     }
 }

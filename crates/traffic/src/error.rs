@@ -60,6 +60,9 @@ pub enum TrafficError {
         /// Where and why.
         source: Box<toml::de::Error>,
     },
+    /// Whoever asked for the input does not want it any more: see [`Stop`](crate::Stop).
+    #[error("stopped while it was being read")]
+    Stopped,
     /// A prefix that is not one, where a specification lists prefixes.
     #[error("{path}: {source}")]
     Prefix {

@@ -14,7 +14,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use packet::{FiveTuple, PROTO_TCP, PROTO_UDP, Prefix};
+use packet::{FiveTuple, PROTO_TCP, PROTO_UDP, Prefix, is_unicast_v4, is_unicast_v6};
 use rand::{Rng, RngExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,8 @@ const KEPT_DESTINATIONS: u64 = 1 << 20;
 const MOST: u64 = 1 << 32;
 /// Places whose flows can be replaced by new ones: 4 bytes each.
 const MOST_CHURNING: u64 = 1 << 26;
+/// How often an address that no packet goes to is drawn again: a prefix may have no other.
+const REDRAWS: u64 = 16;
 /// Flows that are drawn at a time.
 const BATCH: usize = 32;
 /// Steeper than anything measured; `1 / rank^20` is one flow for all purposes.
@@ -292,9 +294,26 @@ impl Pool {
         self.v6_below as f64 / 4_294_967_296.0
     }
 
-    /// The address that `draw` stands for: a prefix by its weight, host bits at random.
+    /// The address that `draw` stands for: a prefix by its weight, host bits at random. Where these give an
+    /// address that no packet goes to, such as 127.0.0.1 out of 0.0.0.0/0, others are drawn.
     #[inline]
     fn address(&self, draw: u64) -> IpAddr {
+        let mut address = self.any_address(draw);
+        for attempt in 1..=REDRAWS {
+            let is_unicast = match address {
+                IpAddr::V4(a) => is_unicast_v4(a.into()),
+                IpAddr::V6(a) => is_unicast_v6(a.into()),
+            };
+            if is_unicast {
+                break;
+            }
+            address = self.any_address(mix(draw ^ attempt));
+        }
+        address
+    }
+
+    #[inline]
+    fn any_address(&self, draw: u64) -> IpAddr {
         let mut rng = Hashed(draw);
         if rng.next_u64() >> 32 < self.v6_below {
             let (addr, len) = self.v6.draw(&mut rng);
@@ -433,7 +452,16 @@ impl Flows {
         let (a, b) = (mix(hash ^ 1), mix(hash ^ 2));
         let src = match dst {
             // Clients: any unicast address. A source is looked up by no router that is simulated.
-            IpAddr::V4(_) => Ipv4Addr::from(0x0100_0000 + (((a >> 32) * 0xdeff_0000) >> 32) as u32).into(),
+            IpAddr::V4(_) => {
+                let of = |hash: u64| 0x0100_0000 + (((hash >> 32) * 0xdeff_0000) >> 32) as u32;
+                let mut hash = a;
+                // One in 200 is loopback or link-local, which a router rejects: its hash is hashed again, so
+                // that all others keep their address.
+                while !is_unicast_v4(of(hash)) {
+                    hash = mix(hash.wrapping_add(1));
+                }
+                Ipv4Addr::from(of(hash)).into()
+            }
             IpAddr::V6(_) => Ipv6Addr::from((0x2 << 124) | ((u128::from(a) << 64 | u128::from(b)) >> 4)).into(),
         };
         let tcp = u64::from(b as u32) < self.tcp_below;
@@ -600,6 +628,23 @@ mod tests {
             _ => None,
         });
         assert!(sources.into_iter().all(|first| (1..224).contains(&first)));
+    }
+
+    #[test]
+    fn every_address_is_one_that_a_router_forwards() {
+        let flows = flowing(&spec(400_000), &["0.0.0.0/0", "::/0"], PrefixWeight::Equal).flows;
+        let is_unicast = |addr: IpAddr| match addr {
+            IpAddr::V4(a) => is_unicast_v4(a.into()),
+            IpAddr::V6(a) => is_unicast_v6(a.into()),
+        };
+        let bad = |flow| {
+            let tuple = flows.five_tuple(flow, 0);
+            !is_unicast(tuple.src) || !is_unicast(tuple.dst)
+        };
+        assert_eq!((0..400_000).filter(|&flow| bad(flow)).count(), 0);
+        // A prefix without any is drawn from as it is.
+        let only_loopback = flowing(&spec(10), &["127.0.0.0/8"], PrefixWeight::Equal).flows;
+        assert!(only_loopback.five_tuple(3, 0).dst.is_loopback());
     }
 
     #[test]

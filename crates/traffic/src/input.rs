@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
@@ -35,6 +37,49 @@ pub enum Compression {
     Zstd,
 }
 
+/// Asks whoever reads a file to stop soon. Clones are the same request.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Not asked yet.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Asks.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A file whose bytes are hashed as they are read.
+struct Tapped {
+    file: File,
+    hasher: blake3::Hasher,
+}
+
+struct Tap(Arc<Mutex<Tapped>>);
+
+impl Read for Tap {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut tapped = locked(&self.0);
+        let n = tapped.file.read(buffer)?;
+        tapped.hasher.update(&buffer[..n]);
+        Ok(n)
+    }
+}
+
+/// A reader that has panicked leaves what it had read.
+fn locked(tapped: &Mutex<Tapped>) -> MutexGuard<'_, Tapped> {
+    tapped.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A stream with look-ahead.
 pub(crate) struct Input {
     inner: Box<dyn Read + Send>,
@@ -46,17 +91,48 @@ pub(crate) struct Input {
     offset: u64,
     ended: bool,
     failure: Option<io::Error>,
+    stop: Stop,
+    tapped: Option<Arc<Mutex<Tapped>>>,
     pub(crate) compression: Compression,
 }
 
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Input, TrafficError> {
-        let failed = |source| TrafficError::Open { path: path.into(), source };
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(failed(io::Error::other("it is a directory, a file is wanted")));
+        Input::new(Box::new(file(path)?)).map_err(|source| TrafficError::Open { path: path.into(), source })
+    }
+
+    /// Opens a file that ends early once `stop` is set, and whose bytes are hashed for
+    /// [`Input::content`].
+    pub(crate) fn open_watched(path: &Path, stop: &Stop) -> Result<Input, TrafficError> {
+        let tapped = Arc::new(Mutex::new(Tapped { file: file(path)?, hasher: blake3::Hasher::new() }));
+        let input = Input::new(Box::new(Tap(tapped.clone())));
+        let input = input.map_err(|source| TrafficError::Open { path: path.into(), source })?;
+        Ok(Input { stop: stop.clone(), tapped: Some(tapped), ..input })
+    }
+
+    /// The BLAKE3 hash, in hex, of all bytes of the file, as they lie there; of a pipe, which can be
+    /// read but once, of those that were read.
+    ///
+    /// # Errors
+    /// [`TrafficError::Stopped`]; a file that cannot be read to its end is hashed up to there.
+    pub(crate) fn content(&mut self) -> Result<Option<String>, TrafficError> {
+        let Some(tapped) = &self.tapped else { return Ok(None) };
+        let mut tapped = locked(tapped);
+        if tapped.file.metadata().is_ok_and(|m| m.is_file()) {
+            let mut buffer = vec![0; CHUNK];
+            while !self.stop.is_set() {
+                match tapped.file.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(n) => _ = tapped.hasher.update(&buffer[..n]),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
         }
-        Input::new(Box::new(file)).map_err(failed)
+        if self.stop.is_set() {
+            return Err(TrafficError::Stopped);
+        }
+        Ok(Some(tapped.hasher.finalize().to_hex().to_string()))
     }
 
     /// Looks at the first bytes and puts the right decoder in front.
@@ -85,7 +161,18 @@ impl Input {
                 Box::new(decoder)
             }
         };
-        Ok(Input { inner, buffer: Vec::new(), start: 0, end: 0, offset: 0, ended: false, failure: None, compression })
+        Ok(Input {
+            inner,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            offset: 0,
+            ended: false,
+            failure: None,
+            stop: Stop::new(),
+            tapped: None,
+            compression,
+        })
     }
 
     /// Bytes of the decompressed stream that have been consumed.
@@ -150,6 +237,8 @@ impl Input {
                 self.buffer.resize(room, 0);
             }
         }
+        // An input that is stopped ends: its reader says so, since what it has is then a part.
+        self.ended |= self.stop.is_set();
         while self.end - self.start < want && !self.ended {
             match self.inner.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.ended = true,
@@ -162,6 +251,15 @@ impl Input {
             }
         }
     }
+}
+
+fn file(path: &Path) -> Result<File, TrafficError> {
+    let failed = |source| TrafficError::Open { path: path.into(), source };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(failed(io::Error::other("it is a directory, a file is wanted")));
+    }
+    Ok(file)
 }
 
 impl Compression {

@@ -26,15 +26,15 @@ mod table;
 
 pub use arrivals::{ArrivalSpec, Arrivals, MmppSpec, MmppState, OnOffSpec, Spacing};
 pub use capture::{Capture, CaptureFormat, CaptureReport, LATEST_ARRIVAL, MAX_STORED_BYTES};
-pub use damage::{DAMAGE_KEPT, Damage, DamageKind, Finding};
+pub use damage::{DAMAGE_KEPT, Damage, DamageCount, DamageKind, Finding};
 pub use error::TrafficError;
 pub use flows::{DestinationSpec, FlowSpec, Popularity, PrefixWeight, Rank, Zipf};
-pub use input::Compression;
+pub use input::{Compression, Stop};
 pub use inspect::{
     Distinct, EXACT_LIMIT, Inspection, LRU_SIZES, PopularityFit, Rates, SizeClasses, SizeCount, inspect, inspect_file,
 };
 pub use link::link_name;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
 pub use sizes::{SizeBin, SizeSpec, Sizes};
-pub use source::{Blueprint, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
+pub use source::{Blueprint, Checksums, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
 pub use table::{NextHop, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};

@@ -23,6 +23,7 @@ use crate::capture::{Capture, CaptureReport, LATEST_ARRIVAL};
 use crate::error::TrafficError;
 use crate::flows::{FlowSpec, Flowing, Flows, Pool};
 use crate::frame;
+use crate::input::Stop;
 use crate::profile::{MixSpec, ProfileSpec};
 use crate::sizes::{SizeSpec, Sizes};
 use crate::table::Table;
@@ -104,6 +105,7 @@ pub struct Blueprint {
     arrivals: ArrivalSpec,
     mean: MeanSize,
     notes: Vec<String>,
+    content: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -123,6 +125,20 @@ struct Replay {
     /// The time of a round: from the first packet to the first of the next round.
     period: Ps,
     report: CaptureReport,
+    checksums: Checksums,
+    content: Option<String>,
+}
+
+/// IPv4 header checksums of a capture's first pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksums {
+    /// IPv4 headers that are whole.
+    pub headers: u64,
+    /// Of those, checksums that are 0 and should not be: erased by who published the capture, or left to
+    /// the network card that sent the packet.
+    pub zero: u64,
+    /// Of those, others that are wrong.
+    pub wrong: u64,
 }
 
 #[derive(Debug, Default)]
@@ -176,8 +192,16 @@ impl Blueprint {
     /// # Errors
     /// Values that cannot be, files that cannot be read, a capture with nothing usable.
     pub fn new(spec: &SourceSpec, table: Option<&Table>) -> Result<Blueprint, TrafficError> {
+        Blueprint::new_until(spec, table, &Stop::new())
+    }
+
+    /// As [`Blueprint::new`]; gives up soon after `stop` is set.
+    ///
+    /// # Errors
+    /// As [`Blueprint::new`], and [`TrafficError::Stopped`].
+    pub fn new_until(spec: &SourceSpec, table: Option<&Table>, stop: &Stop) -> Result<Blueprint, TrafficError> {
         match &spec.capture {
-            Some(path) => Blueprint::replayed(spec, path),
+            Some(path) => Blueprint::replayed(spec, path, stop),
             None => Blueprint::made(spec, table),
         }
     }
@@ -188,6 +212,7 @@ impl Blueprint {
             return Err(TrafficError::spec("traffic.rounds", rounds, allowed));
         }
         let mut profile = ProfileSpec::load(spec.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+        let content = blake3::hash(profile.to_toml().as_bytes()).to_hex().to_string();
         if let Some(arrivals) = &spec.arrivals {
             profile.arrivals = arrivals.clone();
         }
@@ -218,10 +243,11 @@ impl Blueprint {
         };
         let mean = MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) };
         let flows = Flows::new(&profile.flows, profile.mix.tcp, pool, "traffic.flows")?;
-        Ok(Blueprint { kind: Plan::Made { sizes, flows: Box::new(flows) }, arrivals: profile.arrivals, mean, notes })
+        let kind = Plan::Made { sizes, flows: Box::new(flows) };
+        Ok(Blueprint { kind, arrivals: profile.arrivals, mean, notes, content: Some(content) })
     }
 
-    fn replayed(spec: &SourceSpec, path: &Path) -> Result<Blueprint, TrafficError> {
+    fn replayed(spec: &SourceSpec, path: &Path, stop: &Stop) -> Result<Blueprint, TrafficError> {
         let given = [
             ("profile", spec.profile.is_some()),
             ("sizes", spec.sizes.is_some()),
@@ -237,7 +263,7 @@ impl Blueprint {
         if rounds == 0 {
             return Err(TrafficError::spec("traffic.rounds", 0, "1 or more can be"));
         }
-        let (replay, mean, has_times) = Replay::measure(path, rounds, &mut notes)?;
+        let (replay, mean, has_times) = Replay::measure(path, rounds, stop, &mut notes)?;
         let arrivals = match &spec.arrivals {
             Some(ArrivalSpec::Capture) if !has_times => {
                 let allowed = "the capture's timestamps make no sense as one clock (use fixed or poisson)";
@@ -250,7 +276,8 @@ impl Blueprint {
                 ArrivalSpec::Fixed
             }
         };
-        Ok(Blueprint { kind: Plan::Replayed(Arc::new(replay)), arrivals, mean, notes })
+        let content = replay.content.clone();
+        Ok(Blueprint { kind: Plan::Replayed(Arc::new(replay)), arrivals, mean, notes, content })
     }
 
     /// The mean size of a packet: exact for made IPv4 traffic; for IPv6 with the share of
@@ -302,6 +329,28 @@ impl Blueprint {
     pub fn capture_report(&self) -> Option<&CaptureReport> {
         match &self.kind {
             Plan::Replayed(replay) => Some(&replay.report),
+            Plan::Made { .. } => None,
+        }
+    }
+
+    /// The BLAKE3 hash, in hex, of what the packets are made from: of the capture's file, or of the
+    /// profile as it is written out. [`None`] of nothing that lasts.
+    pub fn content(&self) -> Option<&str> {
+        self.content.as_deref()
+    }
+
+    /// How sound a capture's IPv4 header checksums are; nothing but sound ones for made traffic.
+    pub fn checksums(&self) -> Checksums {
+        match &self.kind {
+            Plan::Replayed(replay) => replay.checksums,
+            Plan::Made { .. } => Checksums::default(),
+        }
+    }
+
+    /// How many packets a source gives before it ends; [`None`] if as many as are wanted.
+    pub fn packets(&self) -> Option<u64> {
+        match &self.kind {
+            Plan::Replayed(replay) => replay.packets.checked_mul(replay.rounds),
             Plan::Made { .. } => None,
         }
     }
@@ -369,8 +418,14 @@ fn pool(profile: &ProfileSpec, table: Option<&Table>, notes: &mut Vec<String>) -
 }
 
 impl Replay {
-    fn measure(path: &Path, rounds: u64, notes: &mut Vec<String>) -> Result<(Replay, MeanSize, bool), TrafficError> {
-        let mut capture = Capture::open(path)?;
+    fn measure(
+        path: &Path,
+        rounds: u64,
+        stop: &Stop,
+        notes: &mut Vec<String>,
+    ) -> Result<(Replay, MeanSize, bool), TrafficError> {
+        let mut capture = Capture::open_watched(path, stop)?;
+        let mut checksums = Checksums::default();
         let mut kept = Some(Kept::default());
         let mut packet = Packet::default();
         let (mut packets, mut l1, mut l2) = (0u64, 0u64, 0u64);
@@ -380,6 +435,7 @@ impl Replay {
             packets += 1;
             l1 += packet.wire_bytes();
             l2 += packet.l2_bytes();
+            checksums.count(&packet);
             longest = longest.max(packet.arrival.since(last));
             last = packet.arrival;
             if let Some(all) = &mut kept {
@@ -395,6 +451,7 @@ impl Replay {
                 break;
             }
         }
+        let content = capture.content()?;
         let report = capture.report().clone();
         if !report.damage.is_empty() {
             notes.push(format!("the capture is damaged: {}", report.damage));
@@ -408,12 +465,26 @@ impl Replay {
         let period = if has_times { last + last / (packets - 1) } else { Ps::ZERO };
         let mean = MeanSize { l1: l1 as f64 / packets as f64, l2: l2 as f64 / packets as f64 };
         let kept = kept.filter(|_| complete);
-        Ok((Replay { path: path.into(), rounds, kept, packets, period, report }, mean, has_times))
+        Ok((Replay { path: path.into(), rounds, kept, packets, period, report, checksums, content }, mean, has_times))
     }
 
     /// Packets a second by the capture's own clock.
     fn own_rate(&self) -> f64 {
         self.packets as f64 / self.period.as_secs()
+    }
+}
+
+impl Checksums {
+    fn count(&mut self, packet: &Packet) {
+        let header = packet.data.get(usize::from(packet.l3_offset)..).filter(|_| packet.l3 == L3::V4);
+        let bytes = header.and_then(|h| h.first()).map_or(0, |version_ihl| usize::from(version_ihl & 15) * 4);
+        let Some(header) = header.and_then(|h| h.get(..bytes)).filter(|h| h.len() >= 20) else { return };
+        self.headers += 1;
+        if packet::internet_checksum(header) != 0 {
+            let zero = header[10] == 0 && header[11] == 0;
+            self.zero += u64::from(zero);
+            self.wrong += u64::from(!zero);
+        }
     }
 }
 

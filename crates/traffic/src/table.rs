@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, first_bytes};
+use crate::input::{Compression, Input, Stop, first_bytes};
 
 pub use mrt::{Update, UpdateKind, Updates};
 
@@ -87,6 +87,8 @@ pub struct Table {
     pub duplicates: u64,
     /// What could not be read.
     pub damage: Damage,
+    /// The BLAKE3 hash of the file, in hex, where [`Table::open_until`] has read one.
+    pub content: Option<String>,
 }
 
 /// How many prefixes of which length.
@@ -114,6 +116,15 @@ impl Table {
     pub fn open(path: impl AsRef<Path>) -> Result<Table, TrafficError> {
         let path = path.as_ref();
         Table::load(Input::open(path)?, path.display().to_string())
+    }
+
+    /// As [`Table::open`], and hashes the file; gives up soon after `stop` is set.
+    ///
+    /// # Errors
+    /// As [`Table::open`], and [`TrafficError::Stopped`].
+    pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<Table, TrafficError> {
+        let path = path.as_ref();
+        Table::load(Input::open_watched(path, stop)?, path.display().to_string())
     }
 
     /// Reads from `read`; `name` is for messages.
@@ -156,6 +167,7 @@ impl Table {
             return Err(TrafficError::Format { name, wanted: "a routing table", found, allowed: FORMATS });
         };
         input.report_failure(&mut builder.damage);
+        let content = input.content()?;
         if builder.routes.is_empty() {
             let why = match builder.damage.is_empty() {
                 true => "it has no entry".to_string(),
@@ -167,7 +179,7 @@ impl Table {
             };
             return Err(TrafficError::NothingUsable { name, format, what: "prefix", why });
         }
-        Ok(builder.finish(format, input.compression))
+        Ok(Table { content, ..builder.finish(format, input.compression) })
     }
 
     /// How many routes there are of which kind.
@@ -223,7 +235,7 @@ impl Builder {
 
     fn finish(self, format: TableFormat, compression: Compression) -> Table {
         let Builder { routes, next_hops, duplicates, damage, .. } = self;
-        Table { routes, next_hops, format, compression, duplicates, damage }
+        Table { routes, next_hops, format, compression, duplicates, damage, content: None }
     }
 }
 

@@ -51,8 +51,7 @@ def rate_over_time(series: Sequence[Interval]) -> str | None:
     known = [p for p in series if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
     if len(known) < 2:
         return None
-    last = max(p["start_ns"] for p in known)
-    scale, unit = next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
+    scale, unit = _time_scale(known)
     rows = [
         {
             "x": p["start_ns"] / scale,
@@ -65,6 +64,48 @@ def rate_over_time(series: Sequence[Interval]) -> str | None:
     ]
     chart = _offered_and_carried(rows, alt.Axis(title=f"simulated time, {unit}", tickCount=6), points=len(rows) <= 40)
     return _svg(chart, "Offered and carried packet rate over simulated time")
+
+
+# What the machine does over time: the field of an interval, its factor, the axis' title and what full means.
+_ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
+    ("core_busy", 100.0, "cores busy, %", 100.0),
+    ("ring_packets", 1.0, "in rings, packets", None),
+    ("llc_hit_rate", 100.0, "LLC hits, %", 100.0),
+    ("dram_gb_per_s", 1.0, "DRAM, GB/s", None),
+)
+
+
+def machine_over_time(series: Sequence[Interval]) -> str | None:
+    """What cores, rings, LLC and DRAM do over simulated time, or None where nothing of it was measured."""
+    scale, unit = _time_scale(series)
+    panels = []
+    for field, factor, title, most in _ACTIVITY:
+        values: list[tuple[float, object]] = [(p.get("start_ns", math.nan), p.get(field)) for p in series]
+        rows = [
+            {"x": start / scale, "y": value * factor}
+            for start, value in values
+            if q.is_number(start) and isinstance(value, int | float) and q.is_number(value)
+        ]
+        if len(rows) < 2:
+            continue
+        domain = alt.Scale(domain=[0, most]) if most is not None else alt.Scale(zero=True)
+        panel = alt.Chart(_data(rows)).mark_line(strokeWidth=1.5, color=CARRIED)
+        panels.append((panel, alt.Y("y:Q", axis=alt.Axis(title=title, tickCount=3), scale=domain)))
+    if not panels:
+        return None
+    drawn = []
+    for place, (panel, y) in enumerate(panels):
+        last = place == len(panels) - 1
+        axis = alt.Axis(title=f"simulated time, {unit}" if last else None, labels=last, tickCount=6)
+        x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
+        drawn.append(panel.encode(x=x, y=y).properties(width=WIDTH, height=HEIGHT / len(_ACTIVITY)))
+    return _svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
+
+
+def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:
+    """Nanoseconds in the unit that suits the last interval, and its name."""
+    last = max((p["start_ns"] for p in series if q.is_number(p.get("start_ns"))), default=0.0)
+    return next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
 
 
 def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
@@ -176,7 +217,7 @@ def _all_numbers(*values: object) -> bool:
     return all(q.is_number(value) for value in values)
 
 
-def _svg(chart: alt.LayerChart, title: str) -> str:
+def _svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
     """The chart as an SVG element that takes the width of its box and says in words what it shows."""
     spec = chart.configure(
         background="transparent",

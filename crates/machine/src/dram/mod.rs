@@ -9,6 +9,8 @@
 //! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
 //! so that strides of a row do not all meet in one bank.
 
+use std::ops::Sub;
+
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,21 @@ pub struct DramCounters {
     pub row_conflicts: u64,
     /// Data-bus time in use, over all channels.
     pub bus_busy: Ps,
+}
+
+impl Sub for DramCounters {
+    type Output = DramCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: DramCounters) -> DramCounters {
+        DramCounters {
+            reads: self.reads - rhs.reads,
+            writes: self.writes - rhs.writes,
+            row_hits: self.row_hits - rhs.row_hits,
+            row_misses: self.row_misses - rhs.row_misses,
+            row_conflicts: self.row_conflicts - rhs.row_conflicts,
+            bus_busy: self.bus_busy - rhs.bus_busy,
+        }
+    }
 }
 
 /// All channels of a memory.

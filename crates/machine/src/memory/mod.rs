@@ -22,6 +22,8 @@ mod tlb;
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use tlb::{TlbSpec, Translation, Walk};
 
+use std::ops::Sub;
+
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +93,33 @@ pub struct MemoryCounters {
     pub upgrades: u64,
     /// Dirty lines that the LLC wrote to DRAM.
     pub writebacks: u64,
+}
+
+impl Sub for LevelCounters {
+    type Output = LevelCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: LevelCounters) -> LevelCounters {
+        LevelCounters { hits: self.hits - rhs.hits, misses: self.misses - rhs.misses }
+    }
+}
+
+impl Sub for MemoryCounters {
+    type Output = MemoryCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: MemoryCounters) -> MemoryCounters {
+        MemoryCounters {
+            l1: self.l1 - rhs.l1,
+            l2: self.l2 - rhs.l2,
+            llc: self.llc - rhs.llc,
+            dma_write: self.dma_write - rhs.dma_write,
+            dma_read: self.dma_read - rhs.dma_read,
+            tlb: self.tlb - rhs.tlb,
+            page_walks: self.page_walks - rhs.page_walks,
+            snoops: self.snoops - rhs.snoops,
+            upgrades: self.upgrades - rhs.upgrades,
+            writebacks: self.writebacks - rhs.writebacks,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ pub const POOL: RegionId = RegionId(8);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicSpec {
-    /// Ports; packets come in by port 0 unless the traffic says otherwise.
+    /// Ports: packets come in by the first and leave by all, next hop n by port n modulo their number.
     pub ports: u16,
     /// Line rate of a port.
     pub rate: Rate,

@@ -93,6 +93,7 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
         compression: Compression::Plain,
         duplicates: 0,
         damage: Damage::default(),
+        content: None,
     }
 }
 

@@ -1,0 +1,248 @@
+//! What runs need before they can simulate: routing tables, the functions built from them, traffic. Scenarios that
+//! share an input share what was made of it.
+//!
+//! Loading has a thread of its own, so that a caller who is asked to stop hears it while a large file is
+//! read; a reader that waits for a pipe is left behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use functions::{Forward, Function, NextHop};
+use packet::Prefix;
+use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
+
+use crate::scenario::{ForwardingSpec, Scenario, ScenarioError};
+use crate::summary::file_name;
+
+/// Made tables are the same whatever the seed of a run: a router's routes do not change with the
+/// traffic.
+const TABLE_SEED: u64 = 24;
+/// Between two looks at whether to stop.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// A scenario and what was loaded for it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The packet function; clones share its tables.
+    pub function: Function,
+    /// Where packets come from.
+    pub blueprint: Arc<Blueprint>,
+    /// The routing table it was built from.
+    pub routing: Arc<Routing>,
+    /// What was assumed or found in the input, in words.
+    pub notes: Vec<String>,
+    /// The files that decide over the result, by their content.
+    pub inputs: Vec<InputFile>,
+}
+
+/// A routing table's facts.
+#[derive(Clone, Debug)]
+pub struct Routing {
+    /// The file's name, or what was made.
+    pub source: String,
+    /// How it was written.
+    pub format: TableFormat,
+    /// How that was compressed.
+    pub compression: Compression,
+    /// Routes in use, by family.
+    pub routes: (usize, usize),
+    /// Entries for a prefix that had a route already.
+    pub duplicates: u64,
+    /// What could not be read.
+    pub damage: Damage,
+    notes: Vec<String>,
+    content: Option<String>,
+}
+
+/// A file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// What it is for: capture, profile, table.
+    pub kind: &'static str,
+    /// Its name without folders.
+    pub name: String,
+    /// The BLAKE3 hash of its content, in hex; of a profile, as it is written out.
+    pub blake3: String,
+}
+
+/// What has been made so far, by what it was made of.
+struct Shelf<K, V>(Vec<(K, Arc<V>)>);
+
+impl<K: PartialEq, V> Shelf<K, V> {
+    fn get(&mut self, key: K, make: impl FnOnce(&K) -> Result<V, ScenarioError>) -> Result<Arc<V>, ScenarioError> {
+        if let Some((_, made)) = self.0.iter().find(|(k, _)| *k == key) {
+            return Ok(made.clone());
+        }
+        let made = Arc::new(make(&key)?);
+        self.0.push((key, made.clone()));
+        Ok(made)
+    }
+}
+
+enum News {
+    /// What is being loaded.
+    At(String),
+    Done(thread::Result<Result<Vec<Loaded>, ScenarioError>>),
+}
+
+/// Loads what `scenarios` need. `tell` gets a few words on what is under way; once it returns `false` loading ends.
+///
+/// # Errors
+/// Input that cannot be read, a function that cannot be built, [`ScenarioError::Stopped`].
+pub fn load(scenarios: &[Scenario], tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Loaded>, ScenarioError> {
+    let (give, take) = channel();
+    let stop = Stop::new();
+    let (asked, scenarios) = (stop.clone(), scenarios.to_vec());
+    thread::spawn(move || {
+        let done = catch_unwind(AssertUnwindSafe(|| load_all(&scenarios, &asked, &give)));
+        // Nobody takes it if the user has left.
+        let _ = give.send(News::Done(done));
+    });
+    let mut at = String::new();
+    loop {
+        match take.recv_timeout(EVERY) {
+            Ok(News::At(now)) => at = now,
+            Ok(News::Done(Ok(loaded))) => return loaded,
+            Ok(News::Done(Err(panic))) => resume_unwind(panic),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(ScenarioError::Stopped { during: at }),
+        }
+        if !tell(&at) {
+            stop.set();
+            return Err(ScenarioError::Stopped { during: at });
+        }
+    }
+}
+
+fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<Vec<Loaded>, ScenarioError> {
+    let at = |what: String| {
+        // Nobody takes it if the user has left.
+        let _ = news.send(News::At(what));
+        if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
+    };
+    let (mut tables, mut routings, mut blueprints) = (Shelf(Vec::new()), Shelf(Vec::new()), Shelf(Vec::new()));
+    let mut all = Vec::with_capacity(scenarios.len());
+    for scenario in scenarios {
+        let spec = &scenario.function.forward;
+        let key = (spec.table.clone(), spec.prefixes, spec.next_hops);
+        let table = tables.get(key.clone(), |(path, prefixes, next_hops)| {
+            Ok(match path {
+                Some(path) => {
+                    at(format!("routing table {}", file_name(path)))?;
+                    Table::open_until(path, stop)?
+                }
+                None => {
+                    at("made routing table".into())?;
+                    Table::synthetic(TABLE_SEED, *prefixes as usize, *next_hops)
+                }
+            })
+        })?;
+        let built = routings.get((spec.clone(), scenario.nic.ports), |(spec, ports)| {
+            at("lookup structure".into())?;
+            build(spec, *ports, &table)
+        })?;
+        let source = scenario.traffic.source();
+        let blueprint = blueprints.get((source, key), |(source, _)| {
+            at(describe(source))?;
+            Ok(Blueprint::new_until(source, Some(&table), stop)?)
+        })?;
+        let (function, routing) = (built.0.clone(), built.1.clone());
+        let inputs = inputs(scenario, &blueprint, &routing);
+        let notes = notes(scenario, &blueprint, &routing);
+        all.push(Loaded { function, blueprint, routing, notes, inputs });
+    }
+    Ok(all)
+}
+
+/// Traffic in a few words.
+fn describe(source: &SourceSpec) -> String {
+    match (&source.capture, &source.profile) {
+        (Some(path), _) => format!("capture {}", file_name(path)),
+        (None, Some(profile)) => format!("profile {}", file_name(Path::new(profile))),
+        (None, None) => "traffic".into(),
+    }
+}
+
+fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Function, Arc<Routing>), ScenarioError> {
+    let mut notes = Vec::new();
+    if !table.damage.is_empty() {
+        notes.push(format!("the routing table is damaged: {}", table.damage));
+    }
+    let hops = spec.next_hops;
+    let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
+    if without > 0 {
+        notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
+    }
+    // Next hops that the entries cannot hold share the last one that they can: a file's numbers are
+    // indices, so there are never as many.
+    let routes = table.routes.iter().filter_map(|r| {
+        let class = r.next_hop.unwrap_or_else(|| spread(r.prefix) % hops);
+        NextHop::new(class).map(|hop| (r.prefix, hop))
+    });
+    let forwarding = Forward::new(routes, ports, &spec.lookup)?;
+    let routing = Routing {
+        source: match &spec.table {
+            Some(path) => file_name(path),
+            None => format!("made, {} prefixes", spec.prefixes),
+        },
+        format: table.format,
+        compression: table.compression,
+        routes: forwarding.routes(),
+        duplicates: table.duplicates,
+        damage: table.damage.clone(),
+        notes,
+        content: table.content.clone(),
+    };
+    Ok((Function::Forward(forwarding), Arc::new(routing)))
+}
+
+/// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).
+fn spread(prefix: Prefix) -> u32 {
+    let mut x = match prefix {
+        Prefix::V4 { addr, len } => u64::from(addr) << 8 | u64::from(len),
+        Prefix::V6 { addr, len } => (addr >> 64) as u64 ^ addr as u64 ^ u64::from(len) << 56,
+    };
+    x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (x ^ x >> 33) as u32
+}
+
+fn inputs(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<InputFile> {
+    let traffic = &scenario.traffic;
+    let profile = traffic.profile.as_deref().map(Path::new).filter(|_| traffic.profile_is_a_file());
+    let files = [
+        ("capture", traffic.capture.as_deref(), blueprint.content()),
+        ("profile", profile, blueprint.content()),
+        ("table", scenario.function.forward.table.as_deref(), routing.content.as_deref()),
+    ];
+    let file = |(kind, path, hash): (&'static str, Option<&Path>, Option<&str>)| {
+        Some(InputFile { kind, name: file_name(path?), blake3: hash?.to_string() })
+    };
+    files.into_iter().filter_map(file).collect()
+}
+
+fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
+    let mut notes = routing.notes.clone();
+    notes.extend(blueprint.notes().iter().cloned());
+    let sums = blueprint.checksums();
+    let bad = [(sums.zero, "0"), (sums.wrong, "wrong")];
+    for (n, what) in bad.into_iter().filter(|(n, _)| *n > 0) {
+        let of = sums.headers;
+        notes.push(match scenario.function.forward.lookup.checksum {
+            functions::ChecksumCheck::Nic => format!(
+                "the IPv4 header checksum is {what} in {n} of {of} packets of the capture: they are forwarded as if it \
+                 were right, since the NIC is taken to have checked it (function.forward.lookup.checksum = \"nic\")"
+            ),
+            functions::ChecksumCheck::Software => format!(
+                "the IPv4 header checksum is {what} in {n} of {of} packets of the capture: the function rejects them as \
+                 bad_checksum. Captures are often published with erased checksums, or taken before the sending \
+                 network card fills them in; --set function.forward.lookup.checksum=nic forwards them"
+            ),
+        });
+    }
+    notes
+}

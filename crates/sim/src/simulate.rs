@@ -1,0 +1,261 @@
+//! One simulation: a machine, its traffic at one rate, warm-up, and what is measured after it.
+//!
+//! # When measurement begins
+//! A machine begins with empty caches and untouched buffers, and what it does until they are in use is not what it
+//! does later. Unless the scenario says how many packets are to be cut (`run.warmup`), measurement begins when
+//! - a tenth as many packets were offered as are going to be measured,
+//! - as many packets were stored as there are mbufs in the pool: a pool that gives back the mbuf that has been
+//!   free for longest touches another one with every packet until then,
+//! - and MSER-5 (`stats::mser5`), over means of the sojourns since the first packet, cuts in the first half: what
+//!   it finds to be settled is then at least as long as what it finds not to be.
+//!
+//! This is looked at after a number of packets that doubles each time, so that runs that differ a little in their
+//! machine begin to measure at the same packet. Where the sojourn does not settle within as many packets as are
+//! going to be measured, warm-up ends there and the result says so.
+
+use engine::Seed;
+use functions::Function;
+use machine::dram::DramCounters;
+use machine::memory::MemoryCounters;
+use stats::{BatchMeans, mser5};
+use traffic::{Blueprint, Load};
+use units::Ps;
+
+use crate::measure::{Activity, Measure};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::schedule::Watch;
+use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
+
+/// Events between two looks at whether to stop.
+const EVENTS_PER_CHECK: usize = 20_000;
+/// Times an interval of the series is divided for its mean ring occupancy.
+const SAMPLES: u64 = 4;
+/// Means of sojourns that MSER-5 looks at, at most.
+const SOJOURN_MEANS: usize = 1_000;
+/// Warm-up is not extended beyond this many times the measured packets, however large the pool is.
+const MOST_FOR_THE_POOL: u64 = 4;
+
+/// What one simulation has measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Packets.
+    pub measure: Measure,
+    /// What was cut before.
+    pub warmup: WarmUp,
+    /// Memory counters of the measured part.
+    pub memory: MemoryCounters,
+    /// DRAM counters of the measured part.
+    pub dram: DramCounters,
+    /// Core counters of the measured part.
+    pub cores: Vec<CoreCounters>,
+    /// Payload bytes over PCIe in the measured part: to the host, from the host.
+    pub pcie_bytes: (u64, u64),
+    /// The time the counters cover: from the end of warm-up to the last departure.
+    pub span: Ps,
+    /// DRAM peak in bytes a second.
+    pub dram_peak: f64,
+    /// Packets that were simulated, warm-up included.
+    pub simulated: u64,
+    /// The user ended it early.
+    pub partial: bool,
+}
+
+/// The packets that were cut at the start, and why so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmUp {
+    /// How many were offered before measurement began.
+    pub packets: u64,
+    /// What decided.
+    pub end: WarmUpEnd,
+    /// Mbufs in the pool.
+    pub mbufs: u64,
+    /// Packets that got an mbuf by then.
+    pub stored: u64,
+    /// Of the packets sent by then, after how many the sojourn had settled by MSER-5; [`None`] if too few were
+    /// sent to tell.
+    pub settled_after: Option<u64>,
+}
+
+/// Why measurement began when it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUpEnd {
+    /// The scenario says so.
+    Given,
+    /// Buffers had been used and the sojourn had settled.
+    Settled,
+    /// They had not, but it had taken as long as it may.
+    Limit,
+}
+
+impl WarmUpEnd {
+    /// The name in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WarmUpEnd::Given => "given",
+            WarmUpEnd::Settled => "settled",
+            WarmUpEnd::Limit => "limit",
+        }
+    }
+}
+
+/// What simulations of a scenario share.
+pub struct Setup<'a> {
+    /// The machine.
+    pub scenario: &'a Scenario,
+    /// Clones share its tables.
+    pub function: &'a Function,
+    /// Where packets come from.
+    pub blueprint: &'a Blueprint,
+}
+
+impl Setup<'_> {
+    /// Simulates `packets` packets after warm-up at `load`.
+    ///
+    /// # Errors
+    /// A machine or a load that cannot be.
+    pub fn simulate(&self, load: &Load, packets: u64, watch: &Watch) -> Result<Measured, ScenarioError> {
+        let seed = Seed(self.scenario.run.seed);
+        let pps = self.blueprint.packets_per_second(load)?;
+        // The same packets at every load, and in runs that are compared.
+        let source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
+        let mut server = Server::new(self.scenario, self.function.clone(), source, u64::MAX, seed)?;
+
+        let warmup = self.warm_up(&mut server, packets, watch);
+        let from = Snapshot::of(&server);
+        let first = server.offered();
+        server.offer_in_all(first + packets);
+        let mut measure = Measure::new(first, server.now(), Ps::from_secs_f64(packets as f64 / pps));
+        let mut last = from.clone();
+        let mut next_sample = from.at + measure.interval / SAMPLES;
+        let mut partial = false;
+        loop {
+            if !partial && watch.is_stopped() {
+                partial = true;
+                server.offer_in_all(server.offered());
+            }
+            let pause = Pause { offered: u64::MAX, at: next_sample };
+            let more = server.advance(EVENTS_PER_CHECK, pause, &mut measure);
+            if server.now() >= next_sample || !more {
+                let now = Snapshot::of(&server);
+                measure.activity(last.at, now.activity_since(&last, &server));
+                // Intervals may have become longer meanwhile.
+                next_sample = now.at + measure.interval / SAMPLES;
+                last = now;
+            }
+            if !more {
+                break;
+            }
+            watch.tell(server.offered() - first, packets, false);
+        }
+        let to = last;
+        Ok(Measured {
+            memory: to.memory - from.memory,
+            dram: to.dram - from.dram,
+            cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
+            pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
+            span: to.at.since(from.at),
+            dram_peak: server.memory().dram().peak_bytes_per_s(),
+            simulated: server.offered(),
+            warmup,
+            measure,
+            partial,
+        })
+    }
+
+    /// Runs `server` until measurement of `packets` packets is to begin. See the module header.
+    fn warm_up(&self, server: &mut Server, packets: u64, watch: &Watch) -> WarmUp {
+        let mbufs = u64::from(self.scenario.mempool.size);
+        let given = self.scenario.run.warmup;
+        let least = given.unwrap_or((packets / 10).max(mbufs.min(packets.saturating_mul(MOST_FOR_THE_POOL))));
+        let mut most = given.unwrap_or(packets.max(least));
+        let mut next = least;
+        if given.is_none()
+            && let Some(all) = self.blueprint.packets()
+            && all < most.saturating_add(packets)
+        {
+            // A source that ends keeps nine tenths of its packets to be measured.
+            most = most.min(all / 10);
+            next = next.min(most);
+        }
+        let mut seen = Transient { sojourns: BatchMeans::with_batches(SOJOURN_MEANS), refused: 0 };
+        loop {
+            let pause = Pause { offered: next, at: Ps::MAX };
+            while server.offered() < next && !watch.is_stopped() && server.advance(EVENTS_PER_CHECK, pause, &mut seen) {
+                watch.tell(server.offered(), next, true);
+            }
+            let truncation = mser5(seen.sojourns.batch_means());
+            let stored = server.offered() - seen.refused;
+            let is_settled = truncation.is_none_or(|t| t.reliable) && stored >= mbufs;
+            let ended = server.offered() < next;
+            if is_settled || next >= most || ended {
+                return WarmUp {
+                    packets: server.offered(),
+                    end: match given {
+                        Some(_) => WarmUpEnd::Given,
+                        None if is_settled => WarmUpEnd::Settled,
+                        None => WarmUpEnd::Limit,
+                    },
+                    mbufs,
+                    stored,
+                    settled_after: truncation
+                        .filter(|t| t.reliable)
+                        .map(|t| t.drop as u64 * seen.sojourns.batch_size()),
+                };
+            }
+            next = next.saturating_mul(2).min(most);
+        }
+    }
+}
+
+/// What warm-up is judged by.
+struct Transient {
+    sojourns: BatchMeans,
+    /// Packets that were lost before they got an mbuf.
+    refused: u64,
+}
+
+impl Observer for Transient {
+    fn departure(&mut self, d: &Departure) {
+        match d.fate {
+            Fate::Sent(_) => self.sojourns.record(d.sojourn.as_ns()),
+            Fate::Lost(Loss::NoRxDescriptor | Loss::NicFifoFull) => self.refused += 1,
+            _ => {}
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Snapshot {
+    at: Ps,
+    memory: MemoryCounters,
+    dram: DramCounters,
+    cores: Vec<CoreCounters>,
+    pcie: (u64, u64),
+}
+
+impl Snapshot {
+    fn of(server: &Server) -> Snapshot {
+        Snapshot {
+            at: server.now(),
+            memory: server.memory().counters(),
+            dram: server.memory().dram().counters(),
+            cores: server.cores(),
+            pcie: server.pcie_bytes(),
+        }
+    }
+
+    fn activity_since(&self, last: &Snapshot, server: &Server) -> Activity {
+        let llc = self.memory.llc - last.memory.llc;
+        let dram = self.dram - last.dram;
+        let busy = |s: &Snapshot| s.cores.iter().map(|c| c.busy.0).sum();
+        Activity {
+            span: self.at.since(last.at),
+            llc_hits: llc.hits,
+            llc_lookups: llc.hits + llc.misses,
+            dram_lines: dram.reads + dram.writes,
+            busy: Ps(busy(self)).since(Ps(busy(last))),
+            waiting: server.ring_occupancy() as u64,
+            samples: 1,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Runs as a whole: what they come to does not depend on threads, on where files lie, or on how a run is stopped.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sim::{Options, Overrides, Progress, Scenario, ScenarioError, Search, run, run_all, summary};
+
+/// Fields of what the host took.
+const HOST: [&str; 3] = ["wall_s", "load_s", "packets_per_wall_s"];
+
+fn scenario(set: &[&str], search: Option<Search>) -> Scenario {
+    let quick = [
+        "run.packets=4000",
+        "mempool.size=2048",
+        "mempool.cache=32",
+        "nic.rx_descriptors=128",
+        "nic.tx_descriptors=128",
+        "machine.llc.size=2.75 MiB",
+        "function.forward.prefixes=2000",
+        "traffic.flows.count=500",
+        "traffic.profile=min64",
+    ];
+    let set = quick.iter().chain(set).map(|s| s.to_string()).collect();
+    Scenario::read("", "test", &Overrides { set, search, ..Overrides::default() }).unwrap()
+}
+
+fn document(scenario: &Scenario, threads: usize) -> Value {
+    without_host(summary(&run(scenario, Options { threads, same_packets: false }, &mut |_| true).unwrap(), "test"))
+}
+
+fn without_host(mut document: Value) -> Value {
+    HOST.iter().for_each(|field| document[*field] = Value::Null);
+    document
+}
+
+#[test]
+fn a_result_is_the_same_on_any_number_of_threads() {
+    let curve = scenario(&["traffic.load=0.2", "run.curve=[0.1, 0.4, 0.7, 1.0]", "run.curve_packets=2000"], None);
+    let set = ["machine.cores=2", "run.search_packets=3000", "run.search_resolution=0.02", "run.loss_limit=0.01"];
+    let search = scenario(&set, Some(Search::Pdr));
+    for scenario in [curve, search] {
+        let alone = document(&scenario, 1);
+        assert_eq!(alone["partial"], false);
+        for threads in [2, 4, 9] {
+            assert_eq!(document(&scenario, threads), alone, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_search_tries_half_the_interval_each_time_and_ends_at_the_resolution() {
+    let set = ["machine.cores=1", "run.search_packets=3000", "run.search_resolution=0.02"];
+    let document = document(&scenario(&set, Some(Search::Ndr)), 3);
+    let trials = document["search"]["trials"].as_array().unwrap();
+    assert_eq!(trials[0]["load"], 1.0);
+    assert_eq!(trials[1]["load"], 0.5);
+    assert_eq!(trials.len(), 7, "1, then halves down to 1/64");
+    let passed = trials.iter().filter(|t| t["pass"] == true).map(|t| t["load"].as_f64().unwrap());
+    assert_eq!(passed.fold(0.0, f64::max), document["search"]["load"].as_f64().unwrap());
+    assert!(document["search"]["sufficient_packets"].as_u64() > document["search"]["packets"].as_u64());
+    let advice = document["verdict"]["advice"].to_string();
+    assert!(advice.contains("Trials of 3,000 packets are too short"), "{advice}");
+}
+
+#[test]
+fn runs_that_are_compared_are_measured_from_the_same_packet_on() {
+    let slow = scenario(&["traffic.load=0.05"], None);
+    let given = scenario(&["traffic.load=0.05", "run.warmup=9000"], None);
+    let options = Options { threads: 2, same_packets: true };
+    let results = run_all(&[slow.clone(), given.clone()], options, &mut |_| true).unwrap();
+    let documents: Vec<Value> = results.iter().map(|r| without_host(summary(r, "test"))).collect();
+    assert_eq!(documents[0]["warmup_packets"], 9000);
+    assert_eq!(documents[0]["traffic"]["id"], documents[1]["traffic"]["id"]);
+    // It says what it did: run alone, it gives the same again.
+    assert_eq!(documents[0], document(&results[0].scenario, 1));
+    assert_ne!(documents[0]["run_id"], document(&slow, 1)["run_id"]);
+}
+
+#[test]
+fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
+    let document = document(&scenario(&["traffic.load=0.05", "run.packets=20000"], None), 1);
+    let warmup = &document["warmup"];
+    assert!(warmup["stored"].as_u64().unwrap() >= 2048, "{warmup}");
+    assert_eq!(warmup["packets"], document["warmup_packets"]);
+    assert_eq!(document["packets"], 20_000);
+    assert!(document["verdict"]["reasons"].to_string().contains("cut as warm-up"));
+    let none = scenario(&["run.warmup=0"], None);
+    let measured = run(&none, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
+    assert_eq!((measured.warmup.packets, measured.simulated), (0, 4000));
+}
+
+#[test]
+fn the_series_has_what_the_machine_did_and_sums_to_what_was_measured() {
+    let scenario = scenario(&["traffic.load=0.1", "run.packets=20000"], None);
+    let result = run(&scenario, Options::default(), &mut |_| true).unwrap();
+    let measured = &result.measured;
+    let mut sum = sim::measure::Activity::default();
+    measured.measure.intervals.iter().for_each(|i| sum += i.activity);
+    assert_eq!(sum.span, measured.span);
+    assert_eq!(sum.llc_hits, measured.memory.llc.hits);
+    assert_eq!(sum.dram_lines, measured.dram.reads + measured.dram.writes);
+    assert_eq!(sum.busy.0, measured.cores.iter().map(|c| c.busy.0).sum::<u64>());
+    let document = summary(&result, "test");
+    let series = document["series"].as_array().unwrap();
+    assert!(series.len() > 50);
+    for bin in &series[1..series.len() - 1] {
+        let busy = bin["core_busy"].as_f64().unwrap();
+        assert!(busy > 0.0 && busy <= 1.0, "{bin}");
+        assert!(bin["ring_packets"].is_number() && bin["dram_gb_per_s"].is_number());
+    }
+}
+
+#[test]
+fn stopping_leaves_a_partial_result_on_any_number_of_threads() {
+    let set = ["traffic.load=0.05", "run.packets=100000000", "run.warmup=3000", "run.curve=[0.1, 0.2, 0.3]"];
+    let scenario = scenario(&set, None);
+    for threads in [1, 3] {
+        let mut stop_in_the_run = |p: &Progress| !(p.phase == "run" && p.done > 0);
+        let result = run(&scenario, Options { threads, same_packets: false }, &mut stop_in_the_run).unwrap();
+        let document = summary(&result, "test");
+        assert_eq!(document["partial"], true);
+        let count = |name: &str| document[name].as_u64().unwrap();
+        assert!(count("packets") > 0 && count("packets") < 100_000_000);
+        let carried = result.measured.measure.carried.packets;
+        assert_eq!(count("packets"), carried + count("lost") + count("rejected"));
+    }
+}
+
+#[test]
+fn stopping_a_search_leaves_the_trials_that_were_complete() {
+    let scenario = scenario(&["run.search_packets=30000"], Some(Search::Ndr));
+    let stop = &mut |p: &Progress| !p.phase.starts_with("trial at 50");
+    let result = run(&scenario, Options { threads: 1, same_packets: false }, stop).unwrap();
+    assert!(result.partial);
+    assert_eq!(result.search.unwrap().trials.len(), 1);
+}
+
+#[test]
+fn stopping_while_loading_says_that_there_is_no_result() {
+    let stopped = run(&scenario(&[], None), Options::default(), &mut |_| false).unwrap_err();
+    assert!(matches!(stopped, ScenarioError::Stopped { .. }));
+    let told = stopped.to_string();
+    assert!(told.starts_with("stopped while loading") && told.ends_with("there is no result"), "{told}");
+}
+
+/// A folder of its own for a test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("wirespeed-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_run_is_known_by_the_content_of_its_files_and_not_by_their_names() {
+    let folder = Folder::new("content");
+    let prefixes = b"10.0.0.0/8\n192.0.2.0/24\n198.51.100.0/25\n";
+    let profile = "sizes = \"imix\"\n[flows]\ncount = 100\n";
+    let of = |table: &str, profile: &str| {
+        let set = [format!("function.forward.table={table:?}"), format!("traffic.profile={profile:?}")];
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let document = document(&scenario(&set, None), 1);
+        let id = |at: &str| document.pointer(at).unwrap().as_str().unwrap().to_string();
+        (id("/run_id"), id("/traffic/id"))
+    };
+    let (here, there) = (folder.file("a.txt", prefixes), folder.file("b.txt", prefixes));
+    let (one, same) = (folder.file("one.toml", profile.as_bytes()), folder.file("same.toml", profile.as_bytes()));
+    let first = of(&here, &one);
+    assert_eq!(of(&there, &same), first);
+    folder.file("b.txt", b"10.0.0.0/8\n192.0.2.0/24\n198.51.100.0/26\n");
+    folder.file("same.toml", profile.replace("100", "101").as_bytes());
+    let (table, traffic) = (of(&there, &one), of(&here, &same));
+    assert_ne!(table.0, first.0);
+    assert!(traffic.0 != first.0 && traffic.1 != first.1);
+}
+
+/// A pcap with one UDP packet, its IPv4 header checksum as given, `n` times.
+fn capture(checksum: [u8; 2], n: u32) -> Vec<u8> {
+    let mut out = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for i in 0..n {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+        frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, checksum[0], checksum[1], 192, 0, 2, 1, 198, 51, 100, 7]);
+        frame.extend([0; 26]);
+        out.extend([[0; 4], (i * 10).to_le_bytes(), 60u32.to_le_bytes(), 60u32.to_le_bytes()].concat());
+        out.extend(frame);
+    }
+    out
+}
+
+#[test]
+fn erased_checksums_are_noted_with_the_remedy() {
+    let folder = Folder::new("checksums");
+    let table = folder.file("table.txt", b"198.51.100.0/24\n");
+    let notes = |checksum: [u8; 2], who: &str| {
+        let file = folder.file("trace.pcap", &capture(checksum, 50));
+        let set =
+            ["run.packets=2000".to_string(), "traffic.load=0.1".into(), format!("function.forward.table={table:?}")];
+        let set = set.into_iter().chain([format!("function.forward.lookup.checksum={who}")]).collect();
+        let overrides = Overrides { set, capture: Some(file.into()), ..Overrides::default() };
+        let scenario = Scenario::read("", "test", &overrides).unwrap();
+        let document = document(&scenario, 1);
+        (document["notes"].to_string(), document["rejected"].as_u64().unwrap())
+    };
+    let (told, rejected) = notes([0, 0], "nic");
+    assert!(told.contains("checksum is 0 in 50 of 50 packets") && told.contains("forwarded as if"), "{told}");
+    assert_eq!(rejected, 0);
+    let (told, rejected) = notes([0, 0], "software");
+    assert!(told.contains("--set function.forward.lookup.checksum=nic forwards them"), "{told}");
+    assert_eq!(rejected, 2000);
+    let sum = packet::internet_checksum(&capture([0, 0], 1)[54..74]).to_be_bytes();
+    assert!(!notes(sum, "software").0.contains("checksum"), "{:?}", notes(sum, "software"));
+}
+
+#[test]
+fn damage_of_the_table_is_counted_by_kind_with_its_line() {
+    let folder = Folder::new("damage");
+    let table = folder.file("table.txt", b"10.0.0.0/8\nnonsense\n192.0.2.0/24\n1.2.3.4/99\n");
+    let document = document(&scenario(&[&format!("function.forward.table={table:?}")], None), 1);
+    let table = &document["table"];
+    assert_eq!((&table["damage_count"], &table["source"]), (&Value::from(2), &Value::from("table.txt")));
+    let kind = &table["damage_by_kind"][0];
+    assert_eq!((&kind["kind"], &kind["count"], &kind["offset"]), (&"corrupt".into(), &2.into(), &11.into()));
+    assert!(kind["what"].as_str().unwrap().starts_with("line 2: "));
+}

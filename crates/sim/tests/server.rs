@@ -1,0 +1,136 @@
+//! The server over small random scenarios: packets are conserved, sojourns are accounted for to the picosecond, and a
+//! seed gives the same run.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use engine::Seed;
+use functions::{Forward, Function, NextHop};
+use proptest::prelude::*;
+use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::{Overrides, Scenario};
+use traffic::{Blueprint, Table};
+use units::Ps;
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::synthetic(1, 2_000, 8));
+static FUNCTIONS: LazyLock<[Function; 2]> = LazyLock::new(|| {
+    [1, 2].map(|ports| {
+        let routes = TABLE.routes.iter().map(|r| (r.prefix, NextHop::new(r.next_hop.unwrap()).unwrap()));
+        Function::Forward(Forward::new(routes, ports, &Default::default()).unwrap())
+    })
+});
+
+/// What became of a packet, with its sojourn and what that was spent on in all.
+type End = (u64, Ps, Fate, Ps, Ps);
+
+#[derive(Default)]
+struct Ends {
+    all: Vec<End>,
+}
+
+impl Observer for Ends {
+    fn departure(&mut self, d: &Departure) {
+        self.all.push((d.packet.0, d.arrival, d.fate, d.sojourn, d.attribution.total()));
+    }
+}
+
+fn scenario(set: &[String]) -> Scenario {
+    let quick = ["traffic.flows.count=500", "traffic.flows.new_share=0.01", "mempool.size=4096", "mempool.cache=32"];
+    let set = quick.iter().map(|s| s.to_string()).chain(set.iter().cloned()).collect();
+    Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap()
+}
+
+fn server(scenario: &Scenario, offer: u64) -> Server {
+    let blueprint = Blueprint::new(&scenario.traffic.source(), Some(&TABLE)).unwrap();
+    let source = blueprint.source(scenario.run.seed, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+    let function = FUNCTIONS[usize::from(scenario.nic.ports) - 1].clone();
+    Server::new(scenario, function, source, offer, Seed(scenario.run.seed)).unwrap()
+}
+
+/// Runs to the end; checks what holds of every run.
+fn ends(scenario: &Scenario, offer: u64) -> Ends {
+    let mut server = server(scenario, offer);
+    let mut ends = Ends::default();
+    let pause = Pause { offered: u64::MAX, at: Ps::MAX };
+    while server.advance(1_000, pause, &mut ends) {
+        assert!(ends.all.len() as u64 <= server.offered(), "more packets have ended than were offered");
+    }
+    assert_eq!(server.offered(), offer);
+    assert_eq!(server.ring_occupancy(), 0, "nothing is left inside");
+    let mut ids: Vec<u64> = ends.all.iter().map(|e| e.0).collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..offer), "each packet ends once");
+    for (id, _, fate, sojourn, total) in &ends.all {
+        assert_eq!(sojourn, total, "packet {id}: what its sojourn was spent on");
+        assert_eq!(matches!(fate, Fate::Sent(_)), *sojourn > Ps::ZERO, "packet {id}");
+    }
+    ends
+}
+
+fn tally(ends: &Ends) -> BTreeMap<&'static str, usize> {
+    let mut tally = BTreeMap::new();
+    for (_, _, fate, ..) in &ends.all {
+        let name = match fate {
+            Fate::Sent(_) => "sent",
+            Fate::Rejected(reason) => reason.name(),
+            Fate::Lost(loss) => loss.name(),
+        };
+        *tally.entry(name).or_default() += 1;
+    }
+    tally
+}
+
+fn set(text: &str) -> Vec<String> {
+    text.split_whitespace().map(|s| s.replace('_', " ").replace("--", "_")).collect()
+}
+
+#[test]
+fn packets_are_conserved_whatever_they_are_lost_for() {
+    // Underscores stand for blanks here, two dashes for an underscore.
+    for (reason, settings) in [
+        ("no_rx_descriptor", "machine.cores=1 machine.core.frequency=0.8_GHz nic.rx--descriptors=64 traffic.load=0.9"),
+        ("nic_fifo_full", "nic.rx--descriptors=512 nic.pcie.rate=4_Gbps nic.fifo=4_KiB traffic.load=0.5"),
+        (
+            "no_tx_descriptor",
+            "machine.cores=1 nic.ports=1 nic.rx--descriptors=1024 nic.tx--descriptors=32 nic.pcie.latency=20_us \
+             traffic.load=0.3",
+        ),
+        ("no_route", "nic.rx--descriptors=512 traffic.load=0.3 traffic.flows.destinations.pool=[\"203.0.113.0/24\"]"),
+    ] {
+        let tally = tally(&ends(&scenario(&set(settings)), 20_000));
+        assert!(tally.get(reason).is_some_and(|n| *n > 200), "{reason}: {tally:?}");
+        assert!(tally.len() <= 3, "{reason}: {tally:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_ends_once_and_its_sojourn_is_accounted_for(
+        (cores, ports, model) in (1u32..=4, 1u16..=2, prop::sample::select(vec!["window", "in--order"])),
+        (rx, tx, burst) in (5u32..=9, 5u32..=9, 1u32..=32),
+        (load, pcie, fifo) in (0.05f64..=1.0, 5.0f64..120.0, 4u32..=256),
+        (ghz, bytes) in (0.5f64..4.0, 64u32..=1518),
+        (arrivals, kind) in (prop::sample::select(vec!["fixed", "poisson"]), prop::sample::select(vec!["fifo", "lifo"])),
+        (way, seed) in (0u32..9, 0u64..1 << 40),
+    ) {
+        let scenario = scenario(&set(&format!(
+            "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
+             nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
+             nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
+             traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} machine.llc.size=2.75_MiB \
+             machine.llc.io--ways={} run.seed={seed}",
+            1 << rx, 1 << tx, 3 << way,
+        )));
+        let first = ends(&scenario, 3_000);
+        // The same seed gives the same run, also when it is advanced in other steps.
+        let mut again = Ends::default();
+        let mut server = server(&scenario, 3_000);
+        let mut at = 0;
+        while server.advance(37, Pause { offered: at, at: Ps::MAX }, &mut again) {
+            at = server.offered() + 100;
+        }
+        prop_assert_eq!(first.all, again.all);
+    }
+}
