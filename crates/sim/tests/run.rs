@@ -16,6 +16,7 @@ fn scenario(set: &[&str], search: Option<Search>) -> Scenario {
         "nic.rx_descriptors=128",
         "nic.tx_descriptors=128",
         "machine.llc.size=2.75 MiB",
+        "machine.llc.slices=2",
         "function.forward.prefixes=2000",
         "traffic.flows.count=500",
         "traffic.profile=min64",

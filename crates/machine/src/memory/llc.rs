@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Cbm, CoreId, Line, Ps, Size, Span};
+use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::MachineError;
 use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
@@ -217,9 +217,12 @@ impl Llc {
         if !(1..=64).contains(&n) {
             return error("slices", n.to_string(), "1 to 64".into(), "servers have a slice a core");
         }
-        if !spec.size.bytes().is_multiple_of(u64::from(n)) {
-            let came = format!("{} with {n} slices", spec.size);
-            return error("size", came, "a multiple of the slices".into(), "give the sum over all slices");
+        let least = u64::from(n) * u64::from(spec.ways) * LINE_BYTES;
+        if n > 1 && least > 0 && !spec.size.bytes().is_multiple_of(least) {
+            let down = (spec.size.bytes() / least).max(1) * least;
+            let came = format!("{} with {n} slices of {} ways", spec.size, spec.ways);
+            let remedy = format!("the nearest smaller size is {down} B; or change the slices or the ways");
+            return error("size", came, format!("a multiple of slices x ways x 64 B, here {least} B"), &remedy);
         }
         let size = Size::from_bytes(spec.size.bytes() / u64::from(n));
         let sets = CacheSpec { size, ways: spec.ways, latency: spec.latency }.sets(path)?;
@@ -460,7 +463,7 @@ mod tests {
                 .starts_with("machine.llc.slices = 6: allowed is 2, 4 or 8 slices")
         );
         assert!(bad(|s| s.slices = 0).starts_with("machine.llc.slices = 0: allowed is 1 to 64"));
-        assert!(bad(|s| s.size = Size::from_bytes(100)).contains("with 8 slices"));
+        assert!(bad(|s| s.size = Size::from_bytes(5000)).contains("with 8 slices of 4 ways: allowed is a multiple of slices x ways x 64 B, here 2048 B (the nearest smaller size is 4096 B"));
         let ring = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(1.0), device: 8 });
         assert!(bad(ring).starts_with("machine.llc.interconnect.device = 8: allowed is 0 to 7"));
         let slow = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(10.0), device: 0 });
