@@ -16,7 +16,9 @@ use engine::{Engine, Seed};
 use functions::{Function, PacketFunction, Verdict};
 use machine::cores::{BurstPacket, Core, Step};
 use machine::memory::Hierarchy;
-use machine::nic::{Link, Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue};
+use machine::nic::{
+    Credits, Link, Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue,
+};
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use stats::{Attribution, Reason};
 use traffic::Source;
@@ -133,6 +135,7 @@ pub struct Server {
 
     rss: Toeplitz,
     up: Link,
+    credits: Credits,
     down: Link,
     fifo_bytes: u64,
     /// Packets that cross PCIe, in order.
@@ -296,6 +299,7 @@ impl Server {
             wire_free: Ps::ZERO,
             rss: Toeplitz::new(&RSS_KEY, m.cores as u16),
             up: Link::new(&nic.pcie),
+            credits: Credits::new(&nic.pcie),
             down: Link::new(&nic.pcie),
             fifo_bytes: nic.fifo.bytes(),
             crossing: VecDeque::new(),
@@ -439,8 +443,16 @@ impl Server {
     }
 
     fn dma_write(&mut self) {
-        let Some(Crossing { mut received, descriptor, core }) = self.crossing.pop_front() else { return };
         let now = self.engine.now();
+        let Some(first) = self.crossing.front() else { return };
+        let bytes = u64::from(first.received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
+        if let Err(at) = self.credits.take(now, bytes) {
+            // The link stands still meanwhile, and the NIC's packet memory fills.
+            self.up.hold(at);
+            self.engine.schedule(at, PRIORITY_NIC, Event::DmaWrite);
+            return;
+        }
+        let Some(Crossing { mut received, descriptor, core }) = self.crossing.pop_front() else { return };
         let worker = &mut self.cores[core];
         let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
@@ -457,6 +469,7 @@ impl Server {
         }
         visible = visible.max(self.memory.dma_write(ring.line(), now)).max(worker.latest_visible);
         worker.latest_visible = visible;
+        self.credits.give_back(bytes, visible);
         received.dma_memory = visible - now;
         received.visible = visible;
         worker.rx.complete(received);

@@ -14,7 +14,7 @@ mod rss;
 pub use driver::{Received, RxQueue, TxQueue};
 pub use layout::ServerLayout;
 pub use mempool::{Mempool, MempoolKind, MempoolSpec};
-pub use pcie::{Link, PcieSpec};
+pub use pcie::{Credits, Link, PcieSpec};
 pub use rss::{RSS_KEY, Toeplitz};
 
 use probe::RegionId;

@@ -1,6 +1,8 @@
+use std::collections::VecDeque;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Ps, Rate, Span};
+use units::{Ps, Rate, Size, Span};
 
 use crate::MachineError;
 
@@ -18,6 +20,10 @@ pub struct PcieSpec {
     pub overhead: u32,
     /// From the device into the memory system, or back, one way.
     pub latency: Span,
+    /// Posted data that the root complex takes in before memory has it (data credits); without limit
+    /// when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<Size>,
 }
 
 impl PcieSpec {
@@ -37,7 +43,63 @@ impl PcieSpec {
         if self.latency.ps() > Ps::from_ns(1_000_000) {
             return error("latency", self.latency.to_string(), "at most 1 ms");
         }
+        if let Some(credits) = self.credits
+            && credits.bytes() < u64::from(self.max_payload)
+        {
+            return error("credits", credits.to_string(), "at least max_payload, or no packet could ever be sent");
+        }
         Ok(())
+    }
+}
+
+/// Credits for posted writes: each holds what it takes until memory has it, and they end in order
+/// (PCI Express Base Specification 3.0, 2.6.1).
+#[derive(Clone, Debug)]
+pub struct Credits {
+    limit: u64,
+    held: u64,
+    /// What comes back, and when.
+    releases: VecDeque<(Ps, u64)>,
+}
+
+impl Credits {
+    /// All credits of `spec` at hand.
+    pub fn new(spec: &PcieSpec) -> Credits {
+        Credits { limit: spec.credits.map_or(u64::MAX, |c| c.bytes()), held: 0, releases: VecDeque::new() }
+    }
+
+    /// Takes credits for `bytes` at `now`.
+    ///
+    /// # Errors
+    /// When there will be enough; nothing is taken then. A write of more than all credits goes once
+    /// the others have ended.
+    pub fn take(&mut self, now: Ps, bytes: u64) -> Result<(), Ps> {
+        while let Some(&(at, freed)) = self.releases.front()
+            && at <= now
+        {
+            self.held -= freed;
+            self.releases.pop_front();
+        }
+        let mut held = self.held;
+        let mut enough = None;
+        for &(at, freed) in &self.releases {
+            if held.saturating_add(bytes) <= self.limit {
+                break;
+            }
+            held -= freed;
+            enough = Some(at);
+        }
+        if let Some(at) = enough {
+            return Err(at);
+        }
+        self.held += bytes;
+        Ok(())
+    }
+
+    /// Memory will have the `bytes` of the last write at `at`.
+    pub fn give_back(&mut self, bytes: u64, at: Ps) {
+        let after = self.releases.back().map_or(Ps::ZERO, |r| r.0);
+        self.releases.push_back((at.max(after), bytes));
     }
 }
 
@@ -74,6 +136,11 @@ impl Link {
         self.free + self.latency
     }
 
+    /// Nothing more is sent before `at`.
+    pub fn hold(&mut self, at: Ps) {
+        self.free = self.free.max(at);
+    }
+
     /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
     pub fn backlog(&self, now: Ps) -> u64 {
         (self.free.since(now).as_ns() * self.rate.gbps() / 8.0) as u64
@@ -96,13 +163,39 @@ mod tests {
 
     #[test]
     fn each_payload_pays_its_overhead_and_transfers_queue() {
-        let spec =
-            PcieSpec { rate: Rate::from_gbps(64.0), max_payload: 256, overhead: 24, latency: Span::from_ns(400.0) };
+        let spec = PcieSpec {
+            rate: Rate::from_gbps(64.0),
+            max_payload: 256,
+            overhead: 24,
+            latency: Span::from_ns(400.0),
+            credits: None,
+        };
         let mut link = Link::new(&spec);
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));
         assert_eq!(link.backlog(Ps::from_ns(84)), 672);
         assert_eq!(link.bytes(), 1200);
+    }
+
+    #[test]
+    fn a_write_waits_until_enough_of_the_others_have_ended() {
+        let spec = PcieSpec {
+            rate: Rate::from_gbps(64.0),
+            max_payload: 256,
+            overhead: 24,
+            latency: Span::from_ns(400.0),
+            credits: Some(Size::from_bytes(1000)),
+        };
+        let mut credits = Credits::new(&spec);
+        for until in [100, 200, 300] {
+            assert_eq!(credits.take(Ps(0), 300), Ok(()));
+            credits.give_back(300, Ps(until));
+        }
+        assert_eq!(credits.take(Ps(0), 300), Err(Ps(100)));
+        assert_eq!(credits.take(Ps(0), 500), Err(Ps(200)));
+        // More than there are: alone.
+        assert_eq!(credits.take(Ps(150), 2000), Err(Ps(300)));
+        assert_eq!(credits.take(Ps(300), 2000), Ok(()));
     }
 }
