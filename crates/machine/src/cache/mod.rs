@@ -1,12 +1,14 @@
 //! Set-associative caches: the tag array, its specification, and what is in which way.
 //!
-//! Left out: replacement other than true LRU, and prefetchers.
+//! Left out: sectors, and lines of other than 64 bytes.
 //! Source of the terms: Hennessy and Patterson, Computer Architecture, 6th ed., appendix B.
 
 mod array;
+mod replacement;
 
 pub(crate) use array::equal_tags;
 pub use array::{NoWay, Slot, TagArray, Victim};
+pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
