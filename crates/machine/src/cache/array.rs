@@ -61,6 +61,16 @@ pub struct Slot {
     way: u32,
 }
 
+impl Slot {
+    pub(super) fn set(self) -> usize {
+        self.set as usize
+    }
+
+    pub(super) fn way(self) -> u32 {
+        self.way
+    }
+}
+
 /// A line that had to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {

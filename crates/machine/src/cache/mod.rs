@@ -4,10 +4,14 @@
 //! Source of the terms: Hennessy and Patterson, Computer Architecture, 6th ed., appendix B.
 
 mod array;
+mod chain;
+mod prefetcher;
 mod replacement;
 
 pub(crate) use array::equal_tags;
 pub use array::{NoWay, Slot, TagArray, Victim};
+pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
+pub use prefetcher::PrefetcherSpec;
 pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
 
 use schemars::JsonSchema;
