@@ -20,8 +20,8 @@ use super::{Slot, TagArray, Victim};
 use crate::MachineError;
 use crate::memory::Inclusion;
 
-/// Lines of a chain are below this: 128 GiB.
-pub const MAX_LINES: u64 = 1 << 31;
+/// Lines of a chain are below this: 128 GiB less a line.
+pub const MAX_LINES: u64 = (1 << 31) - 1;
 
 /// What a store does to a level that has the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSpec {
-    /// Sets, 1 to 2^31. A line's set is its number modulo this.
+    /// Sets, below [`MAX_LINES`]. A line's set is its number modulo this.
     pub sets: u64,
     /// Ways of a set, 1 to 32.
     pub ways: u32,
@@ -578,7 +578,7 @@ pub(super) fn check(levels: &[LevelSpec], path: &str) -> Result<(), MachineError
         let at = |field: &str| format!("{path}[{i}].{field}");
         if !(1..=MAX_LINES).contains(&spec.sets) {
             let remedy = format!("choose {}", spec.sets.clamp(1, MAX_LINES));
-            return Err(MachineError::new(at("sets"), spec.sets.to_string(), "1 to 2147483648", remedy));
+            return Err(MachineError::new(at("sets"), spec.sets.to_string(), format!("1 to {MAX_LINES}"), remedy));
         }
         if !(1..=32).contains(&spec.ways) {
             let remedy = "choose a number of ways in that range".into();
@@ -1102,7 +1102,7 @@ mod tests {
         );
         assert_eq!(
             refused(&[LevelSpec { sets: 0, ..sound.clone() }]),
-            "levels[0].sets = 0: allowed is 1 to 2147483648 (choose 1)"
+            "levels[0].sets = 0: allowed is 1 to 2147483647 (choose 1)"
         );
         assert_eq!(
             refused(&[LevelSpec { classes: vec![ClassSpec { ways: 0x1ff, age: 2 }], ..sound.clone() }]),

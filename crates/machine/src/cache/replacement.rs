@@ -114,8 +114,8 @@ impl AnyPolicy {
         matches!(self.replacement, Replacement::Lru | Replacement::Fifo | Replacement::Mru)
     }
 
-    /// A number below `n` (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
-    fn draw(&mut self, n: u32) -> u32 {
+    /// A number below `n`, which is not 0 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+    pub(super) fn draw(&mut self, n: u32) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
