@@ -1,18 +1,20 @@
 use units::{Cbm, Line};
 
+use super::replacement::{AnyPolicy, Lru, Policy, Replacement};
 use crate::divisor::Divisor;
 
-/// The tag array of a set-associative cache: which lines are there, which were used last, which
+/// The tag array of a set-associative cache: which lines are there, which have to go first, which
 /// are dirty. It knows no time.
 ///
 /// Ways are physical, so a way mask limits which of them a fill may take; hits are anywhere.
-/// Line numbers must fit 32 bits (256 GiB of simulated memory), which the layout of a machine
-/// guarantees.
+/// Line numbers must be below 2^32 - 1 (256 GiB of simulated memory), which the layout of a machine
+/// guarantees. Replacement is true LRU, or with [`AnyPolicy`] what is chosen at run time.
 #[derive(Clone, Debug)]
-pub struct TagArray {
+pub struct TagArray<P = Lru> {
     count: Divisor,
     ways: u32,
     sets: Sets,
+    policy: P,
 }
 
 /// All that is known of a set lies together: on one line of the host's cache for 8 ways, on two
@@ -22,9 +24,8 @@ pub struct TagArray {
 struct Set<const N: usize> {
     /// Line numbers, [`EMPTY`] where there is none.
     tags: [u32; N],
-    /// LRU ranks: 0 is the most recent, empty ways have the greatest. Ranks of the real ways are a
-    /// permutation; behind them lies each index itself.
-    ranks: [u8; N],
+    /// What the policy remembers of each way.
+    state: [u8; N],
     /// A bit a way.
     dirty: u32,
     /// A bit a way: no other private cache has the line.
@@ -60,6 +61,16 @@ pub struct Slot {
     way: u32,
 }
 
+impl Slot {
+    pub(super) fn set(self) -> usize {
+        self.set as usize
+    }
+
+    pub(super) fn way(self) -> u32 {
+        self.way
+    }
+}
+
 /// A line that had to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
@@ -74,8 +85,8 @@ pub struct Victim {
 pub struct NoWay;
 
 impl<const N: usize> Set<N> {
-    fn empty() -> Set<N> {
-        Set { tags: [EMPTY; N], ranks: std::array::from_fn(|i| i as u8), dirty: 0, exclusive: 0 }
+    fn empty<P: Policy>() -> Set<N> {
+        Set { tags: [EMPTY; N], state: P::initial(), dirty: 0, exclusive: 0 }
     }
 
     #[inline(always)]
@@ -85,78 +96,82 @@ impl<const N: usize> Set<N> {
     }
 
     #[inline(always)]
-    fn touch(&mut self, way: u32) {
-        let old = self.ranks[way as usize];
-        if old != 0 {
-            for rank in &mut self.ranks {
-                *rank += u8::from(*rank < old);
-            }
-            self.ranks[way as usize] = 0;
-        }
-    }
-
-    #[inline(always)]
-    fn fill(&mut self, line: u32, ways: u32, mask: u32, dirty: bool, exclusive: bool) -> Result<Option<Victim>, NoWay> {
-        // Empty ways are the oldest, so the oldest way is the one to take in any case.
-        let way = if mask == Cbm::low(ways).0 {
-            Some(equal_ranks(&self.ranks, (ways - 1) as u8).trailing_zeros())
-        } else {
-            self.oldest(mask)
-        };
-        let way = way.ok_or(NoWay)?;
+    fn fill<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32, fill: Fill) -> Result<Option<Victim>, NoWay> {
+        let allowed = fill.mask.0 & Cbm::low(ways).0;
+        let tags = &self.tags;
+        let way = policy.victim(&mut self.state, ways, allowed, || equal_tags(tags, EMPTY)).ok_or(NoWay)?;
         let bit = 1u32 << way;
         let old = std::mem::replace(&mut self.tags[way as usize], line);
         let victim = (old != EMPTY).then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty & bit != 0 });
-        set_bit(&mut self.dirty, way, dirty);
-        set_bit(&mut self.exclusive, way, exclusive);
-        self.touch(way);
+        set_bit(&mut self.dirty, way, fill.dirty);
+        set_bit(&mut self.exclusive, way, fill.exclusive);
+        policy.fill(&mut self.state, way, fill.age);
         Ok(victim)
     }
 
-    /// The way of the greatest rank among `allowed`.
     #[inline(always)]
-    fn oldest(&self, allowed: u32) -> Option<u32> {
-        let (mut best, mut way) = (0, None);
-        let mut left = allowed;
-        while left != 0 {
-            let at = left.trailing_zeros();
-            left &= left - 1;
-            let rank = self.ranks[at as usize];
-            if way.is_none() || rank > best {
-                (best, way) = (rank, Some(at));
-            }
-        }
-        way
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, line: u32, ways: u32) -> Option<bool> {
+    fn remove<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<bool> {
         let way = self.find(line)?;
         self.tags[way as usize] = EMPTY;
-        let old = self.ranks[way as usize];
-        // The ranks from `old` to the last way's close up.
-        let above = ways as u8 - 1 - old;
-        for rank in &mut self.ranks {
-            *rank -= u8::from(rank.wrapping_sub(old + 1) < above);
-        }
-        self.ranks[way as usize] = ways as u8 - 1;
+        policy.remove(&mut self.state, ways, way);
         Some(self.dirty >> way & 1 == 1)
     }
 }
 
+/// How a line comes in.
+#[derive(Clone, Copy)]
+struct Fill {
+    mask: Cbm,
+    dirty: bool,
+    exclusive: bool,
+    age: u8,
+}
+
 impl TagArray {
-    /// An empty array of `sets` sets (at most 2^32) of `ways` ways (1 to 32).
+    /// An empty LRU array of `sets` sets (1 to 2^32 - 1) of `ways` ways (1 to 32).
     pub fn new(sets: u64, ways: u32) -> TagArray {
+        TagArray::with_policy(sets, ways, Lru)
+    }
+
+    /// The way that `slot` names.
+    pub fn way(slot: Slot) -> u32 {
+        slot.way
+    }
+}
+
+impl TagArray<AnyPolicy> {
+    /// An empty array of `sets` sets (1 to 2^32 - 1) of `ways` ways (1 to 32). `seed` is for random
+    /// replacement.
+    pub fn with_replacement(sets: u64, ways: u32, replacement: Replacement, seed: u64) -> TagArray<AnyPolicy> {
+        TagArray::with_policy(sets, ways, AnyPolicy::new(replacement, seed))
+    }
+
+    /// As [`TagArray::find`], where a line may be in several ways: the copy that goes last.
+    pub(super) fn find_first_of_copies(&self, line: Line) -> Option<Slot> {
+        let set = self.set_of(line);
+        let way = with_sets!(&self.sets, sets => {
+            let found = equal_tags(&sets[set].tags, line.0 as u32);
+            let copies = (0..self.ways).filter(|way| found >> way & 1 == 1);
+            let state = &sets[set].state;
+            copies.min_by_key(|&way| if self.policy.is_ordered() { state[way as usize] } else { 0 })?
+        });
+        Some(Slot { set: set as u32, way })
+    }
+}
+
+impl<P: Policy> TagArray<P> {
+    fn with_policy(sets: u64, ways: u32, policy: P) -> TagArray<P> {
         let n = sets as usize;
         TagArray {
             count: Divisor::new(sets as u32),
             ways,
             sets: match ways {
-                1..=8 => Sets::Upto8(vec![Set::empty(); n]),
-                9..=16 => Sets::Upto16(vec![Set::empty(); n]),
-                17..=24 => Sets::Upto24(vec![Set::empty(); n]),
-                _ => Sets::Upto32(vec![Set::empty(); n]),
+                1..=8 => Sets::Upto8(vec![Set::empty::<P>(); n]),
+                9..=16 => Sets::Upto16(vec![Set::empty::<P>(); n]),
+                17..=24 => Sets::Upto24(vec![Set::empty::<P>(); n]),
+                _ => Sets::Upto32(vec![Set::empty::<P>(); n]),
             },
+            policy,
         }
     }
 
@@ -183,14 +198,14 @@ impl TagArray {
         Some(Slot { set: set as u32, way })
     }
 
-    /// Finds `line` and, if it is there, makes it the most recently used of its set.
+    /// Finds `line` and, if it is there, makes it count as used.
     #[inline]
     pub fn use_line(&mut self, line: Line) -> Option<Slot> {
         let set = self.set_of(line);
         let way = with_sets!(&mut self.sets, sets => {
             let set = &mut sets[set];
             let way = set.find(line.0 as u32)?;
-            set.touch(way);
+            self.policy.hit(&mut set.state, way);
             way
         });
         Some(Slot { set: set as u32, way })
@@ -203,29 +218,43 @@ impl TagArray {
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[set];
             let Some(way) = set.find(line.0 as u32) else { return false };
-            set.touch(way);
+            self.policy.hit(&mut set.state, way);
             set.dirty |= 1 << way;
             true
         })
     }
 
-    /// Puts `line`, which must not be there, into an empty way that `mask` allows or into the least
-    /// recently used one of those, whose line is returned.
+    /// Makes the line at `slot` count as used.
+    #[inline]
+    pub fn use_slot(&mut self, slot: Slot) {
+        with_sets!(&mut self.sets, sets => self.policy.hit(&mut sets[slot.set as usize].state, slot.way));
+    }
+
+    /// Puts `line`, which must not be there, into an empty way that `mask` allows or into the way of
+    /// those whose line goes first, which is returned.
     ///
     /// # Errors
     /// [`NoWay`], and nothing has happened.
     #[inline]
     pub fn fill(&mut self, line: Line, mask: Cbm, dirty: bool, exclusive: bool) -> Result<Option<Victim>, NoWay> {
         let set = self.set_of(line);
-        let allowed = mask.0 & Cbm::low(self.ways).0;
-        with_sets!(&mut self.sets, sets => sets[set].fill(line.0 as u32, self.ways, allowed, dirty, exclusive))
+        let fill = Fill { mask, dirty, exclusive, age: 0 };
+        with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
+    }
+
+    /// As [`TagArray::fill`]; under [`Replacement::Age`] the line comes in at `age`, 0 to 3.
+    #[inline]
+    pub fn fill_aged(&mut self, line: Line, mask: Cbm, dirty: bool, age: u8) -> Result<Option<Victim>, NoWay> {
+        let set = self.set_of(line);
+        let fill = Fill { mask, dirty, exclusive: false, age };
+        with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
 
     /// Takes `line` out; says whether it was dirty, [`None`] if it was not there.
     #[inline]
     pub fn remove(&mut self, line: Line) -> Option<bool> {
         let set = self.set_of(line);
-        with_sets!(&mut self.sets, sets => sets[set].remove(line.0 as u32, self.ways))
+        with_sets!(&mut self.sets, sets => sets[set].remove(&mut self.policy, self.ways, line.0 as u32))
     }
 
     /// Whether the line at `slot` is dirty.
@@ -259,11 +288,6 @@ impl TagArray {
         Some(Slot { set: set as u32, way })
     }
 
-    /// The way that `slot` names.
-    pub fn way(slot: Slot) -> u32 {
-        slot.way
-    }
-
     /// Lines present, over all sets.
     pub fn occupancy(&self) -> u64 {
         let present = |tags: &[u32]| tags.iter().filter(|&&t| t != EMPTY).count() as u64;
@@ -285,7 +309,7 @@ fn set_bit(word: &mut u32, bit: u32, to: bool) {
 
 /// Asks the host to bring all lines of `value`.
 #[inline(always)]
-fn prefetch<T>(value: &T) {
+pub(super) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..size_of::<T>()).step_by(64) {
         // SAFETY: prefetching has no effect on memory, and the address is within `value`.
@@ -319,103 +343,192 @@ pub(crate) fn equal_tags(tags: &[u32], wanted: u32) -> u32 {
     found
 }
 
-/// A bit for each of `ranks` that is `wanted`. The length is a multiple of 8, at most 32.
-#[inline(always)]
-fn equal_ranks<const N: usize>(ranks: &[u8; N], wanted: u8) -> u32 {
-    let mut found = 0u32;
-    for (group, chunk) in ranks.as_chunks::<8>().0.iter().enumerate() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE2 is part of x86-64, and a chunk has 8 elements of 1 byte.
-        let bits = unsafe {
-            use std::arch::x86_64::*;
-            let equal = _mm_cmpeq_epi8(_mm_loadl_epi64(chunk.as_ptr().cast()), _mm_set1_epi8(wanted as i8));
-            _mm_movemask_epi8(equal) as u32 & 0xff
-        };
-        #[cfg(not(target_arch = "x86_64"))]
-        let bits = chunk.iter().enumerate().fold(0, |bits, (i, &rank)| bits | u32::from(rank == wanted) << i);
-        found |= bits << (group * 8);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use proptest::prelude::*;
 
-    /// Each set a list of (way, line, dirty), most recent first.
-    struct Naive {
-        sets: Vec<Vec<(u32, u64, bool)>>,
-        ways: u32,
+    #[derive(Clone, Copy)]
+    struct Entry {
+        line: u64,
+        dirty: bool,
+        filled: usize,
+        used: usize,
+        age: u8,
     }
 
-    impl Naive {
-        fn access(&mut self, line: u64, write: bool, mask: Cbm) -> (bool, Option<Victim>) {
-            let n = self.sets.len() as u64;
-            let ways = self.ways;
-            let set = &mut self.sets[(line % n) as usize];
-            if let Some(at) = set.iter().position(|e| e.1 == line) {
-                let mut entry = set.remove(at);
-                entry.2 |= write;
-                set.insert(0, entry);
-                return (true, None);
+    /// A set as a list of ways, with the time of each event; trees as maps from ranges of ways.
+    #[derive(Clone, Default)]
+    struct NaiveSet {
+        ways: Vec<Option<Entry>>,
+        points_at_second: HashMap<(u32, u32), bool>,
+    }
+
+    impl NaiveSet {
+        fn used(&mut self, way: u32, now: usize) {
+            self.ways[way as usize].as_mut().unwrap().used = now;
+            let (mut first, mut size) = (0, 32);
+            while size > 1 {
+                let in_second = way >= first + size / 2;
+                self.points_at_second.insert((first, size), !in_second);
+                first += if in_second { size / 2 } else { 0 };
+                size /= 2;
             }
-            let allowed: Vec<u32> = (0..ways).filter(|&w| mask.allows(w)).collect();
-            if allowed.is_empty() {
-                return (false, None);
-            }
-            let full = allowed.iter().all(|w| set.iter().any(|e| e.0 == *w));
-            let (way, victim) = if full {
-                let at = set.iter().rposition(|e| allowed.contains(&e.0)).unwrap();
-                let old = set.remove(at);
-                (old.0, Some(Victim { line: Line(old.1), dirty: old.2 }))
-            } else {
-                (u32::MAX, None)
-            };
-            set.insert(0, (way, line, write));
-            (false, victim)
         }
+
+        /// The way that goes, of those `allowed`, which are all full.
+        fn victim(&mut self, replacement: Replacement, allowed: &[u32]) -> u32 {
+            let entry = |way: u32| self.ways[way as usize].unwrap();
+            match replacement {
+                Replacement::Lru => *allowed.iter().min_by_key(|&&w| entry(w).used).unwrap(),
+                Replacement::Fifo => *allowed.iter().min_by_key(|&&w| entry(w).filled).unwrap(),
+                Replacement::Mru => *allowed.iter().max_by_key(|&&w| entry(w).used).unwrap(),
+                Replacement::TreePlru => {
+                    let mut left = allowed.to_vec();
+                    let (mut first, mut size) = (0, 32);
+                    while size > 1 {
+                        let middle = first + size / 2;
+                        let wants_second = self.points_at_second.get(&(first, size)).copied().unwrap_or(false);
+                        let (a, b): (Vec<_>, Vec<_>) = left.iter().partition(|&&w| w < middle);
+                        let second = if wants_second { !b.is_empty() } else { a.is_empty() };
+                        (left, first) = if second { (b, middle) } else { (a, first) };
+                        size /= 2;
+                    }
+                    first
+                }
+                Replacement::Srrip | Replacement::Age => loop {
+                    if let Some(way) = allowed.iter().find(|&&w| self.ways[w as usize].unwrap().age == 3) {
+                        return *way;
+                    }
+                    allowed.iter().for_each(|&w| self.ways[w as usize].as_mut().unwrap().age += 1);
+                },
+                Replacement::Random => unreachable!("the array's word is taken"),
+            }
+        }
+    }
+
+    fn check(replacement: Replacement, ways: u32, sets: u64, ops: &[(u64, bool, u32)], masked: bool) {
+        let mut array = TagArray::with_replacement(sets, ways, replacement, 7);
+        let mut naive = vec![NaiveSet { ways: vec![None; ways as usize], ..NaiveSet::default() }; sets as usize];
+        for (now, &(line, write, word)) in ops.iter().enumerate() {
+            let set = &mut naive[(line % sets) as usize];
+            let at = (0..ways).find(|&w| set.ways[w as usize].is_some_and(|e| e.line == line));
+            assert_eq!(array.find(Line(line)).map(|s| s.way), at);
+            // Now and then a line is taken out instead.
+            if word % 7 == 0 {
+                let was = at.and_then(|w| set.ways[w as usize].take()).map(|e| e.dirty);
+                assert_eq!(array.remove(Line(line)), was);
+                continue;
+            }
+            if let Some(way) = at {
+                let entry = set.ways[way as usize].as_mut().unwrap();
+                entry.dirty |= write;
+                entry.age = 0;
+                set.used(way, now);
+                if write {
+                    assert!(array.write_line(Line(line)));
+                } else {
+                    assert!(array.use_line(Line(line)).is_some());
+                }
+                continue;
+            }
+            let mask = if masked { Cbm(word >> 3) } else { Cbm::low(ways) };
+            let age = (word >> 1 & 3) as u8;
+            let allowed: Vec<u32> = (0..ways).filter(|&w| mask.allows(w)).collect();
+            let filled = array.fill_aged(Line(line), mask, write, age);
+            if allowed.is_empty() {
+                assert_eq!(filled, Err(NoWay));
+                continue;
+            }
+            let way = array.find(Line(line)).unwrap().way;
+            assert!(mask.allows(way));
+            if allowed.iter().all(|&w| set.ways[w as usize].is_some()) {
+                let expected = if replacement == Replacement::Random { way } else { set.victim(replacement, &allowed) };
+                assert_eq!(way, expected, "{replacement:?}");
+            }
+            let old = set.ways[way as usize].map(|e| Victim { line: Line(e.line), dirty: e.dirty });
+            assert_eq!(filled, Ok(old));
+            let age = if replacement == Replacement::Srrip { 2 } else { age };
+            set.ways[way as usize] = Some(Entry { line, dirty: write, filled: now, used: now, age });
+            set.used(way, now);
+        }
+        let left = naive.iter().flat_map(|s| &s.ways).flatten().count();
+        assert_eq!(array.occupancy(), left as u64);
+    }
+
+    fn accesses() -> impl Strategy<Value = Vec<(u64, bool, u32)>> {
+        prop::collection::vec((0u64..200, any::<bool>(), any::<u32>()), 1..600)
+    }
+
+    macro_rules! matches_naive {
+        ($($name:ident, $replacement:expr;)*) => {$(
+            proptest! {
+                #![proptest_config(ProptestConfig::with_cases(64))]
+                #[test]
+                fn $name(ways in 1u32..=32, sets in 1u64..=6, ops in accesses(), masked in any::<bool>()) {
+                    check($replacement, ways, sets, &ops, masked);
+                }
+            }
+        )*};
+    }
+
+    matches_naive! {
+        lru_with_way_masks_matches_naive, Replacement::Lru;
+        fifo_with_way_masks_matches_naive, Replacement::Fifo;
+        mru_with_way_masks_matches_naive, Replacement::Mru;
+        tree_plru_with_way_masks_matches_naive, Replacement::TreePlru;
+        random_with_way_masks_stays_in_the_mask, Replacement::Random;
+        srrip_with_way_masks_matches_naive, Replacement::Srrip;
+        ages_with_way_masks_match_naive, Replacement::Age;
     }
 
     proptest! {
         #[test]
-        fn lru_with_way_masks_matches_naive(
-            ways in 1u32..=20,
+        fn lru_is_the_same_whether_chosen_at_compile_or_run_time(
+            ways in 1u32..=32,
             sets in 1u64..=6,
-            ops in prop::collection::vec((0u64..200, any::<bool>(), any::<u32>()), 1..600),
-            masked in any::<bool>(),
+            ops in accesses(),
         ) {
-            let mut array = TagArray::new(sets, ways);
-            let mut naive = Naive { sets: vec![Vec::new(); sets as usize], ways };
-            for (line, write, mask) in ops {
-                // Now and then a line is taken out instead.
-                if mask % 7 == 0 {
-                    let set = &mut naive.sets[(line % sets) as usize];
-                    let was = set.iter().position(|e| e.1 == line).map(|at| set.remove(at).2);
-                    prop_assert_eq!(array.remove(Line(line)), was);
+            let mut fixed = TagArray::new(sets, ways);
+            let mut chosen = TagArray::with_replacement(sets, ways, Replacement::Lru, 0);
+            for (line, write, word) in ops {
+                let line = Line(line);
+                if word % 7 == 0 {
+                    prop_assert_eq!(fixed.remove(line), chosen.remove(line));
                     continue;
                 }
-                let mask = if masked { Cbm(mask) } else { Cbm::low(ways) };
-                let (hit, victim) = match array.use_line(Line(line)) {
-                    Some(slot) => {
-                        let dirty = array.is_dirty(slot) | write;
-                        array.set_dirty(slot, dirty);
-                        (true, None)
-                    }
-                    None => {
-                        (false, array.fill(Line(line), mask, write, false).unwrap_or(None))
-                    }
-                };
-                // The twin does not say which empty way is taken: take the array's word for it.
-                let mut expected = naive.access(line, write, mask);
-                let set = &mut naive.sets[(line % sets) as usize];
-                if let (Some(entry), Some(slot)) = (set.iter_mut().find(|e| e.0 == u32::MAX), array.find(Line(line))) {
-                    prop_assert!(mask.allows(TagArray::way(slot)));
-                    entry.0 = TagArray::way(slot);
+                let slot = fixed.use_line(line);
+                prop_assert_eq!(slot, chosen.use_line(line));
+                if slot.is_none() {
+                    let mask = Cbm(word >> 3);
+                    prop_assert_eq!(fixed.fill(line, mask, write, false), chosen.fill(line, mask, write, false));
                 }
-                if hit { expected.1 = None; }
-                prop_assert_eq!((hit, victim), expected);
             }
+        }
+    }
+
+    #[test]
+    fn random_victims_are_uniform_over_the_mask_and_repeat_with_the_seed() {
+        let victims = |seed| {
+            let mut array = TagArray::with_replacement(1, 16, Replacement::Random, seed);
+            let mask = Cbm(0b0111_0000_1100);
+            (0..10_005u64)
+                .map(|line| {
+                    array.fill(Line(line), mask, false, false).unwrap();
+                    array.find(Line(line)).unwrap().way
+                })
+                .skip(5)
+                .collect::<Vec<u32>>()
+        };
+        let first = victims(1);
+        assert_eq!(first, victims(1));
+        assert_ne!(first, victims(2));
+        for way in [2, 3, 8, 9, 10] {
+            let n = first.iter().filter(|&&w| w == way).count();
+            // Five standard deviations of a binomial with p = 1/5.
+            assert!(n.abs_diff(2000) < 200, "way {way}: {n}");
         }
     }
 

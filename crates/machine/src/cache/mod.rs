@@ -1,12 +1,22 @@
 //! Set-associative caches: the tag array, its specification, and what is in which way.
 //!
-//! Left out: replacement other than true LRU, and prefetchers.
+//! Left out: sectors, and lines of other than 64 bytes.
 //! Source of the terms: Hennessy and Patterson, Computer Architecture, 6th ed., appendix B.
 
 mod array;
+mod chain;
+mod prefetcher;
+mod recency;
+mod replacement;
+mod simulate;
 
 pub(crate) use array::equal_tags;
 pub use array::{NoWay, Slot, TagArray, Victim};
+pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
+pub use prefetcher::PrefetcherSpec;
+pub use recency::Vectors;
+pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
+pub use simulate::{Sampled, SampledLevel, Trace, simulate, simulate_sample, simulate_with};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,379 @@
+//! Traces through chains of caches: addresses in, counts out.
+//!
+//! Chains that [`super::recency`] can do run there, at some ten nanoseconds an access or less; the
+//! others run through [`Chain`]. The counts are the same. A chain may also be given a sample of its sets
+//! only, with the error that this makes (Kessler, Hill and Wood, IEEE Transactions on Computers 1994, "A
+//! comparison of trace-sampling techniques for multi-megabyte caches").
+
+use std::collections::HashMap;
+
+use stats::student_quantile;
+use units::{Clos, LINE_BYTES, Line};
+
+use super::chain::{Chain, Counts, LevelSpec, MAX_LINES, Origin, check};
+use super::recency::{self, BLOCK, RecencyChain, Vectors};
+use super::replacement::AnyPolicy;
+use crate::MachineError;
+
+/// The accesses of one core. An access that crosses a line counts as one to its first line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trace<'a> {
+    /// Byte addresses.
+    pub addresses: &'a [u64],
+    /// Which of them are stores, as many as there are addresses; all are loads when left out.
+    pub is_write: Option<&'a [bool]>,
+    /// The static place of each, as many as there are addresses, for stride prefetchers.
+    pub sites: Option<&'a [u16]>,
+    /// The class of service of all.
+    pub class: Clos,
+}
+
+/// The counts of `trace` through empty caches: `levels`, the nearest to the core first. `seed` is for
+/// random replacement.
+///
+/// Addresses are bytes, of which the upper bits may be anything: lines are counted anew where they do
+/// not fit 31 bits, in a way that keeps the set of each, and its page.
+///
+/// ```
+/// use machine::cache::{LevelSpec, Trace, simulate};
+///
+/// // 32 KiB of 8 ways, and twice over 64 KiB: LRU keeps nothing that comes again.
+/// let addresses: Vec<u64> = (0..2048).map(|i| i % 1024 * 64).collect();
+/// let counts = simulate(&[LevelSpec::new(64, 8)], &Trace { addresses: &addresses, ..Trace::default() }, 0)?;
+/// assert_eq!((counts.levels[0].loads.hits, counts.memory_reads), (0, 2048));
+/// # Ok::<(), machine::MachineError>(())
+/// ```
+///
+/// # Errors
+/// As [`Chain::new`]; `is_write` or `sites` of another length than `addresses`; addresses that are
+/// spread so widely that they cannot be counted anew.
+pub fn simulate(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Counts, MachineError> {
+    simulate_with(levels, trace, seed, Vectors::detect())
+}
+
+/// As [`simulate`], on `vectors`, or on the widest that the host has if these are wider.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_with(levels: &[LevelSpec], trace: &Trace, seed: u64, vectors: Vectors) -> Result<Counts, MachineError> {
+    check(levels, "levels")?;
+    trace.check()?;
+    let vectors = if Vectors::all().contains(&vectors) { vectors } else { Vectors::detect() };
+    if !recency::can_do(levels, trace.is_write.is_some()) {
+        return through_chain(levels, trace, seed);
+    }
+    let fast = match trace.is_write {
+        None => loads(levels, trace.addresses, vectors, |line| line),
+        Some(is_write) => loads_and_stores(levels, trace.addresses, is_write, vectors, |line| line),
+    };
+    if let Some(counts) = fast {
+        return Ok(counts);
+    }
+    let mut renumber = Renumber::new(levels)?;
+    let fast = match trace.is_write {
+        None => loads(levels, trace.addresses, vectors, |line| renumber.line(line)),
+        Some(is_write) => loads_and_stores(levels, trace.addresses, is_write, vectors, |line| renumber.line(line)),
+    };
+    fast.ok_or_else(too_wide)
+}
+
+impl Trace<'_> {
+    fn check(&self) -> Result<(), MachineError> {
+        let n = self.addresses.len();
+        let lengths = [("is_write", self.is_write.map(<[bool]>::len)), ("sites", self.sites.map(<[u16]>::len))];
+        for (name, length) in lengths {
+            if let Some(length) = length
+                && length != n
+            {
+                let remedy = "give one for each address, or leave it out".into();
+                return Err(MachineError::new(name, format!("{length} values"), format!("{n} values"), remedy));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// [`None`] if some line is not below [`MAX_LINES`].
+fn loads(
+    levels: &[LevelSpec],
+    addresses: &[u64],
+    vectors: Vectors,
+    mut number: impl FnMut(u64) -> u64,
+) -> Option<Counts> {
+    let mut chain = RecencyChain::new(levels, vectors);
+    for block in addresses.chunks(BLOCK) {
+        let mut most = 0;
+        chain.run::<false>(|accesses| {
+            for (access, address) in accesses.iter_mut().zip(block) {
+                let line = number(address / LINE_BYTES);
+                most = most.max(line);
+                *access = recency::access(line, false);
+            }
+            block.len()
+        });
+        if most >= MAX_LINES {
+            return None;
+        }
+    }
+    Some(chain.counts())
+}
+
+/// [`None`] if some line is not below [`MAX_LINES`].
+fn loads_and_stores(
+    levels: &[LevelSpec],
+    addresses: &[u64],
+    is_write: &[bool],
+    vectors: Vectors,
+    mut number: impl FnMut(u64) -> u64,
+) -> Option<Counts> {
+    let mut chain = RecencyChain::new(levels, vectors);
+    for (block, is_write) in addresses.chunks(BLOCK).zip(is_write.chunks(BLOCK)) {
+        let mut most = 0;
+        chain.run::<true>(|accesses| {
+            for ((access, address), &store) in accesses.iter_mut().zip(block).zip(is_write) {
+                let line = number(address / LINE_BYTES);
+                most = most.max(line);
+                *access = recency::access(line, store);
+            }
+            block.len()
+        });
+        if most >= MAX_LINES {
+            return None;
+        }
+    }
+    Some(chain.counts())
+}
+
+fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Counts, MachineError> {
+    let mut chain = Chain::new(levels, seed, "levels")?;
+    let fits = trace.addresses.iter().all(|address| address / LINE_BYTES < MAX_LINES);
+    let mut renumber = if fits { None } else { Some(Renumber::new(levels)?) };
+    for (i, address) in trace.addresses.iter().enumerate() {
+        let mut line = address / LINE_BYTES;
+        if let Some(renumber) = &mut renumber {
+            line = renumber.line(line);
+            if line >= MAX_LINES {
+                return Err(too_wide());
+            }
+        }
+        let origin = Origin { class: trace.class, site: trace.sites.map_or(0, |sites| sites[i]) };
+        if trace.is_write.is_some_and(|is_write| is_write[i]) {
+            chain.store(Line(line), origin);
+        } else {
+            chain.load(Line(line), origin);
+        }
+    }
+    Ok(chain.counts().clone())
+}
+
+/// Lines counted anew, so that they are below [`MAX_LINES`]: stretches of the address space in the
+/// order in which they are first used. A stretch is a multiple of the sets of each level, and of
+/// a page, so that each line keeps its set and its neighbours within a page.
+struct Renumber {
+    stretch: u64,
+    names: HashMap<u64, u64>,
+    latest: (u64, u64),
+}
+
+impl Renumber {
+    fn new(levels: &[LevelSpec]) -> Result<Renumber, MachineError> {
+        let page = 4096 / LINE_BYTES;
+        let multiple = |a: u64, b: u64| a / gcd(a, b) * b;
+        // Saturated by a cap: no product of two numbers below 2^32 overflows.
+        let stretch = levels.iter().fold(page, |all, level| multiple(all.min(MAX_LINES + 1), level.sets));
+        if stretch > MAX_LINES {
+            return Err(too_wide());
+        }
+        // Long stretches are few.
+        let stretch = stretch * (1u64 << 16).div_ceil(stretch);
+        Ok(Renumber { stretch, names: HashMap::new(), latest: (u64::MAX, 0) })
+    }
+
+    fn line(&mut self, line: u64) -> u64 {
+        let stretch = line / self.stretch;
+        if stretch != self.latest.0 {
+            let next = self.names.len() as u64;
+            self.latest = (stretch, *self.names.entry(stretch).or_insert(next));
+        }
+        self.latest.1 * self.stretch + line % self.stretch
+    }
+}
+
+fn too_wide() -> MachineError {
+    MachineError::new(
+        "addresses",
+        "addresses of too many far places",
+        format!("{MAX_LINES} lines, in stretches of a common multiple of all levels' sets"),
+        "split the trace, or choose numbers of sets that are powers of two".into(),
+    )
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// More would take more memory and tell no more.
+const MOST_GROUPS: u64 = 1 << 16;
+
+/// A total over all sets, estimated from a sample of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampled {
+    /// The estimate.
+    pub value: f64,
+    /// With 95 % confidence the count over all sets lies this near to `value`; 0 if all were sampled.
+    pub half_width: f64,
+}
+
+/// What a sample says of a level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampledLevel {
+    /// Loads and stores found.
+    pub hits: Sampled,
+    /// Loads and stores not found.
+    pub misses: Sampled,
+    /// Misses as a share of loads and stores.
+    pub miss_ratio: Sampled,
+    /// Lines that had to go.
+    pub evictions: Sampled,
+    /// Dirty lines sent down.
+    pub writebacks: Sampled,
+}
+
+/// As [`simulate`], for the lines of `groups` groups of sets only; what comes by level, and the number
+/// of groups there are.
+///
+/// A line's group is its number modulo the greatest common divisor of the levels' sets (and of 65536,
+/// where it is greater), so a group has whole sets of each level, and nothing else goes through these. The groups are drawn without replacement,
+/// by `seed`. Totals scale by the share of groups; the half-width is Student's t times the standard
+/// error between groups with the finite population correction (Cochran, Sampling Techniques, 3rd ed.,
+/// section 2.5), and for the ratio that of the ratio estimator (section 6.4). Where a few lines take most
+/// accesses the groups differ widely, and the half-widths say so.
+///
+/// # Errors
+/// As [`simulate`]; fewer than 2 groups, or more than there are; a prefetcher, whose lines are in other
+/// groups.
+pub fn simulate_sample(
+    levels: &[LevelSpec],
+    trace: &Trace,
+    groups: u64,
+    seed: u64,
+) -> Result<(Vec<SampledLevel>, u64), MachineError> {
+    check(levels, "levels")?;
+    trace.check()?;
+    let divisor = levels.iter().fold(0, |all, level| gcd(all, level.sets));
+    let all = if divisor > MOST_GROUPS { gcd(divisor, MOST_GROUPS) } else { divisor };
+    if groups < 2 || groups > all {
+        return Err(MachineError::new(
+            "groups",
+            groups.to_string(),
+            format!("2 to {all}, the greatest common divisor of the levels' sets"),
+            if all < 2 { "simulate all sets".into() } else { format!("choose {}", groups.clamp(2, all)) },
+        ));
+    }
+    if let Some(at) = levels.iter().position(|level| level.prefetcher.is_some()) {
+        return Err(MachineError::new(
+            format!("levels[{at}].prefetcher"),
+            "a prefetcher in a sample of sets",
+            "levels without",
+            "simulate all sets, or leave the prefetcher out".into(),
+        ));
+    }
+    // A group by itself is a chain of as many times fewer sets, and lines count within it.
+    let of_group: Vec<LevelSpec> =
+        levels.iter().map(|level| LevelSpec { sets: level.sets / all, ..level.clone() }).collect();
+    let drawn = draw(all, groups, seed);
+    let parts = if all.is_power_of_two() {
+        Part::of(trace, all, &drawn, |line| (line >> all.trailing_zeros(), line & (all - 1)))
+    } else {
+        Part::of(trace, all, &drawn, |line| (line / all, line % all))
+    };
+    let mut counts = Vec::with_capacity(drawn.len());
+    for (part, group) in parts.iter().zip(drawn) {
+        counts.push(simulate(&of_group, &part.trace(trace), seed.wrapping_add(group))?);
+    }
+    let share = groups as f64 / all as f64;
+    let by_level = (0..levels.len()).map(|at| {
+        let of = |count: fn(&super::LevelCounts) -> u64| -> Vec<f64> {
+            counts.iter().map(|c| count(&c.levels[at]) as f64).collect()
+        };
+        let hits = of(|c| c.loads.hits + c.stores.hits);
+        let misses = of(|c| c.loads.misses + c.stores.misses);
+        let uses: Vec<f64> = hits.iter().zip(&misses).map(|(h, m)| h + m).collect();
+        SampledLevel {
+            hits: total(&hits, share),
+            misses: total(&misses, share),
+            miss_ratio: ratio(&misses, &uses, share),
+            evictions: total(&of(|c| c.evictions), share),
+            writebacks: total(&of(|c| c.writebacks), share),
+        }
+    });
+    Ok((by_level.collect(), all))
+}
+
+/// `n` different numbers below `all` (Floyd's algorithm).
+fn draw(all: u64, n: u64, seed: u64) -> Vec<u64> {
+    let mut random = AnyPolicy::new(super::Replacement::Random, seed);
+    let mut drawn: Vec<u64> = Vec::new();
+    for most in all - n..all {
+        let x = u64::from(random.draw(most as u32 + 1));
+        drawn.push(if drawn.contains(&x) { most } else { x });
+    }
+    drawn
+}
+
+/// The accesses of one group, with lines that count within it.
+#[derive(Clone, Default)]
+struct Part {
+    addresses: Vec<u64>,
+    is_write: Vec<bool>,
+    sites: Vec<u16>,
+}
+
+impl Part {
+    /// Of the groups in `drawn`, of `all`. `split` gives the number of a line within its group, and the
+    /// group.
+    fn of(trace: &Trace, all: u64, drawn: &[u64], split: impl Fn(u64) -> (u64, u64)) -> Vec<Part> {
+        let mut parts = vec![Part::default(); drawn.len()];
+        let mut part_of = vec![None; all as usize];
+        drawn.iter().enumerate().for_each(|(part, &group)| part_of[group as usize] = Some(part));
+        for (i, address) in trace.addresses.iter().enumerate() {
+            let (line, group) = split(address / LINE_BYTES);
+            if let Some(part) = part_of[group as usize] {
+                let part: &mut Part = &mut parts[part];
+                part.addresses.push(line * LINE_BYTES);
+                part.is_write.extend(trace.is_write.map(|w| w[i]));
+                part.sites.extend(trace.sites.map(|s| s[i]));
+            }
+        }
+        parts
+    }
+
+    fn trace(&self, whole: &Trace) -> Trace<'_> {
+        Trace {
+            addresses: &self.addresses,
+            is_write: whole.is_write.map(|_| self.is_write.as_slice()),
+            sites: whole.sites.map(|_| self.sites.as_slice()),
+            class: whole.class,
+        }
+    }
+}
+
+fn total(of_groups: &[f64], share: f64) -> Sampled {
+    let n = of_groups.len() as f64;
+    let mean = of_groups.iter().sum::<f64>() / n;
+    let squares: f64 = of_groups.iter().map(|x| (x - mean).powi(2)).sum();
+    Sampled { value: mean * n / share, half_width: half_width(squares, n, share) * n / share }
+}
+
+fn ratio(parts: &[f64], wholes: &[f64], share: f64) -> Sampled {
+    let n = parts.len() as f64;
+    let whole = wholes.iter().sum::<f64>();
+    let value = parts.iter().sum::<f64>() / whole;
+    let squares: f64 = parts.iter().zip(wholes).map(|(p, w)| (p - value * w).powi(2)).sum();
+    Sampled { value, half_width: half_width(squares, n, share) / (whole / n) }
+}
+
+/// Of the mean of a sample of `n` whose squared deviations sum to `squares`.
+fn half_width(squares: f64, n: f64, share: f64) -> f64 {
+    student_quantile(0.975, n - 1.0) * (squares / (n - 1.0) / n * (1.0 - share)).sqrt()
+}
