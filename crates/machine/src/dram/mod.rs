@@ -9,10 +9,19 @@
 //! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
 //! so that strides of a row do not all meet in one bank.
 
+mod channel;
+pub mod checker;
+pub mod map;
+pub mod policy;
+pub mod presets;
+pub mod simulate;
+pub mod standard;
+pub mod stats;
+
+use ::stats::{Path, Reason};
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::{Level, MachineError, Response, Served};
