@@ -537,18 +537,18 @@ impl<const N: usize> Channel<N> {
             let column_at = columns.max(self.bus_free[1]).max(self.now);
             let row_at = rows.max(self.bus_free[0]).max(self.now);
             let mut at = column_at.min(row_at);
-            let mut closing = NONE;
+            let mut closing = None;
             if self.closing != 0 {
-                let (bank, clock) = self.next_closing();
+                let (clock, bank) = self.next_closing();
                 if clock < at {
-                    (closing, at) = (bank, clock);
+                    (closing, at) = (Some(bank), clock);
                 }
             }
             let mut refresh = None;
             if self.pending != 0 {
                 let (clock, command) = self.next_refresh();
                 if clock <= at {
-                    (refresh, at) = (Some(command), clock);
+                    (refresh, closing, at) = (Some(command), None, clock);
                 }
             }
             if self.due <= at && self.due < limit {
@@ -563,8 +563,8 @@ impl<const N: usize> Channel<N> {
             self.now = at;
             if let Some((command, bank)) = refresh {
                 self.issue_refresh(command, bank);
-            } else if closing != NONE {
-                self.close(closing);
+            } else if let Some(bank) = closing {
+                self.close(bank);
             } else if column_at == at {
                 let freed = self.issue_column(sink);
                 if let Some(kind) = room
@@ -647,7 +647,7 @@ impl<const N: usize> Channel<N> {
         let [columns, rows] = self.earliest_by_class();
         let mut at = columns.max(self.bus_free[1]).min(rows.max(self.bus_free[0]));
         if self.closing != 0 {
-            at = at.min(self.next_closing().1);
+            at = at.min(self.next_closing().0);
         }
         if self.pending != 0 {
             at = at.min(self.next_refresh().0);
@@ -808,9 +808,9 @@ impl<const N: usize> Channel<N> {
         self.look_again(1 << bank);
     }
 
-    /// The idle row to close next, and when that may be.
-    fn next_closing(&self) -> (usize, u32) {
-        let (mut best, mut left) = ((NONE, NEVER), self.closing);
+    /// When the next idle row may be closed, and its bank.
+    fn next_closing(&self) -> (u32, usize) {
+        let (mut best, mut left) = ((NEVER, 0), self.closing);
         while left != 0 {
             let bank = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -818,11 +818,10 @@ impl<const N: usize> Channel<N> {
             if let Page::Adaptive { .. } = self.page {
                 at = at.max(self.bank[bank].last_use + self.bank[bank].timeout);
             }
-            if at < best.1 {
-                best = (bank, at);
+            if at < best.0 {
+                best = (at, bank);
             }
         }
-        // A bank's number may be that of no bank; the clock then says so.
         best
     }
 
@@ -932,7 +931,10 @@ impl<const N: usize> Channel<N> {
         let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.rank_of[bank]) };
         let target = self.refresh_target(i);
         self.note(command, bank, 0);
-        self.take_bus(PRE);
+        self.bus_free[0] = self.now + 1;
+        if !self.split {
+            self.bus_free[1] = self.now + 1;
+        }
         if let Command::Pre | Command::PreAll = command {
             self.counters.precharges += u64::from((self.open & target).count_ones());
             self.each(target, |channel, b| {
