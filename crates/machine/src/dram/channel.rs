@@ -1,9 +1,9 @@
 //! One channel's controller and devices: the engine.
 //!
-//! Each bank has at most one candidate command, and for each kind of command there is the clock from
-//! which each bank may take it. The next command is then two reductions over the banks, the earliest
-//! clock and among those that share it the oldest request, and time jumps to it. Issuing a command
-//! raises the clocks of the commands that the standard keeps apart from it, all banks at once.
+//! Each bank has at most one candidate command. It may go out from the later of two clocks, the bank's
+//! own and that of its bank group, into which the constraints of rank and channel are folded. The next
+//! command is the least of one packed key a bank (clock, class, age, bank), and time jumps to it.
+//! Issuing a command raises the clocks of what the standard keeps apart from it.
 //!
 //! In a clock: a refresh falls due; the request in the ingress register moves into the queue if there
 //! is room; on each free command bus one command goes out, refresh before column before row before
@@ -26,6 +26,8 @@ const KEEP: u32 = 1 << 22;
 const REBASE: u32 = 1 << 30;
 /// The furthest that one call of the loop goes.
 const STEP: u32 = 1 << 29;
+/// The least key has to be looked for: no key, as its clock would have passed.
+const STALE: u64 = 0;
 /// Room in whichever queue.
 const ANY: usize = 2;
 const NEVER: u32 = u32::MAX;
@@ -42,9 +44,24 @@ const KINDS: [Command; 4] = [Command::Act, Command::Pre, Command::Rd, Command::W
 
 /// Entries a queue can have: slot numbers fit into a byte.
 pub(super) const MOST_ENTRIES: u32 = 128;
-/// Bits of a candidate's age below which its bank stands.
+/// A key's lower half, from the top: 1 for row commands, age, bank.
+const ROW_CLASS: u32 = 1 << 31;
 const BANK_BITS: u32 = 6;
-const LAST_SEQ: u32 = u32::MAX >> BANK_BITS;
+const LAST_SEQ: u32 = (ROW_CLASS >> BANK_BITS) - 1;
+/// Banks a channel can have, and bank groups over its ranks.
+const BANKS: usize = 1 << BANK_BITS;
+pub(super) const GROUPS: usize = 16;
+
+/// How far a channel is driven.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal {
+    /// Up to this clock.
+    Until(u64),
+    /// Up to this clock, and on until the ingress register is empty.
+    Offer(u64),
+    /// Until nothing is left to serve.
+    Empty,
+}
 
 /// Where finished requests go.
 pub(super) trait Sink {
@@ -104,6 +121,15 @@ struct Bank {
     timeout: u32,
 }
 
+/// A bank's candidate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    /// The bank's own clock for it.
+    ready: u32,
+    /// The key's lower half.
+    low: u32,
+}
+
 /// A rule between kinds of commands that is looked at only around refreshes.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
@@ -116,13 +142,13 @@ struct Rule {
 /// Distances that reach beyond a bank: `(next, offset of the first bank group's lanes)`.
 type Wide = Vec<(usize, usize)>;
 
-/// One channel. `N` is its number of banks, rounded up to a multiple of a vector.
+/// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
 #[derive(Clone, Debug)]
-pub(super) struct Channel<const N: usize> {
+pub(super) struct Channel<const G: usize> {
     // What the standard says, compiled.
     same_bank: [[u32; 4]; 4],
     wide: [Wide; 4],
-    lanes: Vec<[u32; N]>,
+    lanes: Vec<[u32; G]>,
     faw: u32,
     rules: Vec<Rule>,
     clocks: [u32; 4],
@@ -135,11 +161,14 @@ pub(super) struct Channel<const N: usize> {
     column_gap: u32,
     banks: usize,
     ranks: usize,
-    group_of: [u8; N],
-    rank_of: [u8; N],
+    group_of: [u8; BANKS],
+    rank_of: [u8; BANKS],
+    /// By bank group.
+    rank_of_group: [u8; G],
     bursts: u8,
     // Policy.
     order: Order,
+    ordered: bool,
     page: Page,
     drain: Option<(u32, u32)>,
     capacity: [u32; 2],
@@ -149,16 +178,22 @@ pub(super) struct Channel<const N: usize> {
     base: u64,
     now: u32,
     bus_free: [u32; 2],
-    ready: [[u32; N]; 4],
-    /// 0 for the banks that want the command, all ones for the others.
-    mask: [[u32; N]; 5],
-    age: [u32; N],
-    last: [[u32; N]; 7],
+    /// By bank and kind of command.
+    own: [[u32; 4]; BANKS],
+    /// By kind of command and bank group.
+    shared: [u32; 4 * GROUPS],
+    candidate: [Candidate; BANKS],
+    /// By kind of command, the banks whose candidate it is.
+    wanted: [u64; 4],
+    /// By kind of command, the least key, or [`STALE`]. A key whose clock has passed is stale too: of
+    /// those that are ready by now an older one may have to go first.
+    keys: [u64; 4],
+    last: [[u32; BANKS]; 7],
     acts: Vec<([u32; 4], usize)>,
 
     // Requests.
-    bank: [Bank; N],
-    list: [[List; N]; 2],
+    bank: [Bank; BANKS],
+    list: [[List; BANKS]; 2],
     slots: Vec<Slot>,
     free: u8,
     len: [u32; 2],
@@ -199,14 +234,15 @@ pub(super) struct Channel<const N: usize> {
     pub log: Option<Vec<Issued>>,
 }
 
-impl<const N: usize> Channel<N> {
-    pub fn new(standard: &Standard, spec: &ControllerSpec, request_bytes: u32) -> Result<Channel<N>, MachineError> {
+impl<const G: usize> Channel<G> {
+    pub fn new(standard: &Standard, spec: &ControllerSpec, request_bytes: u32) -> Result<Channel<G>, MachineError> {
         standard.check()?;
         spec.check(standard)?;
         let banks = standard.banks_per_channel() as usize;
         let per_rank = (standard.groups * standard.banks) as usize;
-        let mut group_of = [0; N];
-        let mut rank_of = [0; N];
+        let mut group_of = [0; BANKS];
+        let mut rank_of = [0; BANKS];
+        let rank_of_group = std::array::from_fn(|g| (g / standard.groups as usize) as u8);
         for b in 0..banks {
             group_of[b] = (b / standard.banks as usize) as u8;
             rank_of[b] = (b / per_rank) as u8;
@@ -248,12 +284,12 @@ impl<const N: usize> Channel<N> {
                 wide[p].push((n, lanes.len()));
                 for g in 0..groups {
                     let r = g / standard.groups as usize;
-                    lanes.push(std::array::from_fn(|b| {
-                        if b >= banks {
+                    lanes.push(std::array::from_fn(|o| {
+                        if o >= groups {
                             0
-                        } else if usize::from(rank_of[b]) != r {
+                        } else if usize::from(rank_of_group[o]) != r {
                             other
-                        } else if usize::from(group_of[b]) == g {
+                        } else if o == g {
                             group.max(rank)
                         } else {
                             rank
@@ -283,8 +319,10 @@ impl<const N: usize> Channel<N> {
             ranks,
             group_of,
             rank_of,
+            rank_of_group,
             bursts: standard.bursts(request_bytes) as u8,
             order: spec.order,
+            ordered: !matches!(spec.order, Order::FrFcfs { .. }),
             page: spec.page,
             drain: match spec.writes {
                 Writes::Mixed => None,
@@ -298,10 +336,12 @@ impl<const N: usize> Channel<N> {
             base: 0u64.wrapping_sub(u64::from(ORIGIN)),
             now: ORIGIN,
             bus_free: [0; 2],
-            ready: [[0; N]; 4],
-            mask: [[!0; N]; 5],
-            age: [0; N],
-            last: [[0; N]; 7],
+            own: [[0; 4]; BANKS],
+            shared: [0; 4 * GROUPS],
+            candidate: [Candidate::default(); BANKS],
+            wanted: [0; 4],
+            keys: [u64::MAX; 4],
+            last: [[0; BANKS]; 7],
             acts: vec![([0; 4], 0); ranks],
             bank: [Bank {
                 open: NO_ROW,
@@ -313,8 +353,8 @@ impl<const N: usize> Channel<N> {
                 closed_row: NO_ROW,
                 last_use: 0,
                 timeout: spec.page.timeout(),
-            }; N],
-            list: [[EMPTY; N]; 2],
+            }; BANKS],
+            list: [[EMPTY; BANKS]; 2],
             slots: Vec::new(),
             free: 0,
             len: [0; 2],
@@ -391,72 +431,48 @@ impl<const N: usize> Channel<N> {
         self.ingress.is_none()
     }
 
-    /// Takes a request into the empty ingress register in clock `clock`, up to which
-    /// [`Channel::advance`] has been called.
+    /// Takes a request into the empty ingress register, now.
     #[inline(always)]
-    pub fn accept(&mut self, id: u64, place: Place, write: bool, clock: u64) {
+    pub fn accept(&mut self, id: u64, place: Place, write: bool) {
         debug_assert!(self.ingress.is_none());
-        let accepted = self.internal(clock);
+        let accepted = self.now;
         if self.len == [0, 0] {
             self.pending_from = accepted + 1;
         }
         self.ingress = Some(Entry { id, place, write, accepted });
     }
 
-    /// Does everything in clocks before `until`.
+    /// Does what the clocks before `goal` hold.
     #[inline(always)]
-    pub fn advance(&mut self, until: u64, sink: &mut impl Sink) {
+    pub fn drive(&mut self, goal: Goal, sink: &mut impl Sink) {
+        let until = match goal {
+            Goal::Until(clock) | Goal::Offer(clock) => clock,
+            Goal::Empty => 0,
+        };
         loop {
             self.settle(until);
-            let left = until.saturating_sub(self.clock());
-            if left == 0 {
-                return;
-            }
-            let limit = self.now + left.min(u64::from(STEP)) as u32;
+            let left = until.saturating_sub(self.clock()).min(u64::from(STEP)) as u32;
+            let (mut limit, mut room) = (self.now + left, None);
             if let Some(entry) = self.ingress {
                 let kind = self.queue_of(entry.write);
-                self.run((entry.accepted + 1).min(limit), None, sink);
-                if self.now < limit && self.len[kind] >= self.capacity[kind] {
-                    self.run(limit, Some(kind), sink);
-                }
-                if self.now < limit && self.len[kind] < self.capacity[kind] {
+                let full = self.len[kind] >= self.capacity[kind];
+                if !full && self.now > entry.accepted {
                     self.ingress = None;
                     self.enqueue(entry, kind, sink);
+                    continue;
                 }
+                let most = if let Goal::Until(_) = goal { limit } else { self.now + STEP };
+                (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
+            } else if let Goal::Empty = goal {
+                if self.len == [0, 0] {
+                    return;
+                }
+                (limit, room) = (self.now + STEP, Some(ANY));
             }
-            self.run(limit, None, sink);
-        }
-    }
-
-    /// Puts the request of the ingress register into the queue as soon as that is possible, and
-    /// returns that clock: the first in which the register can take another one.
-    #[inline(always)]
-    pub fn take_in(&mut self, sink: &mut impl Sink) -> u64 {
-        loop {
-            if self.now >= REBASE {
-                self.rebase(self.now - KEEP);
+            if self.now >= limit {
+                return;
             }
-            let Some(entry) = self.ingress else { return self.clock() };
-            let kind = self.queue_of(entry.write);
-            self.run((entry.accepted + 1).max(self.now), None, sink);
-            if self.len[kind] < self.capacity[kind] {
-                self.ingress = None;
-                self.enqueue(entry, kind, sink);
-                return self.clock();
-            }
-            self.run(self.now + STEP, Some(kind), sink);
-        }
-    }
-
-    /// Serves all that is queued.
-    #[inline(always)]
-    pub fn finish(&mut self, sink: &mut impl Sink) {
-        self.take_in(sink);
-        while self.len != [0, 0] {
-            if self.now >= REBASE {
-                self.rebase(self.now - KEEP);
-            }
-            self.run(self.now + STEP, Some(ANY), sink);
+            self.run(limit, room, sink);
         }
     }
 
@@ -501,12 +517,18 @@ impl<const N: usize> Channel<N> {
             .for_each(back);
     }
 
-    /// The next clock in which [`Channel::advance`] may have something to do, if any.
-    pub fn next(&self) -> Option<u64> {
+    /// The next clock in which [`Channel::drive`] may have something to do, if any.
+    pub fn next(&mut self) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
-        let mut at = self.earliest().min(self.due);
+        let mut at = ((self.earliest() >> 32) as u32).min(self.due);
+        if self.closing != 0 {
+            at = at.min(self.next_closing().0);
+        }
+        if self.pending != 0 {
+            at = at.min(self.next_refresh().0);
+        }
         if let Some(entry) = self.ingress {
             let kind = self.queue_of(entry.write);
             if self.len[kind] < self.capacity[kind] {
@@ -514,11 +536,6 @@ impl<const N: usize> Channel<N> {
             }
         }
         Some(self.base.wrapping_add(u64::from(at.max(self.now))))
-    }
-
-    #[inline(always)]
-    fn internal(&self, clock: u64) -> u32 {
-        clock.wrapping_sub(self.base) as u32
     }
 
     #[inline(always)]
@@ -533,10 +550,8 @@ impl<const N: usize> Channel<N> {
     #[inline(always)]
     fn run(&mut self, mut limit: u32, mut room: Option<usize>, sink: &mut impl Sink) {
         loop {
-            let [columns, rows] = self.earliest_by_class();
-            let column_at = columns.max(self.bus_free[1]).max(self.now);
-            let row_at = rows.max(self.bus_free[0]).max(self.now);
-            let mut at = column_at.min(row_at);
+            let key = self.earliest();
+            let mut at = (key >> 32) as u32;
             let mut closing = None;
             if self.closing != 0 {
                 let (clock, bank) = self.next_closing();
@@ -565,8 +580,8 @@ impl<const N: usize> Channel<N> {
                 self.issue_refresh(command, bank);
             } else if let Some(bank) = closing {
                 self.close(bank);
-            } else if column_at == at {
-                let freed = self.issue_column(sink);
+            } else if key as u32 & ROW_CLASS == 0 {
+                let freed = self.issue_column(key as usize & (BANKS - 1), sink);
                 if let Some(kind) = room
                     && freed
                     && (kind == ANY || self.len[kind] < self.capacity[kind])
@@ -575,17 +590,20 @@ impl<const N: usize> Channel<N> {
                     (limit, room) = (at + 1, None);
                 }
             } else {
-                self.issue_row();
+                self.issue_row(key as usize & (BANKS - 1));
             }
         }
     }
 
     /// Takes all clocks back by `by`.
     fn rebase(&mut self, by: u32) {
+        self.keys = [STALE; 4];
         self.base = self.base.wrapping_add(u64::from(by));
         self.counters.gaps[Gap::Idle as usize] += u64::from(by.saturating_sub(self.data_end));
         let back = |clock: &mut u32| *clock = clock.saturating_sub(by);
-        self.ready.iter_mut().chain(&mut self.last).flatten().for_each(back);
+        self.own.iter_mut().flatten().for_each(back);
+        self.last.iter_mut().flatten().chain(&mut self.shared).for_each(back);
+        self.candidate.iter_mut().map(|candidate| &mut candidate.ready).for_each(back);
         self.acts.iter_mut().flat_map(|(clocks, _)| clocks).for_each(back);
         self.bus_free.iter_mut().for_each(back);
         for bank in &mut self.bank {
@@ -616,43 +634,33 @@ impl<const N: usize> Channel<N> {
         }
     }
 
-    /// Earliest clocks at which a bank's candidate may take its command: columns, rows.
+    /// The least key of all candidates: clock, then columns before rows, the oldest, the bank.
     #[inline(always)]
-    fn earliest_by_class(&self) -> [u32; 2] {
-        let (mut columns, mut rows) = (NEVER, NEVER);
-        for b in 0..N {
-            let column = (self.ready[RD][b] | self.mask[RD][b]).min(self.ready[WR][b] | self.mask[WR][b]);
-            let row = (self.ready[ACT][b] | self.mask[ACT][b]).min(self.ready[PRE][b] | self.mask[PRE][b]);
-            columns = columns.min(column);
-            rows = rows.min(row);
+    fn earliest(&mut self) -> u64 {
+        let free = [self.bus_free[0].max(self.now), self.bus_free[1].max(self.now)];
+        let mut best = u64::MAX;
+        for kind in 0..4 {
+            if ((self.keys[kind] >> 32) as u32) < free[kind / 2] {
+                self.keys[kind] = self.earliest_of(kind, free[kind / 2]);
+            }
+            best = best.min(self.keys[kind]);
         }
-        [columns, rows]
+        best
     }
 
-    /// The oldest candidate that is ready: its bank and command.
+    /// The least key of the candidates of one kind, where the bus is free from `free`.
     #[inline(always)]
-    fn oldest<const FIRST: usize, const SECOND: usize>(&self) -> (usize, usize) {
-        let mut oldest = NEVER;
-        for b in 0..N {
-            let first = self.ready[FIRST][b] | self.mask[FIRST][b];
-            let second = self.ready[SECOND][b] | self.mask[SECOND][b];
-            let age = if first.min(second) <= self.now { self.age[b] } else { NEVER };
-            oldest = oldest.min(age);
+    fn earliest_of(&self, kind: usize, free: u32) -> u64 {
+        let (mut best, mut left) = (u64::MAX, self.wanted[kind]);
+        let shared = &self.shared[kind * GROUPS..(kind + 1) * GROUPS];
+        while left != 0 {
+            let bank = left.trailing_zeros() as usize & (BANKS - 1);
+            left &= left - 1;
+            let candidate = self.candidate[bank];
+            let clock = candidate.ready.max(shared[usize::from(self.group_of[bank]) & (GROUPS - 1)]).max(free);
+            best = best.min(u64::from(clock) << 32 | u64::from(candidate.low));
         }
-        let bank = (oldest & ((1 << BANK_BITS) - 1)) as usize & (N - 1);
-        (bank, usize::from(self.bank[bank].want))
-    }
-
-    fn earliest(&self) -> u32 {
-        let [columns, rows] = self.earliest_by_class();
-        let mut at = columns.max(self.bus_free[1]).min(rows.max(self.bus_free[0]));
-        if self.closing != 0 {
-            at = at.min(self.next_closing().0);
-        }
-        if self.pending != 0 {
-            at = at.min(self.next_refresh().0);
-        }
-        at
+        best
     }
 
     #[inline(always)]
@@ -671,15 +679,17 @@ impl<const N: usize> Channel<N> {
         let now = self.now;
         let group = usize::from(self.group_of[bank]);
         for &(next, offset) in &self.wide[kind] {
+            self.keys[next & 3] = STALE;
             let lanes = &self.lanes[offset + group];
-            let ready = &mut self.ready[next & 3];
-            for b in 0..N {
-                ready[b] = ready[b].max(now + lanes[b]);
+            let first = (next & 3) * GROUPS;
+            let shared = &mut self.shared[first..first + G];
+            for g in 0..G {
+                shared[g] = shared[g].max(now + lanes[g]);
             }
         }
+        let own = &mut self.own[bank];
         for next in 0..4 {
-            let ready = &mut self.ready[next][bank];
-            *ready = (*ready).max(now + self.same_bank[kind][next]);
+            own[next] = own[next].max(now + self.same_bank[kind][next]);
         }
         self.last[kind][bank] = now;
     }
@@ -688,8 +698,8 @@ impl<const N: usize> Channel<N> {
 
     /// Whether a request was finished.
     #[inline(always)]
-    fn issue_column(&mut self, sink: &mut impl Sink) -> bool {
-        let (bank, kind) = self.oldest::<RD, WR>();
+    fn issue_column(&mut self, bank: usize, sink: &mut impl Sink) -> bool {
+        let kind = usize::from(self.bank[bank].want);
         let index = self.bank[bank].slot;
         let write = kind == WR;
         self.note(KINDS[kind & 3], bank, self.bank[bank].open);
@@ -703,6 +713,8 @@ impl<const N: usize> Channel<N> {
         let slot = &mut self.slots[usize::from(index)];
         slot.left -= 1;
         if slot.left > 0 {
+            self.candidate[bank].ready = self.own[bank][kind & 3];
+            self.keys[kind & 3] = STALE;
             return false;
         }
         let entry = slot.entry;
@@ -718,8 +730,8 @@ impl<const N: usize> Channel<N> {
     }
 
     #[inline(always)]
-    fn issue_row(&mut self) {
-        let (bank, kind) = self.oldest::<ACT, PRE>();
+    fn issue_row(&mut self, bank: usize) {
+        let kind = usize::from(self.bank[bank].want);
         let index = usize::from(self.bank[bank].slot);
         if kind == ACT {
             let row = self.slots[index].entry.place.row;
@@ -733,7 +745,11 @@ impl<const N: usize> Channel<N> {
             }
             self.precharge(bank);
         }
-        self.look_again(1 << bank);
+        if self.ordered {
+            self.reselect();
+        } else {
+            self.update(bank);
+        }
     }
 
     #[inline(always)]
@@ -741,21 +757,17 @@ impl<const N: usize> Channel<N> {
         self.note(Command::Act, bank, row);
         self.take_bus(ACT);
         self.keep_apart(ACT, bank);
+        self.keys[ACT] = STALE;
         if self.faw > 0 {
             let (clocks, at) = &mut self.acts[usize::from(self.rank_of[bank])];
             clocks[*at & 3] = self.now;
             *at = (*at + 1) & 3;
             let next = clocks[*at] + self.faw;
             let rank = self.rank_of[bank];
-            if self.ranks == 1 {
-                for ready in &mut self.ready[ACT] {
-                    *ready = (*ready).max(next);
-                }
-            } else {
-                for b in 0..self.banks {
-                    if self.rank_of[b] == rank {
-                        self.ready[ACT][b] = self.ready[ACT][b].max(next);
-                    }
+            for g in 0..G {
+                if self.rank_of_group[g] == rank {
+                    let shared = &mut self.shared[ACT * GROUPS + g];
+                    *shared = (*shared).max(next);
                 }
             }
         }
@@ -808,13 +820,18 @@ impl<const N: usize> Channel<N> {
         self.look_again(1 << bank);
     }
 
+    /// From which clock a bank may take a command, the bus apart.
+    fn may(&self, kind: usize, bank: usize) -> u32 {
+        self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(self.group_of[bank])])
+    }
+
     /// When the next idle row may be closed, and its bank.
     fn next_closing(&self) -> (u32, usize) {
         let (mut best, mut left) = ((NEVER, 0), self.closing);
         while left != 0 {
             let bank = left.trailing_zeros() as usize;
             left &= left - 1;
-            let mut at = self.ready[PRE][bank].max(self.bus_free[0]).max(self.now);
+            let mut at = self.may(PRE, bank).max(self.bus_free[0]).max(self.now);
             if let Page::Adaptive { .. } = self.page {
                 at = at.max(self.bank[bank].last_use + self.bank[bank].timeout);
             }
@@ -869,10 +886,10 @@ impl<const N: usize> Channel<N> {
 
     /// Looks for the candidates of these banks.
     fn look_again(&mut self, target: u64) {
-        if matches!(self.order, Order::FrFcfs { .. }) {
-            self.each(target, |channel, bank| channel.update(bank));
-        } else {
+        if self.ordered {
             self.reselect();
+        } else {
+            self.each(target, |channel, bank| channel.update(bank));
         }
     }
 
@@ -898,7 +915,7 @@ impl<const N: usize> Channel<N> {
             let banks = (0..self.banks).filter(|&b| target >> b & 1 == 1);
             let single = self.refresh == Refresh::PerBank;
             let command = if self.open & target != 0 {
-                at = banks.map(|b| self.ready[PRE][b]).fold(at, u32::max);
+                at = banks.map(|b| self.may(PRE, b)).fold(at, u32::max);
                 if single { Command::Pre } else { Command::PreAll }
             } else {
                 let command = if single { Command::RefBank } else { Command::Ref };
@@ -957,10 +974,14 @@ impl<const N: usize> Channel<N> {
             }
             for b in 0..self.banks {
                 if (0..self.banks).any(|o| target >> o & 1 == 1 && self.meet(rule.level, o, b)) {
-                    self.ready[next][b] = self.ready[next][b].max(self.now + rule.clocks);
+                    self.own[b][next] = self.own[b][next].max(self.now + rule.clocks);
                 }
             }
         }
+        for kind in 0..4 {
+            self.each(self.wanted[kind], |channel, b| channel.candidate[b].ready = channel.own[b][kind]);
+        }
+        self.keys = [STALE; 4];
         self.counters.refreshes += 1;
         self.refresh_until = self.now + self.rfc;
         self.refreshing = target;
@@ -987,7 +1008,7 @@ impl<const N: usize> Channel<N> {
             sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
             return;
         }
-        let bank = entry.place.bank as usize & (N - 1);
+        let bank = entry.place.bank as usize & (BANKS - 1);
         let index = self.free;
         if self.seq == LAST_SEQ {
             self.relabel();
@@ -1028,7 +1049,7 @@ impl<const N: usize> Channel<N> {
     }
 
     fn forwards(&self, place: Place) -> bool {
-        let mut at = self.list[1][place.bank as usize & (N - 1)].head;
+        let mut at = self.list[1][place.bank as usize & (BANKS - 1)].head;
         while at != NIL {
             let slot = &self.slots[usize::from(at)];
             if (slot.entry.place.row, slot.entry.place.column) == (place.row, place.column) {
@@ -1060,7 +1081,6 @@ impl<const N: usize> Channel<N> {
     fn remove(&mut self, index: u8, bank: usize) {
         let slot = self.slots[usize::from(index)];
         let kind = self.queue_of(slot.entry.write);
-        let ordered = !matches!(self.order, Order::FrFcfs { .. });
         let (which, at) = match self.order {
             Order::FrFcfs { .. } => (kind, bank),
             Order::Fcfs { .. } => (0, 0),
@@ -1082,7 +1102,7 @@ impl<const N: usize> Channel<N> {
         self.slots[usize::from(index)].next = self.free;
         self.free = index;
         self.len[kind] -= 1;
-        if ordered {
+        if self.ordered {
             self.chosen = NIL;
             self.reselect();
         } else if !(self.drain.is_some() && self.switch()) {
@@ -1099,44 +1119,59 @@ impl<const N: usize> Channel<N> {
     #[inline(always)]
     fn want(&mut self, bank: usize, kind: usize, slot: u8, age: u32) {
         let state = &mut self.bank[bank];
-        self.mask[usize::from(state.want)][bank] = !0;
+        let was = usize::from(state.want);
         state.want = kind as u8;
         state.slot = slot;
-        self.mask[kind][bank] = 0;
-        self.age[bank] = age << BANK_BITS | bank as u32;
+        if was != NONE {
+            self.wanted[was & 3] &= !(1 << bank);
+            if self.keys[was & 3] as usize & (BANKS - 1) == bank {
+                self.keys[was & 3] = STALE;
+            }
+        }
+        if kind != NONE {
+            let class = if kind >= RD { 0 } else { ROW_CLASS };
+            let candidate =
+                Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
+            self.candidate[bank] = candidate;
+            self.wanted[kind & 3] |= 1 << bank;
+            let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
+            let clock = clock.max(self.bus_free[kind / 2 & 1]).max(self.now);
+            let key = u64::from(clock) << 32 | u64::from(candidate.low);
+            self.keys[kind & 3] = self.keys[kind & 3].min(key);
+        }
         self.closing &= !(1 << bank);
     }
 
     /// Looks for a bank's candidate: the oldest hit, else what the oldest request needs.
     #[inline(always)]
     fn update(&mut self, bank: usize) {
-        let Order::FrFcfs { cap } = self.order else { return };
+        let Order::FrFcfs { cap } = self.order else { return self.reselect() };
         let head = self.list[self.writing & 1][bank].head;
-        let state = self.bank[bank];
+        let (open, passed) = (self.bank[bank].open, self.bank[bank].passed);
         if self.blocked >> bank & 1 == 1 {
             return self.want(bank, NONE, NIL, 0);
         }
         if head == NIL {
             self.want(bank, NONE, NIL, 0);
-            if state.open != NO_ROW && self.page != Page::Open {
+            if open != NO_ROW && self.page != Page::Open {
                 self.closing |= 1 << bank;
             }
             return;
         }
         let oldest = &self.slots[usize::from(head)];
         let seq = oldest.seq;
-        if state.open == NO_ROW {
+        if open == NO_ROW {
             return self.want(bank, ACT, head, seq);
         }
-        if oldest.entry.place.row == state.open {
+        if oldest.entry.place.row == open {
             let kind = if oldest.entry.write { WR } else { RD };
             return self.want(bank, kind, head, seq);
         }
-        if cap == 0 || state.passed < cap {
+        if cap == 0 || passed < cap {
             let mut at = oldest.next;
             while at != NIL {
                 let slot = &self.slots[usize::from(at)];
-                if slot.entry.place.row == state.open {
+                if slot.entry.place.row == open {
                     let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq);
                     return self.want(bank, kind, at, seq);
                 }
@@ -1194,7 +1229,7 @@ impl<const N: usize> Channel<N> {
                 }
             }
             let entry = self.slots[usize::from(index)].entry;
-            let bank = entry.place.bank as usize & (N - 1);
+            let bank = entry.place.bank as usize & (BANKS - 1);
             let open = self.bank[bank].open;
             if claimed >> bank & 1 == 0 {
                 claimed |= 1 << bank;
@@ -1234,7 +1269,7 @@ impl<const N: usize> Channel<N> {
             return (heads[other] != NIL).then_some((other, 1));
         }
         let entry = self.slots[usize::from(heads[active])].entry;
-        let hit = self.bank[entry.place.bank as usize & (N - 1)].open == entry.place.row;
+        let hit = self.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
         let stays = heads[other] == NIL || (served < size && (hit || served == 0));
         Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
     }

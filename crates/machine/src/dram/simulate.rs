@@ -3,7 +3,7 @@
 //! Channels are independent: each is offered its own requests, in their order, one a clock until it
 //! refuses. A full channel holds no other channel's requests up.
 
-use super::channel::{Channel, Sink};
+use super::channel::{Channel, Goal, Sink};
 use super::checker::Issued;
 use super::map::{AddressMap, Decoder};
 use super::policy::ControllerSpec;
@@ -124,10 +124,10 @@ pub fn simulate_with(
     }
     let decoder = Decoder::new(map, standard)?;
     check(trace, &decoder)?;
-    match standard.banks_per_channel() {
-        0..=16 => all_channels::<16>(isa, standard, &decoder, spec, trace, record),
-        17..=32 => all_channels::<32>(isa, standard, &decoder, spec, trace, record),
-        _ => all_channels::<64>(isa, standard, &decoder, spec, trace, record),
+    match standard.ranks * standard.groups {
+        0..=4 => all_channels::<4>(isa, standard, &decoder, spec, trace, record),
+        5..=8 => all_channels::<8>(isa, standard, &decoder, spec, trace, record),
+        _ => all_channels::<16>(isa, standard, &decoder, spec, trace, record),
     }
 }
 
@@ -186,7 +186,7 @@ impl Sink for Arrays<'_> {
     }
 }
 
-fn all_channels<const N: usize>(
+fn all_channels<const G: usize>(
     isa: Isa,
     standard: &Standard,
     decoder: &Decoder,
@@ -201,7 +201,7 @@ fn all_channels<const N: usize>(
     let mut gathered = Gathered::default();
     let order = by_channel(standard, decoder, trace);
     for ids in &order {
-        let mut channel = Channel::<N>::new(standard, spec, REQUEST_BYTES)?;
+        let mut channel = Channel::<G>::new(standard, spec, REQUEST_BYTES)?;
         channel.log = record.commands.then(Vec::new);
         let mut sink = Arrays { completions: &mut completions, accepted: &mut accepted };
         let ids = (standard.channels > 1).then_some(&ids[..]);
@@ -225,9 +225,9 @@ fn by_channel(standard: &Standard, decoder: &Decoder, trace: &Trace) -> Vec<Vec<
     order
 }
 
-fn run<const N: usize>(
+fn run<const G: usize>(
     isa: Isa,
-    channel: &mut Channel<N>,
+    channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
     ids: Option<&[u32]>,
@@ -246,8 +246,8 @@ fn run<const N: usize>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn run_avx2<const N: usize>(
-    channel: &mut Channel<N>,
+fn run_avx2<const G: usize>(
+    channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
     ids: Option<&[u32]>,
@@ -258,8 +258,8 @@ fn run_avx2<const N: usize>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn run_avx512<const N: usize>(
-    channel: &mut Channel<N>,
+fn run_avx512<const G: usize>(
+    channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
     ids: Option<&[u32]>,
@@ -270,41 +270,27 @@ fn run_avx512<const N: usize>(
 
 /// One loop for all arrivals; compiled once for each set of instructions.
 #[inline(always)]
-fn serve<const N: usize>(
-    channel: &mut Channel<N>,
+fn serve<const G: usize>(
+    channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
     ids: Option<&[u32]>,
     sink: &mut Arrays,
 ) {
-    match ids {
-        None => serve_all(channel, decoder, trace, 0..trace.addresses.len(), sink),
-        Some(ids) => serve_all(channel, decoder, trace, ids.iter().map(|&i| i as usize), sink),
-    }
-}
-
-#[inline(always)]
-fn serve_all<const N: usize>(
-    channel: &mut Channel<N>,
-    decoder: &Decoder,
-    trace: &Trace,
-    ids: impl Iterator<Item = usize>,
-    sink: &mut Arrays,
-) {
-    for i in ids {
-        let offered = match trace.arrivals {
-            Arrivals::Saturated => 0,
-            Arrivals::Every(gap) => i as u64 * gap,
-            Arrivals::At(at) => at[i],
+    let count = ids.map_or(trace.addresses.len(), <[u32]>::len);
+    for k in 0..=count {
+        // One place calls the engine, so that there is one copy of it.
+        let i = if k == count { 0 } else { ids.map_or(k, |ids| ids[k] as usize) };
+        let goal = match trace.arrivals {
+            _ if k == count => Goal::Empty,
+            Arrivals::Saturated => Goal::Offer(0),
+            Arrivals::Every(gap) => Goal::Offer(i as u64 * gap),
+            Arrivals::At(at) => Goal::Offer(at[i]),
         };
-        let place = decoder.decode(trace.addresses[i]);
-        let write = trace.writes.get(i).copied().unwrap_or(false);
-        let mut free = channel.take_in(sink);
-        if offered > free {
-            channel.advance(offered, sink);
-            free = offered;
+        channel.drive(goal, sink);
+        if k < count {
+            let write = trace.writes.get(i).copied().unwrap_or(false);
+            channel.accept(i as u64, decoder.decode(trace.addresses[i]), write);
         }
-        channel.accept(i as u64, place, write, free);
     }
-    channel.finish(sink);
 }

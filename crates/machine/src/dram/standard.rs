@@ -285,6 +285,14 @@ impl Standard {
                 "use more channels or fewer ranks".into(),
             ));
         }
+        if self.ranks * self.groups > 16 {
+            return Err(self.error(
+                "groups",
+                format!("{} ranks x {} groups = {}", self.ranks, self.groups, self.ranks * self.groups),
+                "at most 16 bank groups of a channel",
+                "use more channels or fewer ranks".into(),
+            ));
+        }
         if self.row_bytes < self.access_bytes {
             return Err(self.error(
                 "row_bytes",

@@ -162,7 +162,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub fn add<const N: usize>(&mut self, channel: &Channel<N>) {
+    pub fn add<const G: usize>(&mut self, channel: &Channel<G>) {
         self.counters.push((channel.counters(), channel.end()));
         for (all, one) in self.latency.iter_mut().zip(&channel.latency) {
             all.merge(one);
