@@ -25,14 +25,22 @@ fn main() {
     if names.is_empty() {
         names.push("ddr4-2400u");
     }
-    let made = [("stream", traces::stream(requests)), ("random", traces::random(requests)), ("mix16b", traces::mix16b(requests))];
-    println!("{:<14} {:<8} {:<10} {:<9} {:>9} {:>8} {:>9} {:>7}", "standard", "trace", "offered", "isa", "M req/s", "GB/s", "mean clk", "p99.9");
+    let made = [
+        ("stream", traces::stream(requests)),
+        ("random", traces::random(requests)),
+        ("mix16b", traces::mix16b(requests)),
+    ];
+    println!(
+        "{:<14} {:<8} {:<10} {:<9} {:>9} {:>8} {:>9} {:>7}",
+        "standard", "trace", "offered", "isa", "M req/s", "GB/s", "mean clk", "p99.9"
+    );
     for name in names {
         let Some(standard) = presets::preset(name) else {
             eprintln!("{name}: no such standard; there are {}", presets::NAMES.join(", "));
             std::process::exit(2);
         };
-        let order = if standard.channels > 1 { "row bank group rank column channel" } else { "row rank bank group column" };
+        let order =
+            if standard.channels > 1 { "row bank group rank column channel" } else { "row rank bank group column" };
         let map = AddressMap::ordered(&standard, order).expect("a map in order fits every standard");
         for (trace, made) in &made {
             let addresses: Vec<u64> = made.addresses.iter().map(|a| a % standard.capacity()).collect();
@@ -47,9 +55,15 @@ fn main() {
                     let mut report = None;
                     for _ in 0..5 {
                         let start = cpu_seconds();
-                        let outcome =
-                            simulate_with(isa, &standard, &map, &ControllerSpec::default(), &trace_in, Record::default())
-                                .expect("presets and traces agree");
+                        let outcome = simulate_with(
+                            isa,
+                            &standard,
+                            &map,
+                            &ControllerSpec::default(),
+                            &trace_in,
+                            Record::default(),
+                        )
+                        .expect("presets and traces agree");
                         best = best.min(cpu_seconds() - start);
                         report = Some(outcome.report);
                     }

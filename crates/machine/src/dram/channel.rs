@@ -24,8 +24,8 @@ const ORIGIN: u32 = 1 << 21;
 /// Clocks are taken back to this after they have passed [`REBASE`].
 const KEEP: u32 = 1 << 22;
 const REBASE: u32 = 1 << 30;
-/// The furthest that one call of the loop goes.
-const STEP: u32 = 1 << 29;
+/// The furthest that one call of the loop goes; then idle time may be skipped.
+const STEP: u32 = 1 << 23;
 /// The least key has to be looked for: no key, as its clock would have passed.
 const STALE: u64 = 0;
 /// Room in whichever queue.
@@ -507,10 +507,7 @@ impl<const G: usize> Channel<G> {
         let by = skipped * interval;
         self.base = self.base.wrapping_add(by);
         self.counters.refreshes += skipped * refreshes;
-        // Data ended longer ago than internal clocks reach.
-        let reach = by.min(u64::from(self.data_end));
-        self.data_end -= reach as u32;
-        self.counters.gaps[Gap::Idle as usize] += by - reach;
+        self.forget_data(by);
         let back = |clock: &mut u32| *clock = clock.saturating_sub(by.min(u64::from(NEVER)) as u32);
         [&mut self.last_column, &mut self.pending_from, &mut self.refresh_from, &mut self.refresh_until]
             .into_iter()
@@ -599,7 +596,7 @@ impl<const G: usize> Channel<G> {
     fn rebase(&mut self, by: u32) {
         self.keys = [STALE; 4];
         self.base = self.base.wrapping_add(u64::from(by));
-        self.counters.gaps[Gap::Idle as usize] += u64::from(by.saturating_sub(self.data_end));
+        self.forget_data(u64::from(by));
         let back = |clock: &mut u32| *clock = clock.saturating_sub(by);
         self.own.iter_mut().flatten().for_each(back);
         self.last.iter_mut().flatten().chain(&mut self.shared).for_each(back);
@@ -623,7 +620,6 @@ impl<const G: usize> Channel<G> {
         self.due = self.next_due();
         for clock in [
             &mut self.now,
-            &mut self.data_end,
             &mut self.last_column,
             &mut self.pending_from,
             &mut self.refresh_from,
@@ -632,6 +628,13 @@ impl<const G: usize> Channel<G> {
         ] {
             back(clock);
         }
+    }
+
+    /// Takes the end of the data back by `by`; what internal clocks do not reach was idle.
+    fn forget_data(&mut self, by: u64) {
+        let reach = by.min(u64::from(self.data_end - ORIGIN / 2));
+        self.data_end -= reach as u32;
+        self.counters.gaps[Gap::Idle as usize] += by - reach;
     }
 
     /// The least key of all candidates: clock, then columns before rows, the oldest, the bank.
@@ -720,11 +723,7 @@ impl<const G: usize> Channel<G> {
         let entry = slot.entry;
         self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
         let base = self.base;
-        sink.done(
-            entry.id,
-            base.wrapping_add(u64::from(entry.accepted)),
-            base.wrapping_add(u64::from(end)),
-        );
+        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
         self.remove(index, bank);
         true
     }
@@ -960,6 +959,9 @@ impl<const G: usize> Channel<G> {
                 channel.bank[b].opened = Opened::Miss;
             });
             self.shut(target);
+            if self.ordered {
+                self.reselect();
+            }
             return;
         }
         self.each(target, |channel, b| {
@@ -1130,8 +1132,7 @@ impl<const G: usize> Channel<G> {
         }
         if kind != NONE {
             let class = if kind >= RD { 0 } else { ROW_CLASS };
-            let candidate =
-                Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
+            let candidate = Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
             self.candidate[bank] = candidate;
             self.wanted[kind & 3] |= 1 << bank;
             let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
@@ -1302,7 +1303,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn account(&mut self, bank: usize, write: bool, index: u8) {
         let start = self.now + self.delay[usize::from(write)];
-        let gap = start - self.data_end;
+        let gap = start.saturating_sub(self.data_end);
         let state = &mut self.bank[bank];
         let slot = &mut self.slots[usize::from(index)];
         if !slot.begun {

@@ -148,12 +148,19 @@ struct Segment {
 /// A checked map in the form in which addresses are decoded.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    channel: Vec<Segment>,
+    channel: Segments,
     /// Rank, group and bank as one number.
-    bank: Vec<Segment>,
-    row: Vec<Segment>,
-    column: Vec<Segment>,
+    bank: Segments,
+    row: Segments,
+    column: Segments,
     capacity: u64,
+}
+
+/// Nearly all parts are one run of bits, so the first one is not looked for.
+#[derive(Clone, Debug, Default)]
+struct Segments {
+    first: Segment,
+    rest: Vec<Segment>,
 }
 
 impl Decoder {
@@ -176,8 +183,13 @@ impl Decoder {
         let (low, high) = (LINE_BYTES.ilog2() as u8, capacity.ilog2() as u8);
         let mut owner: Vec<Option<Part>> = vec![None; 64];
         let mut matrix: Vec<u64> = Vec::new();
-        let mut decoder =
-            Decoder { channel: Vec::new(), bank: Vec::new(), row: Vec::new(), column: Vec::new(), capacity };
+        let mut decoder = Decoder {
+            channel: Segments::default(),
+            bank: Segments::default(),
+            row: Segments::default(),
+            column: Segments::default(),
+            capacity,
+        };
         for part in Part::ALL {
             let width = part.count(standard).ilog2() as usize;
             let fields: Vec<&Field> = map.fields.iter().filter(|f| f.part == part).collect();
@@ -269,21 +281,23 @@ impl Decoder {
 }
 
 #[inline(always)]
-fn gather(segments: &[Segment], addr: u64) -> u32 {
-    segments.iter().fold(0, |value, s| value ^ ((addr >> s.from & s.mask) << s.to) as u32)
+fn gather(segments: &Segments, addr: u64) -> u32 {
+    let of = |s: &Segment| ((addr >> s.from & s.mask) << s.to) as u32;
+    segments.rest.iter().fold(of(&segments.first), |value, s| value ^ of(s))
 }
 
 /// Splits a list of bits into runs of consecutive ones.
-fn push_runs(bits: &[u8], above: u32, into: &mut Vec<Segment>) {
+fn push_runs(bits: &[u8], above: u32, into: &mut Segments) {
     let mut start = 0;
     for end in 1..=bits.len() {
         if end == bits.len() || bits[end] != bits[end - 1] + 1 {
             let width = end - start;
-            into.push(Segment {
-                from: u32::from(bits[start]),
-                mask: (1 << width) - 1,
-                to: above + start as u32,
-            });
+            let segment = Segment { from: u32::from(bits[start]), mask: (1 << width) - 1, to: above + start as u32 };
+            if into.first.mask == 0 {
+                into.first = segment;
+            } else {
+                into.rest.push(segment);
+            }
             start = end;
         }
     }

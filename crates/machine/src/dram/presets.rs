@@ -8,8 +8,17 @@ use Level::{Bank, Group, OtherRank, Rank};
 
 /// Names of all presets, for messages and loops.
 pub const NAMES: [&str; 11] = [
-    "sdram-100-2", "sdram-100-4", "ddr3-1600k", "ddr4-2400u", "ddr4-3200aa", "ddr5-4800b", "ddr5-6400b", "gddr5-8000",
-    "hbm2-2000", "hbm3-6400", "hmc-2.1-vault",
+    "sdram-100-2",
+    "sdram-100-4",
+    "ddr3-1600k",
+    "ddr4-2400u",
+    "ddr4-3200aa",
+    "ddr5-4800b",
+    "ddr5-6400b",
+    "gddr5-8000",
+    "hbm2-2000",
+    "hbm3-6400",
+    "hmc-2.1-vault",
 ];
 
 /// The preset of that name.
@@ -160,22 +169,22 @@ pub fn ddr3_1600k() -> Standard {
         split_command_bus: false,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
-            ("BL", 4),     // BL8 at double data rate
-            ("CL", 11),    // speed bin K
-            ("CWL", 8),    // at 1600 MT/s
-            ("RCD", 11),   // 13.75 ns
-            ("RP", 11),    // 13.75 ns
-            ("RAS", 28),   // 35 ns
-            ("RC", 39),    // 48.75 ns
-            ("RRD_S", 5),  // 6 ns, 1 KiB page
-            ("FAW", 24),   // 30 ns, 1 KiB page
-            ("RTP", 6),    // 7.5 ns
-            ("WR", 12),    // 15 ns
-            ("CCD_S", 4),  // 4 clocks
-            ("RTW", 2),    // preambles
-            ("WTR_S", 6),  // 7.5 ns
-            ("RTRS", 2),   // assumed, as Ramulator's nCS
-            ("RFC", 208),  // 260 ns, 4 Gb
+            ("BL", 4),      // BL8 at double data rate
+            ("CL", 11),     // speed bin K
+            ("CWL", 8),     // at 1600 MT/s
+            ("RCD", 11),    // 13.75 ns
+            ("RP", 11),     // 13.75 ns
+            ("RAS", 28),    // 35 ns
+            ("RC", 39),     // 48.75 ns
+            ("RRD_S", 5),   // 6 ns, 1 KiB page
+            ("FAW", 24),    // 30 ns, 1 KiB page
+            ("RTP", 6),     // 7.5 ns
+            ("WR", 12),     // 15 ns
+            ("CCD_S", 4),   // 4 clocks
+            ("RTW", 2),     // preambles
+            ("WTR_S", 6),   // 7.5 ns
+            ("RTRS", 2),    // assumed, as Ramulator's nCS
+            ("RFC", 208),   // 260 ns, 4 Gb
             ("REFI", 6240), // 7.8 us
         ]),
         constraints: rows([common(), ranks(), vec![one_rcd(), four_activates()]]),
@@ -301,28 +310,28 @@ pub fn ddr5_4800b() -> Standard {
         split_command_bus: false,
         command_clocks: two_clock_commands(),
         timings: timings(&[
-            ("BL", 8),      // BL16 at double data rate
-            ("CL", 40),     // speed bin B
-            ("CWL", 38),    // CL - 2
-            ("RCD", 39),    // 16 ns
-            ("RP", 39),     // 16 ns
-            ("RAS", 77),    // 32 ns
-            ("RC", 116),    // 48 ns
-            ("RRD_S", 8),   // 8 clocks
-            ("RRD_L", 12),  // 5 ns
-            ("FAW", 32),    // 32 clocks, 1 KiB page
-            ("PPD", 2),     // 2 clocks
-            ("RTP", 18),    // 7.5 ns
-            ("WR", 72),     // 30 ns
-            ("CCD_S", 8),   // 8 clocks
-            ("CCD_L", 12),  // 5 ns
+            ("BL", 8),        // BL16 at double data rate
+            ("CL", 40),       // speed bin B
+            ("CWL", 38),      // CL - 2
+            ("RCD", 39),      // 16 ns
+            ("RP", 39),       // 16 ns
+            ("RAS", 77),      // 32 ns
+            ("RC", 116),      // 48 ns
+            ("RRD_S", 8),     // 8 clocks
+            ("RRD_L", 12),    // 5 ns
+            ("FAW", 32),      // 32 clocks, 1 KiB page
+            ("PPD", 2),       // 2 clocks
+            ("RTP", 18),      // 7.5 ns
+            ("WR", 72),       // 30 ns
+            ("CCD_S", 8),     // 8 clocks
+            ("CCD_L", 12),    // 5 ns
             ("CCD_L_WR", 24), // tCCD_L_WR2, 10 ns: x8 writes whole code words
-            ("RTW", 4),     // preambles of 2 clocks and half a postamble
-            ("WTR_S", 6),   // 2.5 ns
-            ("WTR_L", 24),  // 10 ns
-            ("RTRS", 2),    // assumed, as Ramulator's nCS
-            ("RFC", 708),   // tRFC1 295 ns, 16 Gb
-            ("REFI", 9360), // 3.9 us
+            ("RTW", 4),       // preambles of 2 clocks and half a postamble
+            ("WTR_S", 6),     // 2.5 ns
+            ("WTR_L", 24),    // 10 ns
+            ("RTRS", 2),      // assumed, as Ramulator's nCS
+            ("RFC", 708),     // tRFC1 295 ns, 16 Gb
+            ("REFI", 9360),   // 3.9 us
         ]),
         constraints: ddr5_rows(),
         currents: None,
@@ -336,28 +345,28 @@ pub fn ddr5_6400b() -> Standard {
         source: "JESD79-5 DDR5-6400B, 16 Gb x8".into(),
         clock_mhz: 3200,
         timings: timings(&[
-            ("BL", 8),       // BL16 at double data rate
-            ("CL", 52),      // speed bin B
-            ("CWL", 50),     // CL - 2
-            ("RCD", 52),     // 16.25 ns
-            ("RP", 52),      // 16.25 ns
-            ("RAS", 103),    // 32 ns
-            ("RC", 155),     // 48.25 ns
-            ("RRD_S", 8),    // 8 clocks
-            ("RRD_L", 16),   // 5 ns
-            ("FAW", 32),     // 10 ns, 1 KiB page
-            ("PPD", 2),      // 2 clocks
-            ("RTP", 24),     // 7.5 ns
-            ("WR", 96),      // 30 ns
-            ("CCD_S", 8),    // 8 clocks
-            ("CCD_L", 16),   // 5 ns
+            ("BL", 8),        // BL16 at double data rate
+            ("CL", 52),       // speed bin B
+            ("CWL", 50),      // CL - 2
+            ("RCD", 52),      // 16.25 ns
+            ("RP", 52),       // 16.25 ns
+            ("RAS", 103),     // 32 ns
+            ("RC", 155),      // 48.25 ns
+            ("RRD_S", 8),     // 8 clocks
+            ("RRD_L", 16),    // 5 ns
+            ("FAW", 32),      // 10 ns, 1 KiB page
+            ("PPD", 2),       // 2 clocks
+            ("RTP", 24),      // 7.5 ns
+            ("WR", 96),       // 30 ns
+            ("CCD_S", 8),     // 8 clocks
+            ("CCD_L", 16),    // 5 ns
             ("CCD_L_WR", 32), // tCCD_L_WR2, 10 ns
-            ("RTW", 4),      // preambles of 2 clocks and half a postamble
-            ("WTR_S", 8),    // 2.5 ns
-            ("WTR_L", 32),   // 10 ns
-            ("RTRS", 2),     // assumed, as Ramulator's nCS
-            ("RFC", 944),    // tRFC1 295 ns, 16 Gb
-            ("REFI", 12480), // 3.9 us
+            ("RTW", 4),       // preambles of 2 clocks and half a postamble
+            ("WTR_S", 8),     // 2.5 ns
+            ("WTR_L", 32),    // 10 ns
+            ("RTRS", 2),      // assumed, as Ramulator's nCS
+            ("RFC", 944),     // tRFC1 295 ns, 16 Gb
+            ("REFI", 12480),  // 3.9 us
         ]),
         ..ddr5_4800b()
     }
@@ -373,12 +382,7 @@ fn ddr5_rows() -> Vec<Row> {
         common(),
         ranks(),
         groups(),
-        vec![
-            one_rcd(),
-            four_activates(),
-            row(&[Wr], &[Wr], Group, "CCD_L_WR"),
-            row(&[Pre], &[Pre], Rank, "PPD"),
-        ],
+        vec![one_rcd(), four_activates(), row(&[Wr], &[Wr], Group, "CCD_L_WR"), row(&[Pre], &[Pre], Rank, "PPD")],
     ])
 }
 
@@ -458,7 +462,7 @@ pub fn hbm2_2000() -> Standard {
         groups: 4,
         banks: 4,
         rows: 1 << 14,
-        row_bytes: 1024, // 1 KiB page of a pseudo-channel
+        row_bytes: 1024,  // 1 KiB page of a pseudo-channel
         access_bytes: 32, // BL4 on 64 bits
         split_command_bus: true,
         command_clocks: [(Act, 2)].into(), // JESD235D: activate takes two clocks of the row bus
@@ -512,7 +516,7 @@ pub fn hbm3_6400() -> Standard {
         groups: 4,
         banks: 4,
         rows: 1 << 15,
-        row_bytes: 1024, // 1 KiB page of a pseudo-channel
+        row_bytes: 1024,  // 1 KiB page of a pseudo-channel
         access_bytes: 32, // BL8 on 32 bits
         split_command_bus: true,
         command_clocks: [(Act, 2)].into(), // one and a half clocks, in whole ones

@@ -36,15 +36,8 @@ pub enum Command {
 
 impl Command {
     /// All commands.
-    pub const ALL: [Command; 7] = [
-        Command::Act,
-        Command::Pre,
-        Command::Rd,
-        Command::Wr,
-        Command::PreAll,
-        Command::Ref,
-        Command::RefBank,
-    ];
+    pub const ALL: [Command; 7] =
+        [Command::Act, Command::Pre, Command::Rd, Command::Wr, Command::PreAll, Command::Ref, Command::RefBank];
 
     /// Whether it moves data.
     #[inline]
