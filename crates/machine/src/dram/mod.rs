@@ -11,10 +11,19 @@
 
 use std::ops::Sub;
 
+mod channel;
+pub mod checker;
+pub mod map;
+pub mod policy;
+pub mod presets;
+pub mod simulate;
+pub mod standard;
+pub mod stats;
+
+use ::stats::{Path, Reason};
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::divisor::Divisor;

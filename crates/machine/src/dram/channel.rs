@@ -1,0 +1,1365 @@
+//! One channel's controller and devices: the engine.
+//!
+//! Each bank has at most one candidate command. It may go out from the later of two clocks, the bank's
+//! own and that of its bank group, into which the constraints of rank and channel are folded. The next
+//! command is the least of one packed key a bank (clock, class, age, bank), and time jumps to it.
+//! Issuing a command raises the clocks of what the standard keeps apart from it.
+//!
+//! In a clock: a refresh falls due; the request in the ingress register moves into the queue if there
+//! is room; on each free command bus one command goes out, refresh before column before row before
+//! closing an idle row; then a request is accepted if the register is empty.
+
+use ::stats::Histogram;
+use units::Ps;
+
+use super::checker::Issued;
+use super::map::Place;
+use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use super::standard::{Command, Level, Standard};
+use super::stats::{Counters, Gap};
+use crate::MachineError;
+
+/// Internal clocks start here, so that "never" is far enough in the past of every constraint.
+const ORIGIN: u32 = 1 << 21;
+/// Clocks are taken back to this after they have passed [`REBASE`].
+const KEEP: u32 = 1 << 22;
+const REBASE: u32 = 1 << 30;
+/// The furthest that one call of the loop goes; then idle time may be skipped.
+const STEP: u32 = 1 << 23;
+/// The least key has to be looked for: no key, as its clock would have passed.
+const STALE: u64 = 0;
+/// Room in whichever queue.
+const ANY: usize = 2;
+const NEVER: u32 = u32::MAX;
+const NO_ROW: u32 = u32::MAX;
+const NIL: u8 = u8::MAX;
+
+const ACT: usize = 0;
+const PRE: usize = 1;
+const RD: usize = 2;
+const WR: usize = 3;
+/// No candidate: the row of masks that nothing reads.
+const NONE: usize = 4;
+const KINDS: [Command; 4] = [Command::Act, Command::Pre, Command::Rd, Command::Wr];
+
+/// Entries a queue can have: slot numbers fit into a byte.
+pub(super) const MOST_ENTRIES: u32 = 128;
+/// A key's lower half, from the top: 1 for row commands, age, bank.
+const ROW_CLASS: u32 = 1 << 31;
+const BANK_BITS: u32 = 6;
+const LAST_SEQ: u32 = (ROW_CLASS >> BANK_BITS) - 1;
+/// Banks a channel can have, and bank groups over its ranks.
+const BANKS: usize = 1 << BANK_BITS;
+pub(super) const GROUPS: usize = 16;
+
+/// How far a channel is driven.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal {
+    /// Up to this clock.
+    Until(u64),
+    /// Up to this clock, and on until the ingress register is empty.
+    Offer(u64),
+    /// Until nothing is left to serve.
+    Empty,
+}
+
+/// Where finished requests go.
+pub(super) trait Sink {
+    /// Request `id`, accepted in clock `accepted`, has its last data in the clock before `finished`.
+    fn done(&mut self, id: u64, accepted: u64, finished: u64);
+}
+
+/// A request in the controller.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
+    pub id: u64,
+    pub place: Place,
+    pub write: bool,
+    /// Clock of acceptance, internal.
+    accepted: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    entry: Entry,
+    seq: u32,
+    left: u8,
+    begun: bool,
+    next: u8,
+    prev: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u8,
+    tail: u8,
+}
+
+const EMPTY: List = List { head: NIL, tail: NIL };
+
+/// How a bank's row came to be open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Opened {
+    #[default]
+    Miss,
+    Conflict,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bank {
+    open: u32,
+    want: u8,
+    slot: u8,
+    opened: Opened,
+    /// No request was served since the activate.
+    fresh: bool,
+    /// Younger hits served before the oldest request, since the activate.
+    passed: u32,
+    /// Last row closed by the page policy, to see whether that was too early.
+    closed_row: u32,
+    last_use: u32,
+    timeout: u32,
+}
+
+/// A bank's candidate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    /// The bank's own clock for it.
+    ready: u32,
+    /// The key's lower half.
+    low: u32,
+}
+
+/// A rule between kinds of commands that is looked at only around refreshes.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    prev: Command,
+    next: Command,
+    level: Level,
+    clocks: u32,
+}
+
+/// Distances that reach beyond a bank: `(next, offset of the first bank group's lanes)`.
+type Wide = Vec<(usize, usize)>;
+
+/// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
+#[derive(Clone, Debug)]
+pub(super) struct Channel<const G: usize> {
+    // What the standard says, compiled.
+    same_bank: [[u32; 4]; 4],
+    wide: [Wide; 4],
+    lanes: Vec<[u32; G]>,
+    faw: u32,
+    rules: Vec<Rule>,
+    clocks: [u32; 4],
+    split: bool,
+    delay: [u32; 2],
+    burst: u32,
+    refi: u32,
+    rfc: u32,
+    turn: [u32; 2],
+    column_gap: u32,
+    banks: usize,
+    ranks: usize,
+    group_of: [u8; BANKS],
+    rank_of: [u8; BANKS],
+    /// By bank group.
+    rank_of_group: [u8; G],
+    bursts: u8,
+    // Policy.
+    order: Order,
+    ordered: bool,
+    page: Page,
+    drain: Option<(u32, u32)>,
+    capacity: [u32; 2],
+    refresh: Refresh,
+
+    // Time.
+    base: u64,
+    now: u32,
+    bus_free: [u32; 2],
+    /// By bank and kind of command.
+    own: [[u32; 4]; BANKS],
+    /// By kind of command and bank group.
+    shared: [u32; 4 * GROUPS],
+    candidate: [Candidate; BANKS],
+    /// By kind of command, the banks whose candidate it is.
+    wanted: [u64; 4],
+    /// By kind of command, the least key, or [`STALE`]. A key whose clock has passed is stale too: of
+    /// those that are ready by now an older one may have to go first.
+    keys: [u64; 4],
+    last: [[u32; BANKS]; 7],
+    acts: Vec<([u32; 4], usize)>,
+
+    // Requests.
+    bank: [Bank; BANKS],
+    list: [[List; BANKS]; 2],
+    slots: Vec<Slot>,
+    free: u8,
+    len: [u32; 2],
+    seq: u32,
+    writing: usize,
+    ingress: Option<Entry>,
+
+    // Ordered service.
+    window: u64,
+    chosen: u8,
+    active: usize,
+    served: u32,
+
+    // Refresh.
+    due: u32,
+    dues: [u32; 8],
+    pending: u8,
+    turn_bank: usize,
+    blocked: u64,
+    open: u64,
+    closing: u64,
+
+    // What happened.
+    data_end: u32,
+    last_column: u32,
+    last_group: u8,
+    last_write: bool,
+    pending_from: u32,
+    refresh_from: u32,
+    refresh_until: u32,
+    refreshing: u64,
+    open_since: u32,
+    end: u64,
+    last_opened: Opened,
+    pub counters: Counters,
+    pub latency: [Histogram; 2],
+    pub heat: Vec<[u64; 3]>,
+    pub log: Option<Vec<Issued>>,
+}
+
+impl<const G: usize> Channel<G> {
+    pub fn new(standard: &Standard, spec: &ControllerSpec, request_bytes: u32) -> Result<Channel<G>, MachineError> {
+        standard.check()?;
+        spec.check(standard)?;
+        let banks = standard.banks_per_channel() as usize;
+        let per_rank = (standard.groups * standard.banks) as usize;
+        let mut group_of = [0; BANKS];
+        let mut rank_of = [0; BANKS];
+        let rank_of_group = std::array::from_fn(|g| (g / standard.groups as usize) as u8);
+        for b in 0..banks {
+            group_of[b] = (b / standard.banks as usize) as u8;
+            rank_of[b] = (b / per_rank) as u8;
+        }
+        let groups = (standard.ranks * standard.groups) as usize;
+        let (mut same_bank, mut faw, mut rules) = ([[0; 4]; 4], 0, Vec::new());
+        let mut reach = vec![[[0u32; 3]; 4]; 4];
+        for row in &standard.constraints {
+            let clocks = standard.clocks(row)?;
+            if row.window > 1 {
+                faw = clocks;
+                continue;
+            }
+            for &prev in &row.prev {
+                for &next in &row.next {
+                    let (p, n) = (index(prev), index(next));
+                    let (Some(p), Some(n)) = (p, n) else {
+                        rules.push(Rule { prev, next, level: row.level, clocks });
+                        continue;
+                    };
+                    let into: &mut u32 = match row.level {
+                        Level::Bank => &mut same_bank[p][n],
+                        Level::Group => &mut reach[p][n][0],
+                        Level::Rank => &mut reach[p][n][1],
+                        Level::OtherRank => &mut reach[p][n][2],
+                    };
+                    *into = clocks.max(*into);
+                }
+            }
+        }
+        let mut lanes = Vec::new();
+        let mut wide: [Wide; 4] = Default::default();
+        for p in 0..4 {
+            for n in 0..4 {
+                let [group, rank, other] = reach[p][n];
+                if group.max(rank).max(other) == 0 {
+                    continue;
+                }
+                wide[p].push((n, lanes.len()));
+                for g in 0..groups {
+                    let r = g / standard.groups as usize;
+                    lanes.push(std::array::from_fn(|o| {
+                        if o >= groups {
+                            0
+                        } else if usize::from(rank_of_group[o]) != r {
+                            other
+                        } else if o == g {
+                            group.max(rank)
+                        } else {
+                            rank
+                        }
+                    }));
+                }
+            }
+        }
+        let t = |name| standard.timing(name);
+        let refi = t("REFI")?;
+        let ranks = standard.ranks as usize;
+        let mut channel = Channel {
+            same_bank,
+            wide,
+            lanes,
+            faw,
+            rules,
+            clocks: KINDS.map(|command| standard.bus_clocks(command)),
+            split: standard.split_command_bus,
+            delay: [t("CL")?, t("CWL")?],
+            burst: t("BL")?,
+            refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
+            rfc: t("RFC")?,
+            turn: [reach[RD][WR][0].max(reach[RD][WR][1]), reach[WR][RD][0].max(reach[WR][RD][1])],
+            column_gap: standard.column_gap(),
+            banks,
+            ranks,
+            group_of,
+            rank_of,
+            rank_of_group,
+            bursts: standard.bursts(request_bytes) as u8,
+            order: spec.order,
+            ordered: !matches!(spec.order, Order::FrFcfs { .. }),
+            page: spec.page,
+            drain: match spec.writes {
+                Writes::Mixed => None,
+                Writes::Drain { high, low, .. } => Some((high, low)),
+            },
+            capacity: match spec.writes {
+                Writes::Mixed => [spec.queue, 0],
+                Writes::Drain { queue, .. } => [spec.queue, queue],
+            },
+            refresh: spec.refresh,
+            base: 0u64.wrapping_sub(u64::from(ORIGIN)),
+            now: ORIGIN,
+            bus_free: [0; 2],
+            own: [[0; 4]; BANKS],
+            shared: [0; 4 * GROUPS],
+            candidate: [Candidate::default(); BANKS],
+            wanted: [0; 4],
+            keys: [u64::MAX; 4],
+            last: [[0; BANKS]; 7],
+            acts: vec![([0; 4], 0); ranks],
+            bank: [Bank {
+                open: NO_ROW,
+                want: NONE as u8,
+                slot: NIL,
+                opened: Opened::Miss,
+                fresh: false,
+                passed: 0,
+                closed_row: NO_ROW,
+                last_use: 0,
+                timeout: spec.page.timeout(),
+            }; BANKS],
+            list: [[EMPTY; BANKS]; 2],
+            slots: Vec::new(),
+            free: 0,
+            len: [0; 2],
+            seq: 0,
+            writing: 0,
+            ingress: None,
+            window: 0,
+            chosen: NIL,
+            active: 0,
+            served: 0,
+            due: NEVER,
+            dues: [NEVER; 8],
+            pending: 0,
+            turn_bank: 0,
+            blocked: 0,
+            open: 0,
+            closing: 0,
+            data_end: ORIGIN,
+            last_column: 0,
+            last_group: 0,
+            last_write: false,
+            pending_from: ORIGIN,
+            refresh_from: 0,
+            refresh_until: 0,
+            refreshing: 0,
+            open_since: 0,
+            end: 0,
+            last_opened: Opened::Miss,
+            counters: Counters::default(),
+            latency: [Histogram::new(), Histogram::new()],
+            heat: vec![[0; 3]; banks],
+            log: None,
+        };
+        let slots = channel.capacity[0] + channel.capacity[1];
+        channel.slots = (0..slots as u8)
+            .map(|i| Slot { next: if u32::from(i) + 1 == slots { NIL } else { i + 1 }, ..Slot::default() })
+            .collect();
+        match spec.refresh {
+            Refresh::Off => {}
+            Refresh::AllBank => {
+                for r in 0..ranks {
+                    channel.dues[r] = ORIGIN + (u64::from(refi) * (r as u64 + 1) / ranks as u64) as u32;
+                }
+            }
+            Refresh::PerBank => channel.dues[0] = ORIGIN + channel.refi,
+        }
+        channel.due = channel.next_due();
+        Ok(channel)
+    }
+
+    /// The clock up to which everything has happened.
+    pub fn clock(&self) -> u64 {
+        self.base.wrapping_add(u64::from(self.now))
+    }
+
+    /// End of the latest data.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        if self.open != 0 {
+            counters.open_clocks += self.end.saturating_sub(self.base.wrapping_add(u64::from(self.open_since)));
+        }
+        counters
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == [0, 0] && self.ingress.is_none()
+    }
+
+    pub fn can_accept(&self) -> bool {
+        self.ingress.is_none()
+    }
+
+    /// Takes a request into the empty ingress register, now.
+    #[inline(always)]
+    pub fn accept(&mut self, id: u64, place: Place, write: bool) {
+        debug_assert!(self.ingress.is_none());
+        let accepted = self.now;
+        if self.len == [0, 0] {
+            self.pending_from = accepted + 1;
+        }
+        self.ingress = Some(Entry { id, place, write, accepted });
+    }
+
+    /// Does what the clocks before `goal` hold.
+    #[inline(always)]
+    pub fn drive(&mut self, goal: Goal, sink: &mut impl Sink) {
+        let until = match goal {
+            Goal::Until(clock) | Goal::Offer(clock) => clock,
+            Goal::Empty => 0,
+        };
+        loop {
+            self.settle(until);
+            let left = until.saturating_sub(self.clock()).min(u64::from(STEP)) as u32;
+            let (mut limit, mut room) = (self.now + left, None);
+            if let Some(entry) = self.ingress {
+                let kind = self.queue_of(entry.write);
+                let full = self.len[kind] >= self.capacity[kind];
+                if !full && self.now > entry.accepted {
+                    self.ingress = None;
+                    self.enqueue(entry, kind, sink);
+                    continue;
+                }
+                let most = if let Goal::Until(_) = goal { limit } else { self.now + STEP };
+                (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
+            } else if let Goal::Empty = goal {
+                if self.len == [0, 0] {
+                    return;
+                }
+                (limit, room) = (self.now + STEP, Some(ANY));
+            }
+            if self.now >= limit {
+                return;
+            }
+            self.run(limit, room, sink);
+        }
+    }
+
+    /// Keeps internal clocks small, and skips idle time that is like what came before.
+    #[inline(always)]
+    fn settle(&mut self, until: u64) {
+        if self.now >= REBASE {
+            self.rebase(self.now - KEEP);
+        }
+        if until.saturating_sub(self.clock()) > u64::from(16 * ORIGIN) {
+            self.skip(until);
+        }
+    }
+
+    /// Skips whole refresh intervals of an idle channel, all but a few before `until`.
+    ///
+    /// After one interval all rows are closed and after two every constraint has passed, so each
+    /// further one is like the last.
+    #[cold]
+    #[inline(never)]
+    fn skip(&mut self, until: u64) {
+        let quiet = self.open == 0 || (self.refresh == Refresh::Off && self.closing == 0);
+        if !self.is_empty() || !quiet || self.pending != 0 || self.log.is_some() {
+            return;
+        }
+        let (interval, refreshes) = match self.refresh {
+            Refresh::Off => (1, 0),
+            Refresh::AllBank => (u64::from(self.refi), self.ranks as u64),
+            Refresh::PerBank => (u64::from(self.refi) * self.banks as u64, self.banks as u64),
+        };
+        let skipped = (until - self.clock() - u64::from(4 * ORIGIN)) / interval;
+        let by = skipped * interval;
+        self.base = self.base.wrapping_add(by);
+        self.counters.refreshes += skipped * refreshes;
+        self.forget_data(by);
+        let back = |clock: &mut u32| *clock = clock.saturating_sub(by.min(u64::from(NEVER)) as u32);
+        [&mut self.last_column, &mut self.pending_from, &mut self.refresh_from, &mut self.refresh_until]
+            .into_iter()
+            .for_each(back);
+    }
+
+    /// The next clock in which [`Channel::drive`] may have something to do, if any.
+    pub fn next(&mut self) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut at = ((self.earliest() >> 32) as u32).min(self.due);
+        if self.closing != 0 {
+            at = at.min(self.next_closing().0);
+        }
+        if self.pending != 0 {
+            at = at.min(self.next_refresh().0);
+        }
+        if let Some(entry) = self.ingress {
+            let kind = self.queue_of(entry.write);
+            if self.len[kind] < self.capacity[kind] {
+                at = at.min((entry.accepted + 1).max(self.now));
+            }
+        }
+        Some(self.base.wrapping_add(u64::from(at.max(self.now))))
+    }
+
+    #[inline(always)]
+    fn queue_of(&self, write: bool) -> usize {
+        usize::from(write && self.drain.is_some())
+    }
+
+    // --- time -------------------------------------------------------------------------------------------------------
+
+    /// Issues commands in clocks before `limit`; with `room` only until that queue has room, which
+    /// counts from the clock after.
+    #[inline(always)]
+    fn run(&mut self, mut limit: u32, mut room: Option<usize>, sink: &mut impl Sink) {
+        loop {
+            let key = self.earliest();
+            let mut at = (key >> 32) as u32;
+            let mut closing = None;
+            if self.closing != 0 {
+                let (clock, bank) = self.next_closing();
+                if clock < at {
+                    (closing, at) = (Some(bank), clock);
+                }
+            }
+            let mut refresh = None;
+            if self.pending != 0 {
+                let (clock, command) = self.next_refresh();
+                if clock <= at {
+                    (refresh, closing, at) = (Some(command), None, clock);
+                }
+            }
+            if self.due <= at && self.due < limit {
+                self.now = self.due.max(self.now);
+                self.fall_due();
+                continue;
+            }
+            if at >= limit {
+                self.now = limit.max(self.now);
+                return;
+            }
+            self.now = at;
+            if let Some((command, bank)) = refresh {
+                self.issue_refresh(command, bank);
+            } else if let Some(bank) = closing {
+                self.close(bank);
+            } else if key as u32 & ROW_CLASS == 0 {
+                let freed = self.issue_column(key as usize & (BANKS - 1), sink);
+                if let Some(kind) = room
+                    && freed
+                    && (kind == ANY || self.len[kind] < self.capacity[kind])
+                {
+                    // The row bus of a split pair has its turn in this clock too.
+                    (limit, room) = (at + 1, None);
+                }
+            } else {
+                self.issue_row(key as usize & (BANKS - 1));
+            }
+        }
+    }
+
+    /// Takes all clocks back by `by`.
+    fn rebase(&mut self, by: u32) {
+        self.keys = [STALE; 4];
+        self.base = self.base.wrapping_add(u64::from(by));
+        self.forget_data(u64::from(by));
+        let back = |clock: &mut u32| *clock = clock.saturating_sub(by);
+        self.own.iter_mut().flatten().for_each(back);
+        self.last.iter_mut().flatten().chain(&mut self.shared).for_each(back);
+        self.candidate.iter_mut().map(|candidate| &mut candidate.ready).for_each(back);
+        self.acts.iter_mut().flat_map(|(clocks, _)| clocks).for_each(back);
+        self.bus_free.iter_mut().for_each(back);
+        for bank in &mut self.bank {
+            back(&mut bank.last_use);
+        }
+        for slot in &mut self.slots {
+            back(&mut slot.entry.accepted);
+        }
+        if let Some(entry) = &mut self.ingress {
+            back(&mut entry.accepted);
+        }
+        for due in &mut self.dues {
+            if *due != NEVER {
+                back(due);
+            }
+        }
+        self.due = self.next_due();
+        for clock in [
+            &mut self.now,
+            &mut self.last_column,
+            &mut self.pending_from,
+            &mut self.refresh_from,
+            &mut self.refresh_until,
+            &mut self.open_since,
+        ] {
+            back(clock);
+        }
+    }
+
+    /// Takes the end of the data back by `by`; what internal clocks do not reach was idle.
+    fn forget_data(&mut self, by: u64) {
+        let reach = by.min(u64::from(self.data_end - ORIGIN / 2));
+        self.data_end -= reach as u32;
+        self.counters.gaps[Gap::Idle as usize] += by - reach;
+    }
+
+    /// The least key of all candidates: clock, then columns before rows, the oldest, the bank.
+    #[inline(always)]
+    fn earliest(&mut self) -> u64 {
+        let free = [self.bus_free[0].max(self.now), self.bus_free[1].max(self.now)];
+        let mut best = u64::MAX;
+        for kind in 0..4 {
+            if ((self.keys[kind] >> 32) as u32) < free[kind / 2] {
+                self.keys[kind] = self.earliest_of(kind, free[kind / 2]);
+            }
+            best = best.min(self.keys[kind]);
+        }
+        best
+    }
+
+    /// The least key of the candidates of one kind, where the bus is free from `free`.
+    #[inline(always)]
+    fn earliest_of(&self, kind: usize, free: u32) -> u64 {
+        let (mut best, mut left) = (u64::MAX, self.wanted[kind]);
+        let shared = &self.shared[kind * GROUPS..(kind + 1) * GROUPS];
+        while left != 0 {
+            let bank = left.trailing_zeros() as usize & (BANKS - 1);
+            left &= left - 1;
+            let candidate = self.candidate[bank];
+            let clock = candidate.ready.max(shared[usize::from(self.group_of[bank]) & (GROUPS - 1)]).max(free);
+            best = best.min(u64::from(clock) << 32 | u64::from(candidate.low));
+        }
+        best
+    }
+
+    #[inline(always)]
+    fn take_bus(&mut self, kind: usize) {
+        let until = self.now + self.clocks[kind];
+        if self.split {
+            self.bus_free[kind / 2] = until;
+        } else {
+            self.bus_free = [until; 2];
+        }
+    }
+
+    /// Raises the clocks of all commands that `kind` to `bank` keeps away.
+    #[inline(always)]
+    fn keep_apart(&mut self, kind: usize, bank: usize) {
+        let now = self.now;
+        let group = usize::from(self.group_of[bank]);
+        for &(next, offset) in &self.wide[kind] {
+            self.keys[next & 3] = STALE;
+            let lanes = &self.lanes[offset + group];
+            let first = (next & 3) * GROUPS;
+            let shared = &mut self.shared[first..first + G];
+            for g in 0..G {
+                shared[g] = shared[g].max(now + lanes[g]);
+            }
+        }
+        let own = &mut self.own[bank];
+        for next in 0..4 {
+            own[next] = own[next].max(now + self.same_bank[kind][next]);
+        }
+        self.last[kind][bank] = now;
+    }
+
+    // --- commands ---------------------------------------------------------------------------------------------------
+
+    /// Whether a request was finished.
+    #[inline(always)]
+    fn issue_column(&mut self, bank: usize, sink: &mut impl Sink) -> bool {
+        let kind = usize::from(self.bank[bank].want);
+        let index = self.bank[bank].slot;
+        let write = kind == WR;
+        self.note(KINDS[kind & 3], bank, self.bank[bank].open);
+        self.account(bank, write, index);
+        self.take_bus(kind & 3);
+        self.keep_apart(kind & 3, bank);
+        let end = self.now + self.delay[usize::from(write)] + self.burst;
+        self.data_end = end;
+        self.end = self.base.wrapping_add(u64::from(end));
+        self.bank[bank].last_use = self.now;
+        let slot = &mut self.slots[usize::from(index)];
+        slot.left -= 1;
+        if slot.left > 0 {
+            self.candidate[bank].ready = self.own[bank][kind & 3];
+            self.keys[kind & 3] = STALE;
+            return false;
+        }
+        let entry = slot.entry;
+        self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
+        let base = self.base;
+        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+        self.remove(index, bank);
+        true
+    }
+
+    #[inline(always)]
+    fn issue_row(&mut self, bank: usize) {
+        let kind = usize::from(self.bank[bank].want);
+        let index = usize::from(self.bank[bank].slot);
+        if kind == ACT {
+            let row = self.slots[index].entry.place.row;
+            self.activate(bank, row);
+        } else {
+            let state = &mut self.bank[bank];
+            state.opened = Opened::Conflict;
+            if let Page::Adaptive { .. } = self.page {
+                // The row stayed open in vain.
+                state.timeout = (state.timeout / 2).max(Page::LEAST_TIMEOUT);
+            }
+            self.precharge(bank);
+        }
+        if self.ordered {
+            self.reselect();
+        } else {
+            self.update(bank);
+        }
+    }
+
+    #[inline(always)]
+    fn activate(&mut self, bank: usize, row: u32) {
+        self.note(Command::Act, bank, row);
+        self.take_bus(ACT);
+        self.keep_apart(ACT, bank);
+        self.keys[ACT] = STALE;
+        if self.faw > 0 {
+            let (clocks, at) = &mut self.acts[usize::from(self.rank_of[bank])];
+            clocks[*at & 3] = self.now;
+            *at = (*at + 1) & 3;
+            let next = clocks[*at] + self.faw;
+            let rank = self.rank_of[bank];
+            for g in 0..G {
+                if self.rank_of_group[g] == rank {
+                    let shared = &mut self.shared[ACT * GROUPS + g];
+                    *shared = (*shared).max(next);
+                }
+            }
+        }
+        let state = &mut self.bank[bank];
+        if state.closed_row != NO_ROW {
+            if state.closed_row == row
+                && let Page::Adaptive { .. } = self.page
+            {
+                // It was closed too early.
+                state.timeout = (state.timeout * 2).min(Page::GREATEST_TIMEOUT);
+            }
+            state.closed_row = NO_ROW;
+        }
+        state.open = row;
+        state.fresh = true;
+        state.passed = 0;
+        state.last_use = self.now;
+        if self.open == 0 {
+            self.open_since = self.now;
+        }
+        self.open |= 1 << bank;
+        self.counters.activates += 1;
+        self.last_opened = state.opened;
+    }
+
+    #[inline(always)]
+    fn precharge(&mut self, bank: usize) {
+        self.note(Command::Pre, bank, 0);
+        self.take_bus(PRE);
+        self.keep_apart(PRE, bank);
+        self.bank[bank].open = NO_ROW;
+        self.shut(1 << bank);
+        self.counters.precharges += 1;
+    }
+
+    #[inline(always)]
+    fn shut(&mut self, banks: u64) {
+        if self.open != 0 && self.open & !banks == 0 {
+            self.counters.open_clocks += u64::from(self.now - self.open_since);
+        }
+        self.open &= !banks;
+    }
+
+    /// Closes an idle row.
+    fn close(&mut self, bank: usize) {
+        self.bank[bank].closed_row = self.bank[bank].open;
+        self.bank[bank].opened = Opened::Miss;
+        self.precharge(bank);
+        self.closing &= !(1 << bank);
+        self.look_again(1 << bank);
+    }
+
+    /// From which clock a bank may take a command, the bus apart.
+    fn may(&self, kind: usize, bank: usize) -> u32 {
+        self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(self.group_of[bank])])
+    }
+
+    /// When the next idle row may be closed, and its bank.
+    fn next_closing(&self) -> (u32, usize) {
+        let (mut best, mut left) = ((NEVER, 0), self.closing);
+        while left != 0 {
+            let bank = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let mut at = self.may(PRE, bank).max(self.bus_free[0]).max(self.now);
+            if let Page::Adaptive { .. } = self.page {
+                at = at.max(self.bank[bank].last_use + self.bank[bank].timeout);
+            }
+            if at < best.0 {
+                best = (at, bank);
+            }
+        }
+        best
+    }
+
+    #[inline(always)]
+    fn note(&mut self, command: Command, bank: usize, row: u32) {
+        if let Some(log) = &mut self.log {
+            let clock = self.base.wrapping_add(u64::from(self.now));
+            log.push(Issued { clock, command, bank: bank as u32, row });
+        }
+    }
+
+    // --- refresh ----------------------------------------------------------------------------------------------------
+
+    fn next_due(&self) -> u32 {
+        (0..8).filter(|&i| self.pending >> i & 1 == 0).map(|i| self.dues[i]).min().unwrap_or(NEVER)
+    }
+
+    /// Stops everything else in the banks whose refresh has fallen due.
+    #[cold]
+    #[inline(never)]
+    fn fall_due(&mut self) {
+        for i in 0..8 {
+            if self.dues[i] <= self.now && self.pending >> i & 1 == 0 {
+                self.pending |= 1 << i;
+                let target = self.refresh_target(i);
+                self.blocked |= target;
+                if self.refresh_until <= self.now {
+                    self.refresh_from = self.now;
+                }
+                self.refresh_until = NEVER;
+                self.refreshing = target;
+                self.look_again(target);
+            }
+        }
+        self.due = self.next_due();
+    }
+
+    /// Banks that refresh `i` takes.
+    fn refresh_target(&self, i: usize) -> u64 {
+        match self.refresh {
+            Refresh::PerBank => 1 << self.turn_bank,
+            _ => (0..self.banks).filter(|&b| usize::from(self.rank_of[b]) == i).fold(0, |mask, b| mask | 1 << b),
+        }
+    }
+
+    /// Looks for the candidates of these banks.
+    fn look_again(&mut self, target: u64) {
+        if self.ordered {
+            self.reselect();
+        } else {
+            self.each(target, |channel, bank| channel.update(bank));
+        }
+    }
+
+    #[inline(always)]
+    fn each(&mut self, mut banks: u64, mut act: impl FnMut(&mut Self, usize)) {
+        while banks != 0 {
+            let bank = banks.trailing_zeros() as usize;
+            banks &= banks - 1;
+            act(self, bank);
+        }
+    }
+
+    /// The next command towards a refresh that is due: clock, command, bank.
+    fn next_refresh(&self) -> (u32, (Command, usize)) {
+        let mut best = (NEVER, (Command::Ref, 0));
+        for i in 0..8 {
+            if self.pending >> i & 1 == 0 {
+                continue;
+            }
+            let target = self.refresh_target(i);
+            let first = target.trailing_zeros() as usize;
+            let mut at = self.now.max(self.bus_free[0]);
+            let banks = (0..self.banks).filter(|&b| target >> b & 1 == 1);
+            let single = self.refresh == Refresh::PerBank;
+            let command = if self.open & target != 0 {
+                at = banks.map(|b| self.may(PRE, b)).fold(at, u32::max);
+                if single { Command::Pre } else { Command::PreAll }
+            } else {
+                let command = if single { Command::RefBank } else { Command::Ref };
+                for rule in self.rules.iter().filter(|rule| rule.next == command) {
+                    let last = &self.last[rule.prev as usize];
+                    for b in banks.clone() {
+                        let since = (0..self.banks).filter(|&o| self.meet(rule.level, b, o)).map(|o| last[o]).max();
+                        at = at.max(since.unwrap_or(0) + rule.clocks);
+                    }
+                }
+                command
+            };
+            if at < best.0 {
+                best = (at, (command, first));
+            }
+        }
+        best
+    }
+
+    fn meet(&self, level: Level, a: usize, b: usize) -> bool {
+        match level {
+            Level::Bank => a == b,
+            Level::Group => self.group_of[a] == self.group_of[b],
+            Level::Rank => self.rank_of[a] == self.rank_of[b],
+            Level::OtherRank => self.rank_of[a] != self.rank_of[b],
+        }
+    }
+
+    fn issue_refresh(&mut self, command: Command, bank: usize) {
+        let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.rank_of[bank]) };
+        let target = self.refresh_target(i);
+        self.note(command, bank, 0);
+        self.bus_free[0] = self.now + 1;
+        if !self.split {
+            self.bus_free[1] = self.now + 1;
+        }
+        if let Command::Pre | Command::PreAll = command {
+            self.counters.precharges += u64::from((self.open & target).count_ones());
+            self.each(target, |channel, b| {
+                channel.keep_apart(PRE, b);
+                channel.bank[b].open = NO_ROW;
+                channel.bank[b].opened = Opened::Miss;
+            });
+            self.shut(target);
+            if self.ordered {
+                self.reselect();
+            }
+            return;
+        }
+        self.each(target, |channel, b| {
+            channel.last[command as usize][b] = channel.now;
+            channel.bank[b].opened = Opened::Miss;
+        });
+        for rule in 0..self.rules.len() {
+            let rule = self.rules[rule];
+            let Some(next) = index(rule.next) else { continue };
+            if rule.prev != command {
+                continue;
+            }
+            for b in 0..self.banks {
+                if (0..self.banks).any(|o| target >> o & 1 == 1 && self.meet(rule.level, o, b)) {
+                    self.own[b][next] = self.own[b][next].max(self.now + rule.clocks);
+                }
+            }
+        }
+        for kind in 0..4 {
+            self.each(self.wanted[kind], |channel, b| channel.candidate[b].ready = channel.own[b][kind]);
+        }
+        self.keys = [STALE; 4];
+        self.counters.refreshes += 1;
+        self.refresh_until = self.now + self.rfc;
+        self.refreshing = target;
+        self.pending &= !(1 << i);
+        self.blocked &= !target;
+        self.dues[i] += self.refi;
+        if self.refresh == Refresh::PerBank {
+            self.turn_bank = (self.turn_bank + 1) % self.banks;
+        }
+        self.due = self.next_due();
+        self.look_again(target);
+    }
+
+    // --- requests ---------------------------------------------------------------------------------------------------
+
+    #[inline(always)]
+    fn enqueue(&mut self, entry: Entry, kind: usize, sink: &mut impl Sink) {
+        if kind == 0 && !entry.write && self.drain.is_some() && self.forwards(entry.place) {
+            // The write queue has the line.
+            let end = self.now + 1;
+            self.counters.forwarded += 1;
+            self.latency[0].record(Ps(u64::from(end - entry.accepted)));
+            let base = self.base;
+            sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+            return;
+        }
+        let bank = entry.place.bank as usize & (BANKS - 1);
+        let index = self.free;
+        if self.seq == LAST_SEQ {
+            self.relabel();
+        }
+        let slot = &mut self.slots[usize::from(index)];
+        self.free = slot.next;
+        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, next: NIL, prev: NIL };
+        self.seq += 1;
+        self.len[kind] += 1;
+        match self.order {
+            Order::FrFcfs { .. } => {
+                let first = self.push(index, kind, bank);
+                if self.drain.is_some() && self.switch() {
+                    return;
+                }
+                if kind != self.writing {
+                    return;
+                }
+                let state = self.bank[bank];
+                // An older hit keeps its place; so does an activate. A precharge may turn into a hit.
+                if first || (usize::from(state.want) == PRE && state.open == entry.place.row) {
+                    self.update(bank);
+                }
+            }
+            Order::Fcfs { .. } => {
+                self.push(index, 0, 0);
+                self.reselect();
+            }
+            Order::Batch { by, .. } => {
+                let key = match by {
+                    BatchBy::Direction => usize::from(entry.write),
+                    BatchBy::BankParity => bank & 1,
+                };
+                self.push(index, key, 0);
+                self.reselect();
+            }
+        }
+    }
+
+    fn forwards(&self, place: Place) -> bool {
+        let mut at = self.list[1][place.bank as usize & (BANKS - 1)].head;
+        while at != NIL {
+            let slot = &self.slots[usize::from(at)];
+            if (slot.entry.place.row, slot.entry.place.column) == (place.row, place.column) {
+                return true;
+            }
+            at = slot.next;
+        }
+        false
+    }
+
+    /// Appends to a list; whether it was empty.
+    #[inline(always)]
+    fn push(&mut self, index: u8, which: usize, bank: usize) -> bool {
+        let list = &mut self.list[which & 1][bank];
+        let tail = list.tail;
+        list.tail = index;
+        if tail == NIL {
+            list.head = index;
+            true
+        } else {
+            self.slots[usize::from(tail)].next = index;
+            self.slots[usize::from(index)].prev = tail;
+            false
+        }
+    }
+
+    /// Takes a served request out and looks for the bank's next candidate.
+    #[inline(always)]
+    fn remove(&mut self, index: u8, bank: usize) {
+        let slot = self.slots[usize::from(index)];
+        let kind = self.queue_of(slot.entry.write);
+        let (which, at) = match self.order {
+            Order::FrFcfs { .. } => (kind, bank),
+            Order::Fcfs { .. } => (0, 0),
+            Order::Batch { by: BatchBy::Direction, .. } => (usize::from(slot.entry.write), 0),
+            Order::Batch { by: BatchBy::BankParity, .. } => (bank & 1, 0),
+        };
+        let list = &mut self.list[which & 1][at];
+        if slot.prev == NIL {
+            list.head = slot.next;
+        } else {
+            self.slots[usize::from(slot.prev)].next = slot.next;
+            self.bank[bank].passed += 1;
+        }
+        if slot.next == NIL {
+            list.tail = slot.prev;
+        } else {
+            self.slots[usize::from(slot.next)].prev = slot.prev;
+        }
+        self.slots[usize::from(index)].next = self.free;
+        self.free = index;
+        self.len[kind] -= 1;
+        if self.ordered {
+            self.chosen = NIL;
+            self.reselect();
+        } else if !(self.drain.is_some() && self.switch()) {
+            self.update(bank);
+        }
+        if self.len == [0, 0]
+            && let Some(entry) = self.ingress
+        {
+            self.pending_from = entry.accepted + 1;
+        }
+    }
+
+    /// Sets a bank's candidate.
+    #[inline(always)]
+    fn want(&mut self, bank: usize, kind: usize, slot: u8, age: u32) {
+        let state = &mut self.bank[bank];
+        let was = usize::from(state.want);
+        state.want = kind as u8;
+        state.slot = slot;
+        if was != NONE {
+            self.wanted[was & 3] &= !(1 << bank);
+            if self.keys[was & 3] as usize & (BANKS - 1) == bank {
+                self.keys[was & 3] = STALE;
+            }
+        }
+        if kind != NONE {
+            let class = if kind >= RD { 0 } else { ROW_CLASS };
+            let candidate = Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
+            self.candidate[bank] = candidate;
+            self.wanted[kind & 3] |= 1 << bank;
+            let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
+            let clock = clock.max(self.bus_free[kind / 2 & 1]).max(self.now);
+            let key = u64::from(clock) << 32 | u64::from(candidate.low);
+            self.keys[kind & 3] = self.keys[kind & 3].min(key);
+        }
+        self.closing &= !(1 << bank);
+    }
+
+    /// Looks for a bank's candidate: the oldest hit, else what the oldest request needs.
+    #[inline(always)]
+    fn update(&mut self, bank: usize) {
+        let Order::FrFcfs { cap } = self.order else { return self.reselect() };
+        let head = self.list[self.writing & 1][bank].head;
+        let (open, passed) = (self.bank[bank].open, self.bank[bank].passed);
+        if self.blocked >> bank & 1 == 1 {
+            return self.want(bank, NONE, NIL, 0);
+        }
+        if head == NIL {
+            self.want(bank, NONE, NIL, 0);
+            if open != NO_ROW && self.page != Page::Open {
+                self.closing |= 1 << bank;
+            }
+            return;
+        }
+        let oldest = &self.slots[usize::from(head)];
+        let seq = oldest.seq;
+        if open == NO_ROW {
+            return self.want(bank, ACT, head, seq);
+        }
+        if oldest.entry.place.row == open {
+            let kind = if oldest.entry.write { WR } else { RD };
+            return self.want(bank, kind, head, seq);
+        }
+        if cap == 0 || passed < cap {
+            let mut at = oldest.next;
+            while at != NIL {
+                let slot = &self.slots[usize::from(at)];
+                if slot.entry.place.row == open {
+                    let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq);
+                    return self.want(bank, kind, at, seq);
+                }
+                at = slot.next;
+            }
+        }
+        self.want(bank, PRE, head, seq);
+    }
+
+    /// Starts or ends a write drain; whether it did.
+    #[inline(always)]
+    fn switch(&mut self) -> bool {
+        let Some((high, low)) = self.drain else { return false };
+        let [reads, writes] = self.len;
+        let writing = if self.writing == 0 {
+            writes >= high || (reads == 0 && writes > 0)
+        } else {
+            writes > 0 && (reads == 0 || writes > low)
+        };
+        if usize::from(writing) == self.writing {
+            return false;
+        }
+        self.writing = usize::from(writing);
+        self.counters.switches += 1;
+        for bank in 0..self.banks {
+            self.update(bank);
+        }
+        true
+    }
+
+    /// Looks for the candidates of ordered service: the request that is served next, and those whose
+    /// rows are opened ahead.
+    fn reselect(&mut self) {
+        self.each(self.window, |channel, bank| channel.want(bank, NONE, NIL, 0));
+        self.window = 0;
+        let ahead = match self.order {
+            Order::FrFcfs { .. } => return,
+            Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => prefetch,
+        };
+        let mut heads = [self.list[0][0].head, self.list[1][0].head];
+        if self.chosen == NIL
+            && let Some((which, count)) = self.choose(heads, self.active, self.served)
+        {
+            (self.active, self.served, self.chosen) = (which, count, heads[which]);
+        }
+        let (mut active, mut served, mut index) = (self.active, self.served, self.chosen);
+        let mut claimed = 0u64;
+        for age in 0..=ahead {
+            if index == NIL {
+                break;
+            }
+            for head in &mut heads {
+                if *head == index {
+                    *head = self.slots[usize::from(index)].next;
+                }
+            }
+            let entry = self.slots[usize::from(index)].entry;
+            let bank = entry.place.bank as usize & (BANKS - 1);
+            let open = self.bank[bank].open;
+            if claimed >> bank & 1 == 0 {
+                claimed |= 1 << bank;
+                if self.blocked >> bank & 1 == 0 {
+                    let kind = match open {
+                        NO_ROW => ACT,
+                        row if row != entry.place.row => PRE,
+                        _ if age > 0 => NONE,
+                        _ if entry.write => WR,
+                        _ => RD,
+                    };
+                    if kind != NONE {
+                        self.want(bank, kind, index, age);
+                        self.window |= 1 << bank;
+                    }
+                }
+            }
+            index = match self.choose(heads, active, served) {
+                Some((which, count)) => {
+                    (active, served) = (which, count);
+                    heads[which]
+                }
+                None => NIL,
+            };
+        }
+        self.closing = if self.page == Page::Open { 0 } else { self.open & !claimed & !self.blocked };
+    }
+
+    /// Which of two lists is served next, and how many of its batch that makes.
+    fn choose(&self, heads: [u8; 2], active: usize, served: u32) -> Option<(usize, u32)> {
+        let size = match self.order {
+            Order::Batch { size, .. } => size,
+            _ => u32::MAX,
+        };
+        let other = 1 - active;
+        if heads[active] == NIL {
+            return (heads[other] != NIL).then_some((other, 1));
+        }
+        let entry = self.slots[usize::from(heads[active])].entry;
+        let hit = self.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
+        let stays = heads[other] == NIL || (served < size && (hit || served == 0));
+        Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
+    }
+
+    /// Gives the requests small numbers again, in their order.
+    #[cold]
+    #[inline(never)]
+    fn relabel(&mut self) {
+        let mut lists: Vec<u8> = Vec::new();
+        for list in self.list.iter().flatten() {
+            let mut at = list.head;
+            while at != NIL {
+                lists.push(at);
+                at = self.slots[usize::from(at)].next;
+            }
+        }
+        lists.sort_by_key(|&i| self.slots[usize::from(i)].seq);
+        for (seq, &i) in lists.iter().enumerate() {
+            self.slots[usize::from(i)].seq = seq as u32;
+        }
+        self.seq = lists.len() as u32;
+        for bank in 0..self.banks {
+            self.update(bank);
+        }
+    }
+
+    // --- accounts ---------------------------------------------------------------------------------------------------
+
+    /// Charges the data bus's time since its last data, and counts the request.
+    #[inline(always)]
+    fn account(&mut self, bank: usize, write: bool, index: u8) {
+        let start = self.now + self.delay[usize::from(write)];
+        let gap = start.saturating_sub(self.data_end);
+        let state = &mut self.bank[bank];
+        let slot = &mut self.slots[usize::from(index)];
+        if !slot.begun {
+            slot.begun = true;
+            let class = match (state.fresh, state.opened) {
+                (false, _) => 0,
+                (true, Opened::Miss) => 1,
+                (true, Opened::Conflict) => 2,
+            };
+            self.heat[bank][class] += 1;
+            if write {
+                self.counters.writes += 1;
+            } else {
+                self.counters.reads += 1;
+            }
+        }
+        self.counters.columns[usize::from(write)] += 1;
+        if gap > 0 {
+            let group = self.group_of[bank];
+            let from = self.now - gap;
+            // Before there was anything to do, since the last data.
+            let idle = self.pending_from.saturating_sub(from).min(gap);
+            let mut left = gap - idle;
+            let begin = from + idle;
+            let mut refresh = 0;
+            if self.refreshing >> bank & 1 == 1 {
+                refresh = self.refresh_until.min(self.now).saturating_sub(self.refresh_from.max(begin)).min(left);
+            }
+            left -= refresh;
+            let mut turnaround = 0;
+            if self.last_write != write && self.last_column > 0 {
+                let free = self.last_column + self.turn[usize::from(self.last_write)];
+                turnaround = free.saturating_sub(begin).min(left);
+                left -= turnaround;
+            }
+            let mut same_group = 0;
+            if !state.fresh && self.last_group == group && self.last_write == write {
+                same_group = (self.last_column + self.column_gap).saturating_sub(begin).min(left);
+                left -= same_group;
+            }
+            let opened = if state.fresh { state.opened } else { self.last_opened };
+            let gaps = &mut self.counters.gaps;
+            gaps[Gap::Idle as usize] += u64::from(idle);
+            gaps[Gap::Refresh as usize] += u64::from(refresh);
+            gaps[Gap::Turnaround as usize] += u64::from(turnaround);
+            gaps[Gap::BankGroup as usize] += u64::from(same_group);
+            gaps[if opened == Opened::Miss { Gap::RowMiss } else { Gap::BankConflict } as usize] += u64::from(left);
+        }
+        state.fresh = false;
+        self.last_column = self.now;
+        self.last_group = self.group_of[bank];
+        self.last_write = write;
+    }
+}
+
+/// The place of a command among those that requests take.
+fn index(command: Command) -> Option<usize> {
+    KINDS.iter().position(|&kind| kind == command)
+}

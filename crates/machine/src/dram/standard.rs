@@ -1,0 +1,372 @@
+//! What a DRAM standard says, as data: organisation, commands, timings, constraint rows, currents.
+//!
+//! A row reads "`next` may not come earlier than `clocks` after `prev` where both meet at `level`";
+//! `clocks` is a sum of timing names and numbers (`CWL + BL + WR`). The engine compiles the rows,
+//! the checker and the clock-by-clock reference read them as they stand, so a standard is changed
+//! in one place.
+//!
+//! Left out: auto-precharge (a precharge takes its own command), posted CAS, power-down and
+//! self-refresh, DDR5 same-bank refresh, fine-granularity refresh, half-clock commands of HBM3.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::MachineError;
+
+/// What goes over the command bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Command {
+    /// Open a row.
+    Act,
+    /// Close a bank's row.
+    Pre,
+    /// Column read.
+    Rd,
+    /// Column write.
+    Wr,
+    /// Close all rows of a rank.
+    PreAll,
+    /// Refresh all banks of a rank.
+    Ref,
+    /// Refresh one bank.
+    RefBank,
+}
+
+impl Command {
+    /// All commands.
+    pub const ALL: [Command; 7] =
+        [Command::Act, Command::Pre, Command::Rd, Command::Wr, Command::PreAll, Command::Ref, Command::RefBank];
+
+    /// Whether it moves data.
+    #[inline]
+    pub fn is_column(self) -> bool {
+        matches!(self, Command::Rd | Command::Wr)
+    }
+
+    /// Whether it addresses a whole rank.
+    #[inline]
+    pub fn is_rank_wide(self) -> bool {
+        matches!(self, Command::PreAll | Command::Ref)
+    }
+
+    /// The command by whose name rows call it: closing all banks is a precharge of each.
+    #[inline]
+    pub fn in_rows(self) -> Command {
+        if self == Command::PreAll { Command::Pre } else { self }
+    }
+}
+
+/// Where two commands have to meet for a row to hold between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Same bank.
+    Bank,
+    /// Same bank group.
+    Group,
+    /// Same rank.
+    Rank,
+    /// Same channel, different ranks.
+    OtherRank,
+}
+
+/// A minimum distance between commands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Any of these, then ...
+    pub prev: Vec<Command>,
+    /// ... any of these, ...
+    pub next: Vec<Command>,
+    /// ... that meet here, ...
+    pub level: Level,
+    /// ... are this many clocks apart: names of timings and numbers, with `+` and `-` between them.
+    pub clocks: String,
+    /// Counts from the latest `prev` (1) or from the `window`th latest (4 for tFAW).
+    #[serde(default = "one")]
+    pub window: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Supply voltage and currents of a device, for energy per command.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Currents {
+    /// Devices that work together on a command.
+    pub devices: u32,
+    /// Volts.
+    pub vdd: f64,
+    /// Activate and precharge in turn, one bank; all currents are in mA.
+    pub idd0: f64,
+    /// All banks closed, standby.
+    pub idd2n: f64,
+    /// A row open, standby.
+    pub idd3n: f64,
+    /// Burst read.
+    pub idd4r: f64,
+    /// Burst write.
+    pub idd4w: f64,
+    /// Refresh.
+    pub idd5: f64,
+}
+
+/// A DRAM standard with its timings: everything the controller has to know of the devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Standard {
+    /// Name of the preset.
+    pub name: String,
+    /// Where the numbers come from.
+    pub source: String,
+    /// Clock of the command bus; all timings count its periods.
+    pub clock_mhz: u32,
+    /// Independent channels (pseudo-channels, vaults).
+    pub channels: u32,
+    /// Ranks of a channel.
+    pub ranks: u32,
+    /// Bank groups of a rank; 1 where the standard has none.
+    pub groups: u32,
+    /// Banks of a group.
+    pub banks: u32,
+    /// Rows of a bank.
+    pub rows: u32,
+    /// Bytes of a row over the channel's width.
+    pub row_bytes: u32,
+    /// Bytes of one column command.
+    pub access_bytes: u32,
+    /// Row and column commands have a bus each (HBM).
+    pub split_command_bus: bool,
+    /// Clocks on the command bus, by command; 1 where not named.
+    #[serde(default)]
+    pub command_clocks: BTreeMap<Command, u32>,
+    /// In clocks, by JEDEC's names without the `t`.
+    pub timings: BTreeMap<String, u32>,
+    /// The constraints.
+    pub constraints: Vec<Row>,
+    /// Of one device, where they are known.
+    #[serde(default)]
+    pub currents: Option<Currents>,
+}
+
+/// Timings that every standard has: the engine and the closed forms use them by name.
+const REQUIRED: [&str; 9] = ["BL", "CL", "CWL", "RCD", "RP", "RAS", "RC", "REFI", "RFC"];
+
+impl Standard {
+    /// A timing by JEDEC's name without the `t`.
+    ///
+    /// # Errors
+    /// It is not in [`Standard::timings`].
+    pub fn timing(&self, name: &str) -> Result<u32, MachineError> {
+        self.timings.get(name).copied().ok_or_else(|| {
+            let known: Vec<&str> = self.timings.keys().map(String::as_str).collect();
+            self.error("timings", format!("no {name}"), &known.join(", "), format!("add {name} in clocks"))
+        })
+    }
+
+    /// What a row's text comes to.
+    ///
+    /// # Errors
+    /// An unknown name, something that is neither name nor number, a negative sum.
+    pub fn clocks(&self, row: &Row) -> Result<u32, MachineError> {
+        let (mut sum, mut sign) = (0i64, 1i64);
+        for word in row.clocks.split_whitespace() {
+            match word {
+                "+" => sign = 1,
+                "-" => sign = -1,
+                _ => {
+                    let value = match word.parse::<u32>() {
+                        Ok(number) => number,
+                        Err(_) => self.timing(word)?,
+                    };
+                    sum += sign * i64::from(value);
+                }
+            }
+        }
+        u32::try_from(sum).map_err(|_| {
+            self.error(
+                "constraints",
+                format!("{:?} to {:?}: {} = {sum}", row.prev, row.next, row.clocks),
+                "sums of 0 or more",
+                "a distance cannot be negative: check the timings it names".into(),
+            )
+        })
+    }
+
+    /// Banks of a channel, over ranks and groups.
+    pub fn banks_per_channel(&self) -> u32 {
+        self.ranks * self.groups * self.banks
+    }
+
+    /// Bytes of the whole device.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.channels)
+            * u64::from(self.banks_per_channel())
+            * u64::from(self.rows)
+            * u64::from(self.row_bytes)
+    }
+
+    /// Clocks a command takes on its bus.
+    pub fn bus_clocks(&self, command: Command) -> u32 {
+        self.command_clocks.get(&command).copied().unwrap_or(1)
+    }
+
+    /// Clocks between two column reads of the same bank.
+    pub fn column_gap(&self) -> u32 {
+        let name = if self.timings.contains_key("CCD_L") { "CCD_L" } else { "CCD_S" };
+        self.timings.get(name).copied().unwrap_or(0)
+    }
+
+    /// The data buses' peak over all channels, in bytes a second: `access_bytes / (tBL tCK)`.
+    pub fn peak_bytes_per_s(&self) -> f64 {
+        f64::from(self.channels) * f64::from(self.access_bytes) * f64::from(self.clock_mhz) * 1e6
+            / f64::from(self.timings.get("BL").copied().unwrap_or(1).max(1))
+    }
+
+    /// Column commands that a request of `bytes` takes.
+    pub fn bursts(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.access_bytes).max(1)
+    }
+
+    /// A read that meets an idle channel and a closed bank, in clocks from the activate to the end
+    /// of `bursts` bursts: `tRCD + (bursts - 1) tCCD_L + tCL + tBL`.
+    pub fn unloaded_read(&self, bursts: u32) -> u32 {
+        let t = |name| self.timings.get(name).copied().unwrap_or(0);
+        t("RCD") + (bursts - 1) * self.column_gap() + t("CL") + t("BL")
+    }
+
+    /// Whether numbers agree with each other.
+    ///
+    /// # Errors
+    /// Counts that are no powers of two, timings that are missing or contradict each other, rows
+    /// that name unknown timings.
+    pub fn check(&self) -> Result<(), MachineError> {
+        let counts = [
+            ("channels", self.channels, 64),
+            ("ranks", self.ranks, 8),
+            ("groups", self.groups, 16),
+            ("banks", self.banks, 64),
+            ("rows", self.rows, 1 << 24),
+            ("row_bytes", self.row_bytes, 1 << 20),
+            ("access_bytes", self.access_bytes, 1 << 10),
+        ];
+        for (field, count, most) in counts {
+            if !count.is_power_of_two() || count > most {
+                return Err(self.error(
+                    field,
+                    count.to_string(),
+                    &format!("a power of two up to {most}"),
+                    "address bits select it".into(),
+                ));
+            }
+        }
+        if self.banks_per_channel() > 64 {
+            return Err(self.error(
+                "banks",
+                format!(
+                    "{} ranks x {} groups x {} banks = {}",
+                    self.ranks,
+                    self.groups,
+                    self.banks,
+                    self.banks_per_channel()
+                ),
+                "at most 64 banks of a channel",
+                "use more channels or fewer ranks".into(),
+            ));
+        }
+        if self.ranks * self.groups > 16 {
+            return Err(self.error(
+                "groups",
+                format!("{} ranks x {} groups = {}", self.ranks, self.groups, self.ranks * self.groups),
+                "at most 16 bank groups of a channel",
+                "use more channels or fewer ranks".into(),
+            ));
+        }
+        if self.row_bytes < self.access_bytes {
+            return Err(self.error(
+                "row_bytes",
+                format!("{} with access_bytes = {}", self.row_bytes, self.access_bytes),
+                "at least access_bytes",
+                "a column command stays in its row".into(),
+            ));
+        }
+        if !(1..=100_000).contains(&self.clock_mhz) {
+            return Err(self.error(
+                "clock_mhz",
+                self.clock_mhz.to_string(),
+                "1 to 100000",
+                "the command clock: half the data rate of DDR".into(),
+            ));
+        }
+        for name in REQUIRED {
+            if self.timing(name)? == 0 && name != "CWL" {
+                return Err(self.error(
+                    &format!("timings.{name}"),
+                    "0".into(),
+                    "1 clock or more",
+                    "look it up in the data sheet".into(),
+                ));
+            }
+        }
+        if let Some((name, value)) = self.timings.iter().find(|&(_, &value)| value > 1 << 20) {
+            return Err(self.error(
+                &format!("timings.{name}"),
+                value.to_string(),
+                "at most 1048576 clocks",
+                "timings are in clocks, not in picoseconds".into(),
+            ));
+        }
+        // Each pair: the first may not be less than the second.
+        let pairs = [
+            ("RAS", "RCD", "a row stays open until its column command"),
+            ("RC", "RAS", "a bank's cycle holds its open time"),
+            ("CCD_L", "CCD_S", "one bank group is not faster than two"),
+            ("CCD_S", "BL", "bursts may not overlap on the data bus"),
+            ("RRD_L", "RRD_S", "one bank group is not faster than two"),
+            ("FAW", "RRD_S", "four activates take no less than two"),
+            ("WTR_L", "WTR_S", "one bank group is not faster than two"),
+            ("REFI", "RFC", "refresh would take all the time"),
+        ];
+        for (more, less, why) in pairs {
+            if let (Some(&a), Some(&b)) = (self.timings.get(more), self.timings.get(less))
+                && (a < b || (less == "RFC" && a == b))
+            {
+                return Err(self.error(
+                    &format!("timings.{more}"),
+                    format!("{a} with {less} = {b}"),
+                    &format!("{more} of at least {less}"),
+                    why.into(),
+                ));
+            }
+        }
+        for row in &self.constraints {
+            self.clocks(row)?;
+            if !(1..=8).contains(&row.window) {
+                return Err(self.error(
+                    "constraints",
+                    format!("{:?} to {:?}: window {}", row.prev, row.next, row.window),
+                    "windows of 1 to 8",
+                    "1 counts from the latest command".into(),
+                ));
+            }
+            if row.window > 1 && (row.level != Level::Rank || row.prev != [Command::Act] || row.next != [Command::Act])
+            {
+                return Err(self.error(
+                    "constraints",
+                    format!("{:?} to {:?} at {:?}: window {}", row.prev, row.next, row.level, row.window),
+                    "windows over activates of a rank",
+                    "tFAW is the one window that standards have".into(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, field: &str, came: String, allowed: &str, remedy: String) -> MachineError {
+        MachineError::new(format!("dram.{}.{field}", self.name), came, allowed, remedy)
+    }
+}

@@ -1,0 +1,242 @@
+//! What a DRAM has done: latencies, where the data bus's time went, rows, energy.
+
+use ::stats::Histogram;
+
+use super::channel::Channel;
+use super::standard::Standard;
+
+/// What the data bus's time is charged to when it carries no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// It changes direction.
+    Turnaround,
+    /// Two bursts of one bank group are further apart than they are long (tCCD_L), or two of a bank.
+    BankGroup,
+    /// A row is opened in a closed bank.
+    RowMiss,
+    /// A row is closed and another one opened.
+    BankConflict,
+    /// Refresh, from the clock in which it fell due.
+    Refresh,
+    /// There was nothing to do.
+    Idle,
+}
+
+/// Counts of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+    pub forwarded: u64,
+    pub columns: [u64; 2],
+    pub activates: u64,
+    pub precharges: u64,
+    pub refreshes: u64,
+    pub switches: u64,
+    pub gaps: [u64; 6],
+    /// Clocks with a row open.
+    pub open_clocks: u64,
+}
+
+/// Shares of the data buses' peak; they sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Data.
+    pub data: f64,
+    /// [`Gap::Turnaround`].
+    pub turnaround: f64,
+    /// [`Gap::BankGroup`].
+    pub bank_group: f64,
+    /// [`Gap::RowMiss`].
+    pub row_miss: f64,
+    /// [`Gap::BankConflict`].
+    pub bank_conflict: f64,
+    /// [`Gap::Refresh`].
+    pub refresh: f64,
+    /// [`Gap::Idle`].
+    pub idle: f64,
+}
+
+/// Latencies from acceptance to the end of the data, in clocks; NaN and 0 of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// How many.
+    pub n: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Half are not greater.
+    pub p50: u64,
+    /// 90 % are not greater.
+    pub p90: u64,
+    /// 99 % are not greater.
+    pub p99: u64,
+    /// 99.9 % are not greater.
+    pub p999: u64,
+    /// The greatest.
+    pub max: u64,
+}
+
+impl Latencies {
+    fn of(histogram: &Histogram) -> Latencies {
+        let quantile = |q| histogram.quantile(q).map_or(0, |clocks| clocks.0);
+        Latencies {
+            n: histogram.n(),
+            mean: histogram.mean(),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: histogram.max().map_or(0, |clocks| clocks.0),
+        }
+    }
+}
+
+/// Energy by cause, in nJ, from the data sheet's currents.
+///
+/// Micron TN-41-01, "Calculating memory system power for DDR3": a command costs its current above
+/// standby, for as long as it takes, at the supply voltage. Termination and I/O are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Energy {
+    /// Activates with their precharges.
+    pub activate: f64,
+    /// Read bursts.
+    pub read: f64,
+    /// Write bursts.
+    pub write: f64,
+    /// Refreshes.
+    pub refresh: f64,
+    /// Standby, rows open or closed.
+    pub background: f64,
+}
+
+impl Energy {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.activate + self.read + self.write + self.refresh + self.background
+    }
+}
+
+/// What a simulation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Clocks from 0 to the end of the last data.
+    pub clocks: u64,
+    /// Bytes that went over the data buses.
+    pub bytes: u64,
+    /// Bytes a second over the whole run.
+    pub bytes_per_s: f64,
+    /// Where the data buses' time went.
+    pub shares: Shares,
+    /// The same in clocks of all channels: data, then by [`Gap`]; they sum to clocks times channels.
+    pub clocks_by_cause: [u64; 7],
+    /// Reads.
+    pub read_latency: Latencies,
+    /// Writes.
+    pub write_latency: Latencies,
+    /// Requests that found their row open.
+    pub row_hits: u64,
+    /// Requests that opened their row in a closed bank.
+    pub row_misses: u64,
+    /// Requests that had another row closed first.
+    pub row_conflicts: u64,
+    /// Reads answered from the write queue.
+    pub forwarded: u64,
+    /// Activates.
+    pub activates: u64,
+    /// Refresh commands.
+    pub refreshes: u64,
+    /// Starts and ends of write drains.
+    pub drain_switches: u64,
+    /// Hits, misses and conflicts by bank, channel by channel.
+    pub heat: Vec<[u64; 3]>,
+    /// Where the standard has currents.
+    pub energy: Option<Energy>,
+}
+
+/// Gathers channels into a report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered {
+    counters: Vec<(Counters, u64)>,
+    latency: [Histogram; 2],
+    heat: Vec<[u64; 3]>,
+}
+
+impl Gathered {
+    pub fn add<const G: usize>(&mut self, channel: &Channel<G>) {
+        self.counters.push((channel.counters(), channel.end()));
+        for (all, one) in self.latency.iter_mut().zip(&channel.latency) {
+            all.merge(one);
+        }
+        self.heat.extend_from_slice(&channel.heat);
+    }
+
+    pub fn report(&self, standard: &Standard) -> Report {
+        let clocks = self.counters.iter().map(|&(_, end)| end).max().unwrap_or(0);
+        let burst = u64::from(standard.timings.get("BL").copied().unwrap_or(1));
+        let mut sum = Counters::default();
+        let mut by_cause = [0u64; 7];
+        for (counters, end) in &self.counters {
+            by_cause[0] += (counters.columns[0] + counters.columns[1]) * burst;
+            for (all, one) in by_cause[1..].iter_mut().zip(counters.gaps) {
+                *all += one;
+            }
+            by_cause[1 + Gap::Idle as usize] += clocks - end;
+            for (all, one) in sum.columns.iter_mut().zip(counters.columns) {
+                *all += one;
+            }
+            sum.forwarded += counters.forwarded;
+            sum.activates += counters.activates;
+            sum.refreshes += counters.refreshes;
+            sum.switches += counters.switches;
+            sum.open_clocks += counters.open_clocks;
+        }
+        let total = clocks * self.counters.len() as u64;
+        let share = |i: usize| if total == 0 { 0.0 } else { by_cause[i] as f64 / total as f64 };
+        let rows = self.heat.iter().fold([0; 3], |sum, bank| std::array::from_fn(|i| sum[i] + bank[i]));
+        let bytes = (sum.columns[0] + sum.columns[1]) * u64::from(standard.access_bytes);
+        let seconds = clocks as f64 / (f64::from(standard.clock_mhz) * 1e6);
+        Report {
+            clocks,
+            bytes,
+            bytes_per_s: if clocks == 0 { 0.0 } else { bytes as f64 / seconds },
+            shares: Shares {
+                data: share(0),
+                turnaround: share(1),
+                bank_group: share(2),
+                row_miss: share(3),
+                bank_conflict: share(4),
+                refresh: share(5),
+                idle: share(6),
+            },
+            clocks_by_cause: by_cause,
+            read_latency: Latencies::of(&self.latency[0]),
+            write_latency: Latencies::of(&self.latency[1]),
+            row_hits: rows[0],
+            row_misses: rows[1],
+            row_conflicts: rows[2],
+            forwarded: sum.forwarded,
+            activates: sum.activates,
+            refreshes: sum.refreshes,
+            drain_switches: sum.switches,
+            heat: self.heat.clone(),
+            energy: energy(standard, &sum, total),
+        }
+    }
+}
+
+fn energy(standard: &Standard, counters: &Counters, channel_clocks: u64) -> Option<Energy> {
+    let current = standard.currents?;
+    let t = |name: &str| f64::from(standard.timings.get(name).copied().unwrap_or(0));
+    // mA x V x us = nJ.
+    let per_clock = current.vdd * f64::from(current.devices) / f64::from(standard.clock_mhz);
+    let standby = current.idd3n * t("RAS") + current.idd2n * (t("RC") - t("RAS"));
+    let closed = channel_clocks.saturating_sub(counters.open_clocks) as f64;
+    let ranks = f64::from(standard.ranks);
+    Some(Energy {
+        activate: counters.activates as f64 * (current.idd0 * t("RC") - standby) * per_clock,
+        read: counters.columns[0] as f64 * (current.idd4r - current.idd3n) * t("BL") * per_clock,
+        write: counters.columns[1] as f64 * (current.idd4w - current.idd3n) * t("BL") * per_clock,
+        refresh: counters.refreshes as f64 * (current.idd5 - current.idd3n) * t("RFC") * per_clock,
+        background: ranks * (counters.open_clocks as f64 * current.idd3n + closed * current.idd2n) * per_clock,
+    })
+}

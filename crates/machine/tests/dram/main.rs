@@ -1,0 +1,378 @@
+//! The DRAM engine against a clock-by-clock twin, an independent checker, closed forms and
+//! measurements of other simulators.
+
+use machine::dram::checker::Checker;
+use machine::dram::map::{AddressMap, Decoder};
+use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use machine::dram::presets;
+use machine::dram::simulate::{Arrivals, Isa, Outcome, Record, Trace, simulate, simulate_with};
+use machine::dram::standard::Standard;
+use proptest::prelude::*;
+
+use naive::{Naive, Request};
+
+mod naive;
+#[path = "../traces/mod.rs"]
+mod traces;
+
+const ALL: Record = Record { accepted: true, commands: true };
+
+fn map(standard: &Standard) -> AddressMap {
+    AddressMap::ordered(standard, "row rank bank group column channel").unwrap()
+}
+
+fn engine(standard: &Standard, spec: &ControllerSpec, requests: &[Request], isa: Isa) -> Outcome {
+    let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
+    let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
+    let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
+    let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
+    simulate_with(isa, standard, &map(standard), spec, &trace, ALL).unwrap()
+}
+
+fn audit(standard: &Standard, refreshes: bool, outcome: &Outcome) -> Result<(), String> {
+    for commands in &outcome.commands {
+        let mut checker = Checker::new(standard, refreshes).unwrap();
+        for &command in commands {
+            checker.issue(command)?;
+        }
+    }
+    Ok(())
+}
+
+/// One channel of a preset, small enough for a clock-by-clock twin: refreshes come often.
+fn small(name: &str, ranks: u32) -> Standard {
+    let mut standard = presets::preset(name).unwrap();
+    standard.channels = 1;
+    standard.ranks = ranks;
+    let t = &mut standard.timings;
+    t.insert("RFC".into(), t["RFC"].min(90));
+    t.insert("REFI".into(), t["RFC"] * 5);
+    if let Some(clocks) = t.get_mut("RFC_B") {
+        *clocks = 37.min(*clocks);
+    }
+    standard
+}
+
+fn standards() -> impl Strategy<Value = Standard> {
+    (0..presets::NAMES.len(), prop::bool::ANY).prop_map(|(i, two)| {
+        let name = presets::NAMES[i];
+        small(name, if two && name.starts_with("ddr") && !name.starts_with("ddr5") { 2 } else { 1 })
+    })
+}
+
+fn specs() -> impl Strategy<Value = ControllerSpec> {
+    let prefetch = 0u32..4;
+    let order = prop_oneof![
+        6 => prop_oneof![Just(0u32), 1u32..5].prop_map(|cap| Order::FrFcfs { cap }),
+        1 => prefetch.clone().prop_map(|prefetch| Order::Fcfs { prefetch }),
+        2 => (prop::bool::ANY, 1u32..6, prefetch).prop_map(|(parity, size, prefetch)| Order::Batch {
+            by: if parity { BatchBy::BankParity } else { BatchBy::Direction },
+            size,
+            prefetch,
+        }),
+    ];
+    let writes = prop_oneof![
+        Just(Writes::Mixed),
+        (2u32..20, 0.0f64..1.0, 0.0f64..1.0).prop_map(|(queue, high, low)| {
+            let high = 1 + (f64::from(queue - 1) * high) as u32;
+            Writes::Drain { queue, high, low: (f64::from(high - 1) * low) as u32 }
+        }),
+    ];
+    let page =
+        prop_oneof![Just(Page::Open), Just(Page::Closed), (16u32..200).prop_map(|timeout| Page::Adaptive { timeout })];
+    let refresh = prop_oneof![Just(Refresh::Off), Just(Refresh::AllBank), Just(Refresh::PerBank)];
+    (1u32..40, order, writes, page, refresh).prop_map(|(queue, order, writes, page, refresh)| ControllerSpec {
+        queue,
+        order,
+        writes: if matches!(order, Order::FrFcfs { .. }) { writes } else { Writes::Mixed },
+        page,
+        refresh,
+    })
+}
+
+/// Requests to few rows of all banks, in bursts and with pauses.
+fn requests(most: usize) -> impl Strategy<Value = Vec<(u64, u8, u8, bool)>> {
+    let gap = prop_oneof![6 => Just(0u64), 3 => 0u64..12, 1 => 0u64..400];
+    prop::collection::vec((gap, any::<u8>(), 0u8..12, any::<bool>()), 1..most)
+}
+
+fn place(standard: &Standard, list: &[(u64, u8, u8, bool)], write_share: u8) -> Vec<Request> {
+    let lines = u64::from(standard.row_bytes / 64);
+    let banks = u64::from(standard.banks_per_channel());
+    let mut offered = 0;
+    list.iter()
+        .map(|&(gap, bank, row, write)| {
+            offered += gap;
+            // Few columns, so that reads meet queued writes.
+            let (bank, column) = (u64::from(bank) % banks, u64::from(row) % lines.min(4));
+            let address = ((u64::from(row / 4) * banks + bank) * lines + column) * 64;
+            Request { address, write: write && row % 4 < write_share, offered }
+        })
+        .collect()
+}
+
+/// The engine issues what the twin issues, nothing breaks a rule, and the bus's time adds up.
+fn agree(standard: &Standard, spec: &ControllerSpec, requests: &[Request]) -> Result<(), TestCaseError> {
+    let decoder = Decoder::new(&map(standard), standard).unwrap();
+    let twin = Naive::run(standard, spec, &decoder, requests);
+    for isa in [Isa::Portable, Isa::best()] {
+        let outcome = engine(standard, spec, requests, isa);
+        let commands = &outcome.commands[0];
+        for (i, (engine, naive)) in commands.iter().zip(&twin.commands).enumerate() {
+            prop_assert_eq!(engine, naive, "command {} of {} with {:?}", i, standard.name, spec);
+        }
+        prop_assert_eq!(&outcome.accepted, &twin.accepted);
+        prop_assert_eq!(&outcome.completions, &twin.completions);
+        // Both stop at the last column command; the twin ends that clock.
+        prop_assert!(commands.len().abs_diff(twin.commands.len()) <= 1);
+        prop_assert_eq!(audit(standard, spec.refresh != Refresh::Off, &outcome), Ok(()));
+        let causes = outcome.report.clocks_by_cause;
+        prop_assert_eq!(causes.iter().sum::<u64>(), outcome.report.clocks, "{:?}", causes);
+    }
+    Ok(())
+}
+
+fn refreshable(standard: &Standard, spec: ControllerSpec) -> ControllerSpec {
+    let refresh = match spec.refresh {
+        Refresh::PerBank if !standard.timings.contains_key("RFC_B") => Refresh::AllBank,
+        refresh => refresh,
+    };
+    ControllerSpec { refresh, ..spec }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_engine_matches_naive_clock_by_clock(
+        standard in standards(),
+        spec in specs(),
+        list in requests(160),
+        write_share in 0u8..5,
+    ) {
+        agree(&standard, &refreshable(&standard, spec), &place(&standard, &list, write_share))?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40_000))]
+
+    #[test]
+    #[ignore = "minutes: a hundred times as many cases as above, and longer ones"]
+    fn the_engine_matches_naive_for_long(
+        standard in standards(),
+        spec in specs(),
+        list in requests(600),
+        write_share in 0u8..5,
+    ) {
+        agree(&standard, &refreshable(&standard, spec), &place(&standard, &list, write_share))?;
+    }
+}
+
+/// A mix that brings every pair of commands close to each other: bursts to few banks and rows, reads
+/// and writes, from calm to crowded.
+fn torture(standard: &Standard, count: usize, seed: u64) -> Vec<Request> {
+    let mut state = seed;
+    let mut draw = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let banks = u64::from(standard.banks_per_channel());
+    let lines = u64::from(standard.row_bytes / 64);
+    let (mut offered, mut focus, mut writes, mut calm) = (0, banks, 50, 1);
+    (0..count)
+        .map(|i| {
+            if i % 64 == 0 {
+                focus = [1, 2, 4, banks, banks, banks][draw(6) as usize].min(banks);
+                writes = [0, 10, 50, 90, 100][draw(5) as usize];
+                calm = [1, 1, 3, 30, 120][draw(5) as usize];
+            }
+            offered += draw(calm);
+            let (bank, row) = (draw(focus) * (banks / focus) % banks, draw(3));
+            let address = ((row * banks + bank) * lines + draw(lines)) * 64;
+            Request { address, write: draw(100) < writes, offered }
+        })
+        .collect()
+}
+
+/// All ways to shorten a timing by a clock: its name in every row.
+fn shortened(standard: &Standard, name: &str) -> Standard {
+    let mut mutant = standard.clone();
+    for row in &mut mutant.constraints {
+        if standard.clocks(row) == Ok(0) {
+            continue;
+        }
+        let words: Vec<String> = row.clocks.split_whitespace().map(String::from).collect();
+        let minus = |i: usize| i > 0 && words[i - 1] == "-";
+        row.clocks = (0..words.len())
+            .map(|i| match (&words[i] == name, minus(i)) {
+                (true, false) => format!("{name} - 1"),
+                (true, true) => format!("{name} + 1"),
+                _ => words[i].clone(),
+            })
+            .collect::<Vec<_>>()
+            .join(" ");
+    }
+    mutant
+}
+
+#[test]
+fn every_preset_passes_the_checker_and_a_timing_that_is_a_clock_short_is_caught() {
+    let mut wrong = Vec::new();
+    for name in presets::NAMES {
+        let mut standard = presets::preset(name).unwrap();
+        standard.channels = 1;
+        standard.check().unwrap();
+        if standard.timings.contains_key("RTRS") {
+            standard.ranks = 2;
+        }
+        // Often enough for every kind of command to meet a refresh.
+        standard.timings.insert("REFI".into(), standard.timings["RFC"] * 4);
+        let specs: Vec<ControllerSpec> = [Page::Open, Page::Closed]
+            .into_iter()
+            .flat_map(|page| [Refresh::AllBank, Refresh::PerBank].map(|refresh| (page, refresh)))
+            .map(|(page, refresh)| ControllerSpec { page, refresh, ..ControllerSpec::default() })
+            .filter(|spec| spec.refresh == Refresh::AllBank || standard.timings.contains_key("RFC_B"))
+            .collect();
+        let requests = torture(&standard, 6000, 7);
+        for spec in &specs {
+            audit(&standard, true, &engine(&standard, spec, &requests, Isa::best())).unwrap();
+        }
+        for timing in standard.timings.keys() {
+            let mutant = shortened(&standard, timing);
+            if mutant.constraints == standard.constraints || standard.timings[timing] == 0 {
+                continue;
+            }
+            let caught = specs
+                .iter()
+                .any(|spec| audit(&standard, true, &engine(&mutant, spec, &requests, Isa::best())).is_err());
+            if caught == implied(&standard, timing) {
+                wrong.push(format!("{name}: {timing}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "a clock short and not caught, or caught though other rows imply it: {wrong:?}");
+}
+
+/// Whether other rows keep a timing that is a clock short.
+fn implied(standard: &Standard, timing: &str) -> bool {
+    let t = |name: &str| standard.timings.get(name).copied().unwrap_or(0);
+    match timing {
+        // tRAS and tRP make up the bank's cycle.
+        "RC" => t("RC") <= t("RAS") + t("RP"),
+        // Four activates are that far apart anyway.
+        "FAW" => t("FAW") <= 4 * t("RRD_S"),
+        // The rule of the rank is as long.
+        "RRD_L" => t("RRD_L") <= t("RRD_S"),
+        "WTR_L" => t("WTR_L") <= t("WTR_S"),
+        _ => false,
+    }
+}
+
+#[test]
+fn unloaded_latency_and_peak_are_those_of_the_formulas() {
+    for name in presets::NAMES {
+        let standard = presets::preset(name).unwrap();
+        let spec = ControllerSpec { refresh: Refresh::Off, ..ControllerSpec::default() };
+        let one = [Request { address: 0, write: false, offered: 1000 }];
+        let outcome = engine(&standard, &spec, &one, Isa::best());
+        // One clock in the ingress register.
+        let unloaded = u64::from(1 + standard.unloaded_read(standard.bursts(64)));
+        assert_eq!(outcome.completions[0] - outcome.accepted[0], unloaded, "{name}");
+
+        // Row hits that take bank groups in turn keep the data bus busy.
+        let map = AddressMap::ordered(&standard, "row rank column bank group channel").unwrap();
+        let count = 20_000 * u64::from(standard.channels);
+        let addresses: Vec<u64> = (0..count).map(|i| i * 64).collect();
+        let trace = Trace { addresses: &addresses, writes: &[], arrivals: Arrivals::Saturated };
+        let report = simulate(&standard, &map, &spec, &trace, Record::default()).unwrap().report;
+        let share = report.bytes_per_s / standard.peak_bytes_per_s();
+        assert!((share - report.shares.data).abs() < 1e-12, "{name}: {share}");
+        assert!(share > 0.9 && share <= 1.0, "{name}: {share}, {:?}", report.shares);
+        if standard.groups > 1 && standard.bursts(64) == 1 {
+            assert!(share > 0.99, "{name}: {share}, {:?}", report.shares);
+        }
+        let s = report.shares;
+        let sum = s.data + s.turnaround + s.bank_group + s.row_miss + s.bank_conflict + s.refresh + s.idle;
+        assert!((sum - 1.0).abs() < 1e-12, "{name}: {sum}");
+    }
+}
+
+#[test]
+fn littles_law_holds() {
+    let standard = presets::ddr4_2400u();
+    let requests = torture(&standard, 4000, 3);
+    let outcome = engine(&standard, &ControllerSpec::default(), &requests, Isa::best());
+    // Count the requests inside at every clock; compare with rate times mean latency.
+    let end = *outcome.completions.iter().max().unwrap();
+    let mut change = vec![0i64; end as usize + 1];
+    for (&accepted, &done) in outcome.accepted.iter().zip(&outcome.completions) {
+        change[accepted as usize] += 1;
+        change[done as usize] -= 1;
+    }
+    let mut inside = 0;
+    let area: i64 = change
+        .iter()
+        .map(|c| {
+            inside += c;
+            inside
+        })
+        .sum();
+    let report = &outcome.report;
+    let (reads, writes) = (report.read_latency, report.write_latency);
+    let waited = reads.mean * reads.n as f64 + writes.mean * writes.n as f64;
+    assert_eq!(reads.n + writes.n, 4000);
+    assert!((area as f64 - waited).abs() < 0.5, "{area} and {waited}");
+}
+
+#[test]
+fn other_simulators_find_the_same_bandwidth_and_latency() {
+    // 200k requests of the reference's million: the difference is below 0.2 %.
+    let standard = presets::ddr4_2400u();
+    let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
+    let run = |trace: &traces::Trace, arrivals| {
+        let trace = Trace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
+        simulate(&standard, &map, &ControllerSpec::default(), &trace, Record::default()).unwrap().report
+    };
+    let within = |what: &str, value: f64, agreed: f64, tolerance: f64| {
+        assert!((value / agreed - 1.0).abs() <= tolerance, "{what}: {value} and {agreed}");
+    };
+    let stream = run(&traces::stream(200_000), Arrivals::Saturated);
+    within("stream GB/s", stream.bytes_per_s / 1e9, (14.325 + 14.289 + 14.30) / 3.0, 0.01);
+    within("stream clocks", stream.read_latency.mean, (192.8 + 197.4 + 198.1) / 3.0, 0.05);
+    let random = run(&traces::random(200_000), Arrivals::Saturated);
+    within("random GB/s", random.bytes_per_s / 1e9, (11.081 + 11.118 + 11.12) / 3.0, 0.01);
+    within("random clocks", random.read_latency.mean, (259.9 + 248.0 + 248.7) / 3.0, 0.08);
+    let low = run(&traces::stream(200_000), Arrivals::Every(20));
+    within("low-load clocks", low.read_latency.mean, (38.48 + 38.19 + 38.95) / 3.0, 0.02);
+    // The map gives a stream one bank group at a time, and the report says that this is what it costs.
+    assert!(stream.shares.bank_group > 0.15, "{:?}", stream.shares);
+    let mixed = run(&traces::mix16b(50_000), Arrivals::Saturated);
+    assert!(mixed.shares.turnaround > 0.02, "{:?}", mixed.shares);
+}
+
+#[test]
+fn long_pauses_are_skipped_exactly() {
+    let standard = small("ddr4-2400u", 1);
+    for refresh in [Refresh::Off, Refresh::AllBank] {
+        let spec = ControllerSpec { refresh, page: Page::Closed, ..ControllerSpec::default() };
+        let refi = u64::from(standard.timings["REFI"]);
+        let runs = [40_000_000 * refi, 200 * refi].map(|pause| {
+            let requests: Vec<Request> = (0..200)
+                .map(|i| Request { address: i * 8192 * 5, write: i % 3 == 0, offered: i / 40 * pause + i % 40 })
+                .collect();
+            let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
+            let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
+            let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
+            let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
+            let outcome = simulate(&standard, &map(&standard), &spec, &trace, Record::default()).unwrap();
+            let causes = outcome.report.clocks_by_cause;
+            assert_eq!(causes.iter().sum::<u64>(), outcome.report.clocks);
+            if refresh == Refresh::AllBank {
+                assert_eq!(outcome.report.refreshes, outcome.report.clocks / refi);
+            }
+            outcome.completions.iter().zip(&offered).map(|(done, offered)| done - offered).collect::<Vec<_>>()
+        });
+        assert_eq!(runs[0], runs[1]);
+    }
+}

@@ -1,0 +1,377 @@
+//! The controller once more, clock by clock: every clock looks at every bank and asks the checker what
+//! is allowed. What it issues is what the engine has to issue.
+
+use machine::dram::checker::{Checker, Issued};
+use machine::dram::map::{Decoder, Place};
+use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use machine::dram::standard::{Command, Standard};
+
+#[derive(Clone, Copy)]
+pub struct Request {
+    pub address: u64,
+    pub write: bool,
+    pub offered: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    id: usize,
+    place: Place,
+    write: bool,
+    accepted: u64,
+    seq: usize,
+    left: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Bank {
+    passed: u32,
+    last_use: u64,
+    timeout: u32,
+    closed_row: Option<u32>,
+}
+
+pub struct Naive<'a> {
+    standard: &'a Standard,
+    spec: &'a ControllerSpec,
+    checker: Checker,
+    queue: Vec<Waiting>,
+    seq: usize,
+    banks: Vec<Bank>,
+    writing: bool,
+    /// By refresh target: when it falls due, and whether it has.
+    refresh: Vec<(u64, bool)>,
+    turn: u32,
+    chosen: Option<usize>,
+    active: usize,
+    served: u32,
+    pub commands: Vec<Issued>,
+    pub completions: Vec<u64>,
+    pub accepted: Vec<u64>,
+}
+
+impl<'a> Naive<'a> {
+    /// Serves all requests of one channel.
+    pub fn run(standard: &'a Standard, spec: &'a ControllerSpec, decoder: &Decoder, requests: &[Request]) -> Naive<'a> {
+        let banks = standard.banks_per_channel();
+        let refi = u64::from(standard.timing("REFI").unwrap());
+        let timeout = if let Page::Adaptive { timeout } = spec.page { timeout } else { 0 };
+        let mut naive = Naive {
+            standard,
+            spec,
+            checker: Checker::new(standard, false).unwrap(),
+            queue: Vec::new(),
+            seq: 0,
+            banks: vec![Bank { passed: 0, last_use: 0, timeout, closed_row: None }; banks as usize],
+            writing: false,
+            refresh: match spec.refresh {
+                Refresh::Off => Vec::new(),
+                Refresh::AllBank => {
+                    let ranks = u64::from(standard.ranks);
+                    (0..ranks).map(|r| (refi * (r + 1) / ranks, false)).collect()
+                }
+                Refresh::PerBank => vec![(refi / u64::from(banks), false)],
+            },
+            turn: 0,
+            chosen: None,
+            active: 0,
+            served: 0,
+            commands: Vec::new(),
+            completions: vec![0; requests.len()],
+            accepted: vec![0; requests.len()],
+        };
+        let mut ingress: Option<Waiting> = None;
+        let (mut next, mut clock) = (0, 0);
+        while next < requests.len() || ingress.is_some() || !naive.queue.is_empty() {
+            for refresh in &mut naive.refresh {
+                refresh.1 |= clock >= refresh.0;
+            }
+            if let Some(waiting) = ingress
+                && waiting.accepted < clock
+                && naive.has_room(waiting.write)
+            {
+                naive.enqueue(waiting, clock);
+                ingress = None;
+            }
+            naive.refresh_phase(clock);
+            naive.column_phase(clock);
+            naive.row_phase(clock);
+            naive.closing_phase(clock);
+            if let Some(request) = requests.get(next)
+                && ingress.is_none()
+                && request.offered <= clock
+            {
+                let place = decoder.decode(request.address);
+                naive.accepted[next] = clock;
+                let left = standard.bursts(64);
+                ingress = Some(Waiting { id: next, place, write: request.write, accepted: clock, seq: 0, left });
+                next += 1;
+            }
+            clock += 1;
+        }
+        naive
+    }
+
+    fn drains(&self) -> bool {
+        matches!(self.spec.writes, Writes::Drain { .. })
+    }
+
+    fn has_room(&self, write: bool) -> bool {
+        match self.spec.writes {
+            Writes::Mixed => self.queue.len() < self.spec.queue as usize,
+            Writes::Drain { queue, .. } => {
+                let capacity = if write { queue } else { self.spec.queue };
+                self.queue.iter().filter(|w| w.write == write).count() < capacity as usize
+            }
+        }
+    }
+
+    fn enqueue(&mut self, mut waiting: Waiting, clock: u64) {
+        if self.drains() && !waiting.write && self.queue.iter().any(|w| w.write && w.place == waiting.place) {
+            self.completions[waiting.id] = clock + 1;
+            return;
+        }
+        waiting.seq = self.seq;
+        self.seq += 1;
+        self.queue.push(waiting);
+        self.changed();
+    }
+
+    /// After the queue has changed: drains start and end, batches go on.
+    fn changed(&mut self) {
+        if let Writes::Drain { high, low, .. } = self.spec.writes {
+            let writes = self.queue.iter().filter(|w| w.write).count() as u32;
+            let reads = self.queue.len() as u32 - writes;
+            self.writing = if self.writing {
+                writes > 0 && (reads == 0 || writes > low)
+            } else {
+                writes >= high || (reads == 0 && writes > 0)
+            };
+        }
+        if self.chosen.is_none()
+            && let Some((list, served, seq)) = self.choose(self.active, self.served, &[])
+        {
+            (self.active, self.served, self.chosen) = (list, served, Some(seq));
+        }
+    }
+
+    fn list_of(&self, waiting: &Waiting) -> usize {
+        match self.spec.order {
+            Order::Batch { by: BatchBy::Direction, .. } => usize::from(waiting.write),
+            Order::Batch { by: BatchBy::BankParity, .. } => waiting.place.bank as usize & 1,
+            _ => 0,
+        }
+    }
+
+    fn choose(&self, active: usize, served: u32, taken: &[usize]) -> Option<(usize, u32, usize)> {
+        let head = |list| self.queue.iter().find(|w| self.list_of(w) == list && !taken.contains(&w.seq));
+        let size = if let Order::Batch { size, .. } = self.spec.order { size } else { u32::MAX };
+        match (head(active), head(1 - active)) {
+            (None, None) => None,
+            (None, Some(other)) => Some((1 - active, 1, other.seq)),
+            (Some(here), other) => {
+                let hit = self.checker.open_row(here.place.bank) == Some(here.place.row);
+                match other {
+                    Some(other) if !(served < size && (hit || served == 0)) => Some((1 - active, 1, other.seq)),
+                    _ => Some((active, served.saturating_add(1).min(size), here.seq)),
+                }
+            }
+        }
+    }
+
+    fn target(&self, i: usize) -> Vec<u32> {
+        let per_rank = self.standard.groups * self.standard.banks;
+        match self.spec.refresh {
+            Refresh::PerBank => vec![self.turn],
+            _ => (i as u32 * per_rank..(i as u32 + 1) * per_rank).collect(),
+        }
+    }
+
+    fn blocked(&self, bank: u32) -> bool {
+        (0..self.refresh.len()).any(|i| self.refresh[i].1 && self.target(i).contains(&bank))
+    }
+
+    fn issue(&mut self, clock: u64, command: Command, bank: u32, row: u32) -> bool {
+        let issued = Issued { clock, command, bank, row };
+        if self.checker.permits(issued).is_err() {
+            return false;
+        }
+        self.checker.issue(issued).unwrap();
+        self.commands.push(issued);
+        true
+    }
+
+    fn refresh_phase(&mut self, clock: u64) {
+        for i in 0..self.refresh.len() {
+            if !self.refresh[i].1 {
+                continue;
+            }
+            let target = self.target(i);
+            let per_bank = self.spec.refresh == Refresh::PerBank;
+            let open = target.iter().any(|&b| self.checker.open_row(b).is_some());
+            let command = match (open, per_bank) {
+                (true, true) => Command::Pre,
+                (true, false) => Command::PreAll,
+                (false, true) => Command::RefBank,
+                (false, false) => Command::Ref,
+            };
+            if self.issue(clock, command, target[0], 0) {
+                if !open {
+                    let refi = u64::from(self.standard.timing("REFI").unwrap());
+                    let every = if per_bank { refi / u64::from(self.standard.banks_per_channel()) } else { refi };
+                    self.refresh[i] = (self.refresh[i].0 + every, false);
+                    if per_bank {
+                        self.turn = (self.turn + 1) % self.standard.banks_per_channel();
+                    }
+                    self.refresh[i].1 = clock >= self.refresh[i].0;
+                }
+                return;
+            }
+        }
+    }
+
+    /// The requests that may act, with what each needs: at most one a bank, and its age.
+    fn candidates(&self) -> Vec<(usize, Command, Waiting)> {
+        let mut found = Vec::new();
+        let needs = |w: &Waiting| match self.checker.open_row(w.place.bank) {
+            None => Command::Act,
+            Some(row) if row != w.place.row => Command::Pre,
+            _ if w.write => Command::Wr,
+            _ => Command::Rd,
+        };
+        match self.spec.order {
+            Order::FrFcfs { cap } => {
+                for bank in 0..self.banks.len() as u32 {
+                    let of_bank: Vec<&Waiting> = self
+                        .queue
+                        .iter()
+                        .filter(|w| w.place.bank == bank && (!self.drains() || w.write == self.writing))
+                        .collect();
+                    let Some(&oldest) = of_bank.first() else { continue };
+                    let hit = of_bank.iter().find(|w| self.checker.open_row(bank) == Some(w.place.row));
+                    let capped = cap > 0 && self.banks[bank as usize].passed >= cap;
+                    let best = match hit {
+                        Some(hit) if !capped || hit.seq == oldest.seq => hit,
+                        _ => oldest,
+                    };
+                    found.push((best.seq, needs(best), *best));
+                }
+            }
+            Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => {
+                let (mut active, mut served, mut at) = (self.active, self.served, self.chosen);
+                let (mut taken, mut banks) = (Vec::new(), Vec::new());
+                for age in 0..=prefetch as usize {
+                    let Some(seq) = at else { break };
+                    taken.push(seq);
+                    let w = *self.queue.iter().find(|w| w.seq == seq).unwrap();
+                    if !banks.contains(&w.place.bank) {
+                        banks.push(w.place.bank);
+                        let command = needs(&w);
+                        if age == 0 || !command.is_column() {
+                            found.push((age, command, w));
+                        }
+                    }
+                    at = self.choose(active, served, &taken).map(|(list, count, seq)| {
+                        (active, served) = (list, count);
+                        seq
+                    });
+                }
+            }
+        }
+        found.retain(|(_, _, w)| !self.blocked(w.place.bank));
+        found.sort_by_key(|&(age, _, _)| age);
+        found
+    }
+
+    /// Banks with a row that nothing in view wants.
+    fn idle_rows(&self) -> Vec<u32> {
+        let mut in_view = Vec::new();
+        match self.spec.order {
+            Order::FrFcfs { .. } => {
+                in_view.extend(
+                    self.queue.iter().filter(|w| !self.drains() || w.write == self.writing).map(|w| w.place.bank),
+                );
+            }
+            Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => {
+                let (mut active, mut served, mut at) = (self.active, self.served, self.chosen);
+                let mut taken = Vec::new();
+                for _ in 0..=prefetch {
+                    let Some(seq) = at else { break };
+                    taken.push(seq);
+                    in_view.push(self.queue.iter().find(|w| w.seq == seq).unwrap().place.bank);
+                    at = self.choose(active, served, &taken).map(|(list, count, seq)| {
+                        (active, served) = (list, count);
+                        seq
+                    });
+                }
+            }
+        }
+        (0..self.banks.len() as u32)
+            .filter(|&b| self.checker.open_row(b).is_some() && !self.blocked(b) && !in_view.contains(&b))
+            .collect()
+    }
+
+    fn column_phase(&mut self, clock: u64) {
+        for (_, command, w) in self.candidates() {
+            if !command.is_column() || !self.issue(clock, command, w.place.bank, w.place.row) {
+                continue;
+            }
+            self.banks[w.place.bank as usize].last_use = clock;
+            let at = self.queue.iter().position(|q| q.seq == w.seq).unwrap();
+            self.queue[at].left -= 1;
+            if self.queue[at].left == 0 {
+                let passes = self.queue[..at]
+                    .iter()
+                    .any(|q| q.place.bank == w.place.bank && (!self.drains() || q.write == w.write));
+                if passes {
+                    self.banks[w.place.bank as usize].passed += 1;
+                }
+                self.queue.remove(at);
+                let t = |name: &str| u64::from(self.standard.timing(name).unwrap());
+                self.completions[w.id] = clock + t(if w.write { "CWL" } else { "CL" }) + t("BL");
+                self.chosen = None;
+                self.changed();
+            }
+            return;
+        }
+    }
+
+    fn row_phase(&mut self, clock: u64) {
+        for (_, command, w) in self.candidates() {
+            if command.is_column() {
+                continue;
+            }
+            let row = if command == Command::Act { w.place.row } else { 0 };
+            if !self.issue(clock, command, w.place.bank, row) {
+                continue;
+            }
+            let adaptive = matches!(self.spec.page, Page::Adaptive { .. });
+            let bank = &mut self.banks[w.place.bank as usize];
+            if command == Command::Act {
+                if adaptive && bank.closed_row == Some(row) {
+                    bank.timeout = (bank.timeout * 2).min(4096);
+                }
+                bank.closed_row = None;
+                bank.passed = 0;
+                bank.last_use = clock;
+            } else if adaptive {
+                bank.timeout = (bank.timeout / 2).max(16);
+            }
+            return;
+        }
+    }
+
+    fn closing_phase(&mut self, clock: u64) {
+        if self.spec.page == Page::Open {
+            return;
+        }
+        for bank in self.idle_rows() {
+            let state = self.banks[bank as usize];
+            let row = self.checker.open_row(bank);
+            if clock >= state.last_use + u64::from(state.timeout) && self.issue(clock, Command::Pre, bank, 0) {
+                self.banks[bank as usize].closed_row = row;
+                return;
+            }
+        }
+    }
+}
