@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::MachineError;
-use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
+use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim};
 use crate::divisor::Divisor;
 
 /// How the LLC relates to the private caches.
@@ -84,6 +84,15 @@ pub struct LlcSpec {
     /// How it relates to the private caches.
     #[serde(default)]
     pub inclusion: Inclusion,
+    /// Which line of a set has to go.
+    #[serde(default)]
+    pub replacement: Replacement,
+    /// With `replacement = "age"`: the age, 0 to 3, at which lines of cores come in.
+    #[serde(default = "young")]
+    pub core_age: u8,
+    /// With `replacement = "age"`: the age, 0 to 3, at which lines of devices come in.
+    #[serde(default = "oldest")]
+    pub io_age: u8,
     /// Ways that cores may fill, as a bit mask; all when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_ways: Option<u32>,
@@ -97,6 +106,14 @@ fn one() -> u32 {
     1
 }
 
+fn young() -> u8 {
+    OLDEST - 1
+}
+
+fn oldest() -> u8 {
+    OLDEST
+}
+
 /// What a slice has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceCounters {
@@ -104,6 +121,13 @@ pub struct SliceCounters {
     pub requests: u64,
     /// Time that requests waited for others to be taken in.
     pub waited: Ps,
+}
+
+/// What a class of service, or a device, may fill, and at what age its lines come in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub ways: Cbm,
+    pub age: u8,
 }
 
 /// Who asks the LLC.
@@ -146,7 +170,7 @@ pub(super) struct Llc {
 
 #[derive(Clone, Debug)]
 struct Slice {
-    tags: TagArray,
+    tags: Tags,
     free: Ps,
     counters: SliceCounters,
 }
@@ -158,6 +182,22 @@ enum Hash {
     XorFold(Divisor),
     /// Of line bits; the parity of each gives a bit of the slice.
     Parity([u32; 3]),
+}
+
+/// Most runs have LRU, which is faster when the compiler knows.
+#[derive(Clone, Debug)]
+enum Tags {
+    Lru(TagArray),
+    Any(TagArray<AnyPolicy>),
+}
+
+macro_rules! with_tags {
+    ($tags:expr, $name:ident => $body:expr) => {
+        match $tags {
+            Tags::Lru($name) => $body,
+            Tags::Any($name) => $body,
+        }
+    };
 }
 
 /// Address bits 6 to 37 as line bits 0 to 31: Maurice et al., table 3.
@@ -245,9 +285,18 @@ impl Llc {
             let came = format!("{} with {:.1} ns on the wires there and back", spec.latency, there_and_back.as_ns());
             return error("latency", came, "more than the wires take".into(), "it is the mean with the interconnect");
         };
-        let slice = Slice { tags: TagArray::new(sets, spec.ways), free: Ps::ZERO, counters: SliceCounters::default() };
+        for (field, age) in [("core_age", spec.core_age), ("io_age", spec.io_age)] {
+            if age > OLDEST {
+                return error(field, age.to_string(), format!("0 to {OLDEST}"), "ages have two bits");
+            }
+        }
+        let tags = |seed| match spec.replacement {
+            Replacement::Lru => Tags::Lru(TagArray::new(sets, spec.ways)),
+            other => Tags::Any(TagArray::with_replacement(sets, spec.ways, other, seed)),
+        };
+        let slice = |i| Slice { tags: tags(i), free: Ps::ZERO, counters: SliceCounters::default() };
         Ok(Llc {
-            slices: vec![slice; n as usize],
+            slices: (0..u64::from(n)).map(slice).collect(),
             hash,
             interval: spec.interval.ps(),
             latency: Ps(latency),
@@ -263,11 +312,11 @@ impl Llc {
     }
 
     pub(super) fn ways(&self) -> u32 {
-        self.slices[0].tags.ways()
+        with_tags!(&self.slices[0].tags, tags => tags.ways())
     }
 
     pub(super) fn occupancy(&self) -> u64 {
-        self.slices.iter().map(|s| s.tags.occupancy()).sum()
+        self.slices.iter().map(|s| with_tags!(&s.tags, tags => tags.occupancy())).sum()
     }
 
     pub(super) fn counters(&self) -> Vec<SliceCounters> {
@@ -304,37 +353,40 @@ impl Llc {
 
     #[inline(always)]
     pub(super) fn has(&self, spot: Spot) -> bool {
-        self.slices[spot.slice].tags.find(spot.within).is_some()
+        with_tags!(&self.slices[spot.slice].tags, tags => tags.find(spot.within)).is_some()
     }
 
     /// Uses the line; says whether it is there.
     #[inline(always)]
     pub(super) fn use_line(&mut self, spot: Spot) -> bool {
-        self.slices[spot.slice].tags.use_line(spot.within).is_some()
+        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.use_line(spot.within)).is_some()
     }
 
     /// Uses the line and marks it dirty; says whether it is there.
     #[inline(always)]
     pub(super) fn write_line(&mut self, spot: Spot) -> bool {
-        self.slices[spot.slice].tags.write_line(spot.within)
+        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.write_line(spot.within))
     }
 
     /// Takes the line out; says whether it was dirty, [`None`] if it was not there.
     #[inline(always)]
     pub(super) fn remove(&mut self, spot: Spot) -> Option<bool> {
-        self.slices[spot.slice].tags.remove(spot.within)
+        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.remove(spot.within))
     }
 
-    /// As [`TagArray::fill`].
+    /// As [`TagArray::fill_aged`].
     #[inline(always)]
-    pub(super) fn fill(&mut self, spot: Spot, ways: Cbm, dirty: bool) -> Result<Option<Victim>, NoWay> {
-        let victim = self.slices[spot.slice].tags.fill(spot.within, ways, dirty, false)?;
+    pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
+        let victim = match &mut self.slices[spot.slice].tags {
+            Tags::Lru(tags) => tags.fill(spot.within, share.ways, dirty, false)?,
+            Tags::Any(tags) => tags.fill_aged(spot.within, share.ways, dirty, share.age)?,
+        };
         Ok(victim.map(|v| Victim { line: self.hash.join(spot.slice, v.line), ..v }))
     }
 
     #[inline(always)]
     pub(super) fn prefetch(&self, spot: Spot) {
-        self.slices[spot.slice].tags.prefetch_set(spot.within);
+        with_tags!(&self.slices[spot.slice].tags, tags => tags.prefetch_set(spot.within));
     }
 }
 
@@ -388,6 +440,9 @@ mod tests {
             interval: ns(2.0),
             interconnect: None,
             inclusion: Inclusion::Victim,
+            replacement: Replacement::Lru,
+            core_age: 2,
+            io_age: 3,
             core_ways: None,
             io_ways: 0b11,
             snoop: ns(10.0),
@@ -405,7 +460,7 @@ mod tests {
             // A few sets of a hashed cache get a line more than they have ways.
             let start = 1 << 20;
             (start..start + lines).for_each(|line| {
-                let _ = llc.fill(llc.spot(Line(line)), Cbm::low(4), false);
+                let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0 }, false);
             });
             let kept = (start..start + lines).filter(|&line| llc.has(llc.spot(Line(line)))).count() as u64;
             assert!(kept * 100 >= lines * 88, "{hash:?} over {slices}: {kept} of {lines}");

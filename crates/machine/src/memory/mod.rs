@@ -33,7 +33,7 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps};
 use directory::Directory;
 use in_flight::InFlight;
 use latest::Latest;
-use llc::{Arrival, Llc, Requester, Spot};
+use llc::{Arrival, Llc, Requester, Share, Spot};
 use tlb::Tlb;
 
 use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
@@ -143,6 +143,8 @@ pub struct Hierarchy {
     /// class 0's.
     class_ways: Vec<Option<Cbm>>,
     io_ways: Cbm,
+    core_age: u8,
+    io_age: u8,
     l1_latency: Ps,
     l2_latency: Ps,
     snoop_latency: Ps,
@@ -192,6 +194,8 @@ impl Hierarchy {
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
             io_ways,
+            core_age: spec.llc.core_age,
+            io_age: spec.llc.io_age,
             l1_latency: spec.l1.latency.ps(),
             l2_latency: spec.l2.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
@@ -264,7 +268,7 @@ impl Hierarchy {
             return self.dram.post(line, true, at);
         }
         if !found {
-            self.fill_llc(line, spot, true, self.io_ways, at);
+            self.fill_llc(line, spot, true, Share { ways: self.io_ways, age: self.io_age }, at);
         }
         at
     }
@@ -290,9 +294,9 @@ impl Hierarchy {
     }
 
     #[inline]
-    fn ways_of(&self, clos: Clos) -> Cbm {
+    fn share_of(&self, clos: Clos) -> Share {
         let own = self.class_ways.get(usize::from(clos.0)).copied().flatten();
-        own.or(self.class_ways[0]).unwrap_or(ALL_WAYS)
+        Share { ways: own.or(self.class_ways[0]).unwrap_or(ALL_WAYS), age: self.core_age }
     }
 
     /// The part of [`Memory::lookup`] for a line that L1 does not have.
@@ -335,7 +339,7 @@ impl Hierarchy {
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
     /// one still has it afterwards.
-    fn snoop(&mut self, line: Line, others: u64, write: bool, ways: Cbm, now: Ps) -> (bool, bool) {
+    fn snoop(&mut self, line: Line, others: u64, write: bool, share: Share, now: Ps) -> (bool, bool) {
         let (mut found, mut dirty) = (false, false);
         let mut left = others;
         while left != 0 {
@@ -363,15 +367,15 @@ impl Hierarchy {
         }
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not.
-            self.write_llc(line, ways, now);
+            self.write_llc(line, share, now);
         }
         (found, found)
     }
 
-    fn write_llc(&mut self, line: Line, ways: Cbm, now: Ps) {
+    fn write_llc(&mut self, line: Line, share: Share, now: Ps) {
         let spot = self.llc.spot(line);
         if !self.llc.write_line(spot) {
-            self.fill_llc(line, spot, true, ways, now);
+            self.fill_llc(line, spot, true, share, now);
         }
     }
 
@@ -380,16 +384,16 @@ impl Hierarchy {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
-        let ways = self.ways_of(clos);
+        let share = self.share_of(clos);
         let spot = self.llc.spot(line);
         let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
         if !found {
-            self.fill_llc(line, spot, dirty, ways, now);
+            self.fill_llc(line, spot, dirty, share, now);
         }
     }
 
-    fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, ways: Cbm, now: Ps) {
-        match self.llc.fill(spot, ways, dirty) {
+    fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: Share, now: Ps) {
+        match self.llc.fill(spot, share, dirty) {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
@@ -513,7 +517,7 @@ impl Memory for Hierarchy {
         let line = request.addr.line();
         let core = request.core;
         let write = request.access.writes();
-        let ways = self.ways_of(request.clos);
+        let share = self.share_of(request.clos);
         self.settle(lookup, request, now);
 
         let spot = self.llc.spot(line);
@@ -526,7 +530,7 @@ impl Memory for Hierarchy {
         let others = self.directory.get(line) & !(1 << core.0);
         let (mut snooped, mut shared) = (false, false);
         if others != 0 {
-            (snooped, shared) = self.snoop(line, others, write, ways, at);
+            (snooped, shared) = self.snoop(line, others, write, share, at);
         }
         if write && shared {
             shared = false;
@@ -548,7 +552,7 @@ impl Memory for Hierarchy {
                 self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
             done = filled + distance;
             if self.inclusion != Inclusion::Victim {
-                self.fill_llc(line, spot, false, ways, at);
+                self.fill_llc(line, spot, false, share, at);
             }
             self.in_flight.insert(line, done);
             Served::Dram
