@@ -39,7 +39,7 @@ class Result:
     packets: Table
     """A systematic sample of packets: times in ns, one `at_<reason>_ns` column per attribution reason."""
     series: Table
-    """One row per interval of simulated time: rates in Mpps, loss as a share, means in ns."""
+    """One row per interval of simulated time: rates in Mpps or GB/s, means in ns, the rest as shares or counts."""
 
     def __init__(
         self, summary_json: str, scenario: str, tables: Mapping[str, Table], run: Run | None, folder: Path | None
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def run_id(self) -> str:
-        """The hash of the resolved scenario and the seed: equal ids, equal results."""
+        """The hash of the resolved scenario, its files' content and the version: equal ids, equal results."""
         return self.summary.get("run_id", "")
 
     @property

@@ -141,6 +141,26 @@ fn every_reason_to_drop_is_met_by_the_packet_that_deserves_it() {
     assert!(met.iter().eq(DropReason::ALL), "reasons without a case: {:?} met", met);
 }
 
+/// Traffic is drawn by `packet`'s rule: it has to be the one that is checked.
+#[test]
+fn addresses_are_refused_where_they_are_not_unicast_and_nowhere_else() {
+    let all = [("0.0.0.0/0".parse().unwrap(), NextHop::from(0)), ("::/0".parse().unwrap(), NextHop::from(1))];
+    let mut router = Forward::new(all.into_iter(), PORTS, &ForwardSpec::default()).unwrap();
+    let mut forwarded = |packet: Packet| matches!(run(&mut router, &mut [packet])[0], Verdict::Forward { .. });
+    for high in 0..=u16::MAX {
+        let addr = std::net::Ipv4Addr::from(u32::from(high) << 16 | 7);
+        let unicast = packet::is_unicast_v4(addr.into());
+        assert_eq!(forwarded(ipv4_with(0, &addr.to_string(), "10.1.2.3", 64, &[])), unicast, "from {addr}");
+        assert_eq!(forwarded(ipv4(0, &addr.to_string())), unicast, "to {addr}");
+        for low in [0, 1, 2] {
+            let addr = std::net::Ipv6Addr::from(u128::from(high) << 112 | low);
+            let unicast = packet::is_unicast_v6(addr.into());
+            assert_eq!(forwarded(ipv6_with(0, &addr.to_string(), "2001:db8::1", 64)), unicast, "from {addr}");
+            assert_eq!(forwarded(ipv6(0, &addr.to_string())), unicast, "to {addr}");
+        }
+    }
+}
+
 /// The neighbours of what is refused.
 #[test]
 fn addresses_beside_the_special_ones_are_forwarded() {

@@ -1,12 +1,14 @@
 //! The search for the highest rate with little loss (RFC 2544 section 26.1).
 //!
 //! Line rate is tried first; then the interval between a rate that passes and one that does not is halved until it
-//! is narrower than the resolution. Which rates are tried depends on the outcomes alone.
+//! is narrower than the resolution, a share of line rate, as NFVbench does. Which rates are tried depends on the
+//! outcomes alone.
 //!
 //! How long a trial has to be: RFC 2544 section 24 asks for 60 s, which is 10^8 to 10^9 packets. What a trial
 //! must be long enough for is that an overload by the resolution shows as loss: until then receive rings and the
 //! NIC's packet memory take it in. So a trial has at least as many packets as these hold, divided by the
-//! resolution.
+//! resolution. (FD.io's MLRsearch makes only its last trials long; here all are, since a trial that is too short
+//! passes what it should not, and the interval then closes in on the wrong side.)
 
 use packet::ETHERNET_FCS_BYTES;
 use traffic::Blueprint;

@@ -106,9 +106,10 @@ pub fn verdict(result: &RunResult) -> Verdict {
         }
     }
     reasons.push(warmup_text(&result.measured.warmup));
-    if result.measured.warmup.end == WarmUpEnd::Limit {
+    // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
+    if result.measured.warmup.end == WarmUpEnd::Limit && facts.stationary != Some(true) {
         let n = result.measured.warmup.packets.saturating_mul(4);
-        advice.push(format!("What was cut as warm-up was too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
+        advice.push(format!("What was cut as warm-up may be too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
     } else if facts.stationary == Some(false) {
         let n = result.scenario.run.packets.saturating_mul(4);
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
@@ -134,9 +135,14 @@ pub fn warmup_text(w: &WarmUp) -> String {
             format!("{lead}: all {} packet buffers had been used, and {settled}.", count(w.mbufs))
         }
         WarmUpEnd::Limit if w.stored < w.mbufs => {
-            format!("{lead}, though only {} of {} packet buffers had been used.", count(w.stored), count(w.mbufs))
+            let (used, all) = (count(w.stored), count(w.mbufs));
+            format!("{lead}, the most that is cut by itself, though only {used} of {all} packet buffers had been used.")
         }
-        WarmUpEnd::Limit => format!("{lead}, though by MSER-5 the sojourn had not settled in the first half of them."),
+        WarmUpEnd::Limit => {
+            format!(
+                "{lead}, the most that is cut by itself: by MSER-5 the sojourn had not settled in the first half of them."
+            )
+        }
     }
 }
 

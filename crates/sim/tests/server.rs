@@ -119,7 +119,7 @@ proptest! {
             "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
-             traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} machine.llc.size=2.75_MiB \
+             traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
              machine.llc.io--ways={} run.seed={seed}",
             1 << rx, 1 << tx, 3 << way,
         )));
