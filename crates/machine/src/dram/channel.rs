@@ -66,7 +66,19 @@ pub(super) enum Goal {
 /// Where finished requests go.
 pub(super) trait Sink {
     /// Request `id`, accepted in clock `accepted`, has its last data in the clock before `finished`.
-    fn done(&mut self, id: u64, accepted: u64, finished: u64);
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class);
+}
+
+/// How a request found its bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// With its row open.
+    #[default]
+    Hit,
+    /// Closed.
+    Miss,
+    /// With another row open.
+    Conflict,
 }
 
 /// A request in the controller.
@@ -85,6 +97,7 @@ struct Slot {
     seq: u32,
     left: u8,
     begun: bool,
+    class: Class,
     next: u8,
     prev: u8,
 }
@@ -514,7 +527,7 @@ impl<const G: usize> Channel<G> {
             .for_each(back);
     }
 
-    /// The next clock in which [`Channel::drive`] may have something to do, if any.
+    /// The clock until which to drive for something to happen next, if there is anything to do.
     pub fn next(&mut self) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -526,10 +539,12 @@ impl<const G: usize> Channel<G> {
         if self.pending != 0 {
             at = at.min(self.next_refresh().0);
         }
+        at = at.max(self.now).saturating_add(1);
         if let Some(entry) = self.ingress {
             let kind = self.queue_of(entry.write);
             if self.len[kind] < self.capacity[kind] {
-                at = at.min((entry.accepted + 1).max(self.now));
+                // The register is taken in before the commands of a clock.
+                at = at.min(entry.accepted + 1);
             }
         }
         Some(self.base.wrapping_add(u64::from(at.max(self.now))))
@@ -720,10 +735,10 @@ impl<const G: usize> Channel<G> {
             self.keys[kind & 3] = STALE;
             return false;
         }
-        let entry = slot.entry;
+        let (entry, class) = (slot.entry, slot.class);
         self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
         let base = self.base;
-        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)), class);
         self.remove(index, bank);
         true
     }
@@ -1007,7 +1022,12 @@ impl<const G: usize> Channel<G> {
             self.counters.forwarded += 1;
             self.latency[0].record(Ps(u64::from(end - entry.accepted)));
             let base = self.base;
-            sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+            sink.done(
+                entry.id,
+                base.wrapping_add(u64::from(entry.accepted)),
+                base.wrapping_add(u64::from(end)),
+                Class::Hit,
+            );
             return;
         }
         let bank = entry.place.bank as usize & (BANKS - 1);
@@ -1017,7 +1037,7 @@ impl<const G: usize> Channel<G> {
         }
         let slot = &mut self.slots[usize::from(index)];
         self.free = slot.next;
-        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, next: NIL, prev: NIL };
+        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, class: Class::Hit, next: NIL, prev: NIL };
         self.seq += 1;
         self.len[kind] += 1;
         match self.order {
@@ -1220,7 +1240,7 @@ impl<const G: usize> Channel<G> {
         }
         let (mut active, mut served, mut index) = (self.active, self.served, self.chosen);
         let mut claimed = 0u64;
-        for age in 0..=ahead {
+        for age in 0..ahead.max(1) {
             if index == NIL {
                 break;
             }
@@ -1245,6 +1265,11 @@ impl<const G: usize> Channel<G> {
                     if kind != NONE {
                         self.want(bank, kind, index, age);
                         self.window |= 1 << bank;
+                        if kind == ACT && ahead == 0 {
+                            // Without prefetch a row is opened when the data before have passed.
+                            self.candidate[bank].ready = self.candidate[bank].ready.max(self.data_end);
+                            self.keys[ACT] = STALE;
+                        }
                     }
                 }
             }
@@ -1308,12 +1333,12 @@ impl<const G: usize> Channel<G> {
         let slot = &mut self.slots[usize::from(index)];
         if !slot.begun {
             slot.begun = true;
-            let class = match (state.fresh, state.opened) {
-                (false, _) => 0,
-                (true, Opened::Miss) => 1,
-                (true, Opened::Conflict) => 2,
+            slot.class = match (state.fresh, state.opened) {
+                (false, _) => Class::Hit,
+                (true, Opened::Miss) => Class::Miss,
+                (true, Opened::Conflict) => Class::Conflict,
             };
-            self.heat[bank][class] += 1;
+            self.heat[bank][slot.class as usize] += 1;
             if write {
                 self.counters.writes += 1;
             } else {

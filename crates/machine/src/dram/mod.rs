@@ -11,6 +11,8 @@
 
 mod channel;
 pub mod checker;
+pub mod controller;
+pub mod hmc;
 pub mod map;
 pub mod policy;
 pub mod presets;

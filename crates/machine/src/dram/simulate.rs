@@ -3,7 +3,7 @@
 //! Channels are independent: each is offered its own requests, in their order, one a clock until it
 //! refuses. A full channel holds no other channel's requests up.
 
-use super::channel::{Channel, Goal, Sink};
+use super::channel::{Channel, Class, Goal, Sink};
 use super::checker::Issued;
 use super::map::{AddressMap, Decoder};
 use super::policy::ControllerSpec;
@@ -131,7 +131,7 @@ pub fn simulate_with(
     }
 }
 
-fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError> {
+pub(super) fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError> {
     let error = |field: &str, came: String, allowed: String, remedy: &str| {
         Err(MachineError::new(format!("dram.trace.{field}"), came, allowed, remedy.into()))
     };
@@ -176,7 +176,7 @@ struct Arrays<'a> {
 
 impl Sink for Arrays<'_> {
     #[inline(always)]
-    fn done(&mut self, id: u64, accepted: u64, finished: u64) {
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, _: Class) {
         if let Some(slot) = self.completions.get_mut(id as usize) {
             *slot = finished;
         }
