@@ -489,10 +489,14 @@ fn policies_do_what_they_are_for() {
     let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
     let mixed = traces::mix16b(60_000);
     let spec = ControllerSpec::default();
-    let open = run(&standard, &map, spec, &mixed, Arrivals::Saturated);
-    let drain = ControllerSpec { writes: Writes::Drain { queue: 32, high: 28, low: 8 }, ..spec };
-    let drained = run(&standard, &map, drain, &mixed, Arrivals::Saturated);
-    assert!(drained.drain_switches > 100 && drained.shares.turnaround < open.shares.turnaround);
+    let drained = |queue, high, low| {
+        let writes = Writes::Drain { queue, high, low };
+        run(&standard, &map, ControllerSpec { writes, ..spec }, &mixed, Arrivals::Saturated)
+    };
+    let (shallow, deep) = (drained(16, 12, 8), drained(64, 60, 8));
+    assert!(shallow.drain_switches > 3 * deep.drain_switches);
+    assert!(shallow.shares.turnaround > 2.0 * deep.shares.turnaround, "{:?} {:?}", shallow.shares, deep.shares);
+    assert!(deep.bytes_per_s > shallow.bytes_per_s);
     let hot = traces::Trace {
         // One row's hits with a conflict in between.
         addresses: (0..20_000u64)
@@ -539,12 +543,15 @@ fn contradictions_are_named_with_their_numbers() {
         s.check().unwrap_err().to_string()
     };
     assert_eq!(
-        broken(|s| drop(s.timings.insert("RAS".into(), 10))),
+        broken(|s| *s.timings.get_mut("RAS").unwrap() = 10),
         "dram.ddr4-2400u.timings.RAS = 10 with RCD = 17: allowed is RAS of at least RCD \
          (a row stays open until its column command)"
     );
     assert!(broken(|s| s.banks = 3).starts_with("dram.ddr4-2400u.banks = 3: allowed is a power of two up to 64"));
-    assert!(broken(|s| drop(s.timings.remove("CL"))).starts_with("dram.ddr4-2400u.timings = no CL: allowed is BL,"));
+    assert!(
+        broken(|s| s.timings.retain(|name, _| name != "CL"))
+            .starts_with("dram.ddr4-2400u.timings = no CL: allowed is BL,")
+    );
     assert!(broken(|s| s.constraints[0].clocks = "RAS - 40".into()).contains("RAS - 40 = -1"));
     let mut map = AddressMap::ordered(&standard, "row bank group column").unwrap();
     let bit = map.fields[0].bits[1];
