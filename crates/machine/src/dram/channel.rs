@@ -262,7 +262,7 @@ impl<const G: usize> Channel<G> {
         }
         let groups = (standard.ranks * standard.groups) as usize;
         let (mut same_bank, mut faw, mut rules) = ([[0; 4]; 4], 0, Vec::new());
-        let mut reach = vec![[[0u32; 3]; 4]; 4];
+        let mut reach = [[[0u32; 3]; 4]; 4];
         for row in &standard.constraints {
             let clocks = standard.clocks(row)?;
             if row.window > 1 {
@@ -289,8 +289,7 @@ impl<const G: usize> Channel<G> {
         let mut lanes = Vec::new();
         let mut wide: [Wide; 4] = Default::default();
         for p in 0..4 {
-            for n in 0..4 {
-                let [group, rank, other] = reach[p][n];
+            for (n, [group, rank, other]) in reach[p].into_iter().enumerate() {
                 if group.max(rank).max(other) == 0 {
                     continue;
                 }
@@ -706,8 +705,8 @@ impl<const G: usize> Channel<G> {
             }
         }
         let own = &mut self.own[bank];
-        for next in 0..4 {
-            own[next] = own[next].max(now + self.same_bank[kind][next]);
+        for (own, apart) in own.iter_mut().zip(&self.same_bank[kind]) {
+            *own = (*own).max(now + apart);
         }
         self.last[kind][bank] = now;
     }
@@ -935,10 +934,9 @@ impl<const G: usize> Channel<G> {
                 let command = if single { Command::RefBank } else { Command::Ref };
                 for rule in self.rules.iter().filter(|rule| rule.next == command) {
                     let last = &self.last[rule.prev as usize];
-                    for b in banks.clone() {
-                        let since = (0..self.banks).filter(|&o| self.meet(rule.level, b, o)).map(|o| last[o]).max();
-                        at = at.max(since.unwrap_or(0) + rule.clocks);
-                    }
+                    let near = self.near(rule.level, target);
+                    let since = (0..self.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
+                    at = at.max(since.unwrap_or(0) + rule.clocks);
                 }
                 command
             };
@@ -949,12 +947,15 @@ impl<const G: usize> Channel<G> {
         best
     }
 
-    fn meet(&self, level: Level, a: usize, b: usize) -> bool {
+    /// Banks that meet one of `target`, a bank or a rank, at a level.
+    fn near(&self, level: Level, target: u64) -> u64 {
+        let first = target.trailing_zeros() as usize;
+        let of = |banks: &dyn Fn(usize) -> bool| (0..self.banks).filter(|&b| banks(b)).fold(0, |mask, b| mask | 1 << b);
         match level {
-            Level::Bank => a == b,
-            Level::Group => self.group_of[a] == self.group_of[b],
-            Level::Rank => self.rank_of[a] == self.rank_of[b],
-            Level::OtherRank => self.rank_of[a] != self.rank_of[b],
+            Level::Bank => target,
+            Level::Group if target.count_ones() == 1 => of(&|b| self.group_of[b] == self.group_of[first]),
+            Level::Group | Level::Rank => of(&|b| self.rank_of[b] == self.rank_of[first]),
+            Level::OtherRank => of(&|b| self.rank_of[b] != self.rank_of[first]),
         }
     }
 
@@ -989,11 +990,10 @@ impl<const G: usize> Channel<G> {
             if rule.prev != command {
                 continue;
             }
-            for b in 0..self.banks {
-                if (0..self.banks).any(|o| target >> o & 1 == 1 && self.meet(rule.level, o, b)) {
-                    self.own[b][next] = self.own[b][next].max(self.now + rule.clocks);
-                }
-            }
+            let clock = self.now + rule.clocks;
+            self.each(self.near(rule.level, target), |channel, b| {
+                channel.own[b][next] = channel.own[b][next].max(clock);
+            });
         }
         for kind in 0..4 {
             self.each(self.wanted[kind], |channel, b| channel.candidate[b].ready = channel.own[b][kind]);
@@ -1156,7 +1156,7 @@ impl<const G: usize> Channel<G> {
             self.candidate[bank] = candidate;
             self.wanted[kind & 3] |= 1 << bank;
             let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
-            let clock = clock.max(self.bus_free[kind / 2 & 1]).max(self.now);
+            let clock = clock.max(self.bus_free[(kind / 2) & 1]).max(self.now);
             let key = u64::from(clock) << 32 | u64::from(candidate.low);
             self.keys[kind & 3] = self.keys[kind & 3].min(key);
         }

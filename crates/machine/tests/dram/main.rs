@@ -209,7 +209,7 @@ fn shortened(standard: &Standard, name: &str) -> Standard {
         let words: Vec<String> = row.clocks.split_whitespace().map(String::from).collect();
         let minus = |i: usize| i > 0 && words[i - 1] == "-";
         row.clocks = (0..words.len())
-            .map(|i| match (&words[i] == name, minus(i)) {
+            .map(|i| match (words[i] == name, minus(i)) {
                 (true, false) => format!("{name} - 1"),
                 (true, true) => format!("{name} + 1"),
                 _ => words[i].clone(),
