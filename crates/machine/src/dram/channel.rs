@@ -66,7 +66,19 @@ pub(super) enum Goal {
 /// Where finished requests go.
 pub(super) trait Sink {
     /// Request `id`, accepted in clock `accepted`, has its last data in the clock before `finished`.
-    fn done(&mut self, id: u64, accepted: u64, finished: u64);
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class);
+}
+
+/// How a request found its bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// With its row open.
+    #[default]
+    Hit,
+    /// Closed.
+    Miss,
+    /// With another row open.
+    Conflict,
 }
 
 /// A request in the controller.
@@ -85,6 +97,7 @@ struct Slot {
     seq: u32,
     left: u8,
     begun: bool,
+    class: Class,
     next: u8,
     prev: u8,
 }
@@ -249,7 +262,7 @@ impl<const G: usize> Channel<G> {
         }
         let groups = (standard.ranks * standard.groups) as usize;
         let (mut same_bank, mut faw, mut rules) = ([[0; 4]; 4], 0, Vec::new());
-        let mut reach = vec![[[0u32; 3]; 4]; 4];
+        let mut reach = [[[0u32; 3]; 4]; 4];
         for row in &standard.constraints {
             let clocks = standard.clocks(row)?;
             if row.window > 1 {
@@ -276,8 +289,7 @@ impl<const G: usize> Channel<G> {
         let mut lanes = Vec::new();
         let mut wide: [Wide; 4] = Default::default();
         for p in 0..4 {
-            for n in 0..4 {
-                let [group, rank, other] = reach[p][n];
+            for (n, [group, rank, other]) in reach[p].into_iter().enumerate() {
                 if group.max(rank).max(other) == 0 {
                     continue;
                 }
@@ -514,7 +526,7 @@ impl<const G: usize> Channel<G> {
             .for_each(back);
     }
 
-    /// The next clock in which [`Channel::drive`] may have something to do, if any.
+    /// The clock until which to drive for something to happen next, if there is anything to do.
     pub fn next(&mut self) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -526,10 +538,12 @@ impl<const G: usize> Channel<G> {
         if self.pending != 0 {
             at = at.min(self.next_refresh().0);
         }
+        at = at.max(self.now).saturating_add(1);
         if let Some(entry) = self.ingress {
             let kind = self.queue_of(entry.write);
             if self.len[kind] < self.capacity[kind] {
-                at = at.min((entry.accepted + 1).max(self.now));
+                // The register is taken in before the commands of a clock.
+                at = at.min(entry.accepted + 1);
             }
         }
         Some(self.base.wrapping_add(u64::from(at.max(self.now))))
@@ -691,8 +705,8 @@ impl<const G: usize> Channel<G> {
             }
         }
         let own = &mut self.own[bank];
-        for next in 0..4 {
-            own[next] = own[next].max(now + self.same_bank[kind][next]);
+        for (own, apart) in own.iter_mut().zip(&self.same_bank[kind]) {
+            *own = (*own).max(now + apart);
         }
         self.last[kind][bank] = now;
     }
@@ -720,10 +734,10 @@ impl<const G: usize> Channel<G> {
             self.keys[kind & 3] = STALE;
             return false;
         }
-        let entry = slot.entry;
+        let (entry, class) = (slot.entry, slot.class);
         self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
         let base = self.base;
-        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)), class);
         self.remove(index, bank);
         true
     }
@@ -920,10 +934,9 @@ impl<const G: usize> Channel<G> {
                 let command = if single { Command::RefBank } else { Command::Ref };
                 for rule in self.rules.iter().filter(|rule| rule.next == command) {
                     let last = &self.last[rule.prev as usize];
-                    for b in banks.clone() {
-                        let since = (0..self.banks).filter(|&o| self.meet(rule.level, b, o)).map(|o| last[o]).max();
-                        at = at.max(since.unwrap_or(0) + rule.clocks);
-                    }
+                    let near = self.near(rule.level, target);
+                    let since = (0..self.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
+                    at = at.max(since.unwrap_or(0) + rule.clocks);
                 }
                 command
             };
@@ -934,12 +947,15 @@ impl<const G: usize> Channel<G> {
         best
     }
 
-    fn meet(&self, level: Level, a: usize, b: usize) -> bool {
+    /// Banks that meet one of `target`, a bank or a rank, at a level.
+    fn near(&self, level: Level, target: u64) -> u64 {
+        let first = target.trailing_zeros() as usize;
+        let of = |banks: &dyn Fn(usize) -> bool| (0..self.banks).filter(|&b| banks(b)).fold(0, |mask, b| mask | 1 << b);
         match level {
-            Level::Bank => a == b,
-            Level::Group => self.group_of[a] == self.group_of[b],
-            Level::Rank => self.rank_of[a] == self.rank_of[b],
-            Level::OtherRank => self.rank_of[a] != self.rank_of[b],
+            Level::Bank => target,
+            Level::Group if target.count_ones() == 1 => of(&|b| self.group_of[b] == self.group_of[first]),
+            Level::Group | Level::Rank => of(&|b| self.rank_of[b] == self.rank_of[first]),
+            Level::OtherRank => of(&|b| self.rank_of[b] != self.rank_of[first]),
         }
     }
 
@@ -974,11 +990,10 @@ impl<const G: usize> Channel<G> {
             if rule.prev != command {
                 continue;
             }
-            for b in 0..self.banks {
-                if (0..self.banks).any(|o| target >> o & 1 == 1 && self.meet(rule.level, o, b)) {
-                    self.own[b][next] = self.own[b][next].max(self.now + rule.clocks);
-                }
-            }
+            let clock = self.now + rule.clocks;
+            self.each(self.near(rule.level, target), |channel, b| {
+                channel.own[b][next] = channel.own[b][next].max(clock);
+            });
         }
         for kind in 0..4 {
             self.each(self.wanted[kind], |channel, b| channel.candidate[b].ready = channel.own[b][kind]);
@@ -1007,7 +1022,12 @@ impl<const G: usize> Channel<G> {
             self.counters.forwarded += 1;
             self.latency[0].record(Ps(u64::from(end - entry.accepted)));
             let base = self.base;
-            sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)));
+            sink.done(
+                entry.id,
+                base.wrapping_add(u64::from(entry.accepted)),
+                base.wrapping_add(u64::from(end)),
+                Class::Hit,
+            );
             return;
         }
         let bank = entry.place.bank as usize & (BANKS - 1);
@@ -1017,7 +1037,7 @@ impl<const G: usize> Channel<G> {
         }
         let slot = &mut self.slots[usize::from(index)];
         self.free = slot.next;
-        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, next: NIL, prev: NIL };
+        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, class: Class::Hit, next: NIL, prev: NIL };
         self.seq += 1;
         self.len[kind] += 1;
         match self.order {
@@ -1136,7 +1156,7 @@ impl<const G: usize> Channel<G> {
             self.candidate[bank] = candidate;
             self.wanted[kind & 3] |= 1 << bank;
             let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
-            let clock = clock.max(self.bus_free[kind / 2 & 1]).max(self.now);
+            let clock = clock.max(self.bus_free[(kind / 2) & 1]).max(self.now);
             let key = u64::from(clock) << 32 | u64::from(candidate.low);
             self.keys[kind & 3] = self.keys[kind & 3].min(key);
         }
@@ -1220,7 +1240,7 @@ impl<const G: usize> Channel<G> {
         }
         let (mut active, mut served, mut index) = (self.active, self.served, self.chosen);
         let mut claimed = 0u64;
-        for age in 0..=ahead {
+        for age in 0..ahead.max(1) {
             if index == NIL {
                 break;
             }
@@ -1245,6 +1265,11 @@ impl<const G: usize> Channel<G> {
                     if kind != NONE {
                         self.want(bank, kind, index, age);
                         self.window |= 1 << bank;
+                        if kind == ACT && ahead == 0 {
+                            // Without prefetch a row is opened when the data before have passed.
+                            self.candidate[bank].ready = self.candidate[bank].ready.max(self.data_end);
+                            self.keys[ACT] = STALE;
+                        }
                     }
                 }
             }
@@ -1308,12 +1333,12 @@ impl<const G: usize> Channel<G> {
         let slot = &mut self.slots[usize::from(index)];
         if !slot.begun {
             slot.begun = true;
-            let class = match (state.fresh, state.opened) {
-                (false, _) => 0,
-                (true, Opened::Miss) => 1,
-                (true, Opened::Conflict) => 2,
+            slot.class = match (state.fresh, state.opened) {
+                (false, _) => Class::Hit,
+                (true, Opened::Miss) => Class::Miss,
+                (true, Opened::Conflict) => Class::Conflict,
             };
-            self.heat[bank][class] += 1;
+            self.heat[bank][slot.class as usize] += 1;
             if write {
                 self.counters.writes += 1;
             } else {

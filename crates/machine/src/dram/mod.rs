@@ -13,6 +13,8 @@ use std::ops::Sub;
 
 mod channel;
 pub mod checker;
+pub mod controller;
+pub mod hmc;
 pub mod map;
 pub mod policy;
 pub mod presets;

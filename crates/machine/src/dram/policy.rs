@@ -48,7 +48,8 @@ pub enum Order {
     },
     /// In order of arrival.
     Fcfs {
-        /// Requests behind the one that is served whose rows are opened ahead (row prefetch).
+        /// Requests behind the one whose data are on the bus whose rows are opened ahead (row
+        /// prefetch). 0 opens a row when the data before have passed; another one may be closed earlier.
         prefetch: u32,
     },
     /// Two queues in turn, each for up to `size` requests while they hit the open row (Hasan,
@@ -58,7 +59,8 @@ pub enum Order {
         by: BatchBy,
         /// Requests of a batch; 1 alternates strictly.
         size: u32,
-        /// Requests behind the one that is served whose rows are opened ahead (row prefetch).
+        /// Requests behind the one whose data are on the bus whose rows are opened ahead (row
+        /// prefetch). 0 opens a row when the data before have passed; another one may be closed earlier.
         prefetch: u32,
     },
 }

@@ -3,9 +3,9 @@
 //! Channels are independent: each is offered its own requests, in their order, one a clock until it
 //! refuses. A full channel holds no other channel's requests up.
 
-use super::channel::{Channel, Goal, Sink};
+use super::channel::{Channel, Class, Goal, Sink};
 use super::checker::Issued;
-use super::map::{AddressMap, Decoder};
+use super::map::{AddressMap, Decoder, Place};
 use super::policy::ControllerSpec;
 use super::standard::Standard;
 use super::stats::{Gathered, Report};
@@ -131,11 +131,15 @@ pub fn simulate_with(
     }
 }
 
-fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError> {
+pub(super) fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError> {
     let error = |field: &str, came: String, allowed: String, remedy: &str| {
         Err(MachineError::new(format!("dram.trace.{field}"), came, allowed, remedy.into()))
     };
     let n = trace.addresses.len();
+    if n > u32::MAX as usize {
+        let came = format!("{n} values");
+        return error("addresses", came, format!("up to {}", u32::MAX), "split the trace");
+    }
     if !trace.writes.is_empty() && trace.writes.len() != n {
         let came = format!("{} values", trace.writes.len());
         return error("writes", came, format!("{n} values, one an address, or none"), "none means that all read");
@@ -176,7 +180,7 @@ struct Arrays<'a> {
 
 impl Sink for Arrays<'_> {
     #[inline(always)]
-    fn done(&mut self, id: u64, accepted: u64, finished: u64) {
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, _: Class) {
         if let Some(slot) = self.completions.get_mut(id as usize) {
             *slot = finished;
         }
@@ -199,30 +203,32 @@ fn all_channels<const G: usize>(
     let mut accepted = vec![0; if record.accepted { n } else { 0 }];
     let mut commands = Vec::new();
     let mut gathered = Gathered::default();
-    let order = by_channel(standard, decoder, trace);
-    for ids in &order {
+    for requests in by_channel(standard, decoder, trace) {
         let mut channel = Channel::<G>::new(standard, spec, REQUEST_BYTES)?;
         channel.log = record.commands.then(Vec::new);
         let mut sink = Arrays { completions: &mut completions, accepted: &mut accepted };
-        let ids = (standard.channels > 1).then_some(&ids[..]);
-        run(isa, &mut channel, decoder, trace, ids, &mut sink);
+        run(isa, &mut channel, decoder, trace, requests.as_deref(), &mut sink);
         gathered.add(&channel);
         commands.extend(channel.log.take());
     }
     Ok(Outcome { completions, accepted, commands, report: gathered.report(standard) })
 }
 
-/// Numbers of the requests of each channel, in their order; one empty list where there is one channel.
-fn by_channel(standard: &Standard, decoder: &Decoder, trace: &Trace) -> Vec<Vec<u32>> {
+/// A request of one channel among several: its number and where it lies.
+type Sorted = (u32, Place);
+
+/// The requests of each channel, in their order; [`None`] where one channel has them all.
+fn by_channel(standard: &Standard, decoder: &Decoder, trace: &Trace) -> Vec<Option<Vec<Sorted>>> {
     let channels = standard.channels as usize;
     if channels == 1 {
-        return vec![Vec::new()];
+        return vec![None];
     }
     let mut order = vec![Vec::with_capacity(trace.addresses.len() / channels * 9 / 8 + 16); channels];
     for (i, &addr) in trace.addresses.iter().enumerate() {
-        order[decoder.decode(addr).channel as usize].push(i as u32);
+        let place = decoder.decode(addr);
+        order[place.channel as usize].push((i as u32, place));
     }
-    order
+    order.into_iter().map(Some).collect()
 }
 
 fn run<const G: usize>(
@@ -230,17 +236,17 @@ fn run<const G: usize>(
     channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
-    ids: Option<&[u32]>,
+    sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
     match isa {
         // SAFETY: `simulate_with` has seen that the processor has what `isa` names.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { run_avx2(channel, decoder, trace, ids, sink) },
+        Isa::Avx2 => unsafe { run_avx2(channel, decoder, trace, sorted, sink) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { run_avx512(channel, decoder, trace, ids, sink) },
-        _ => serve(channel, decoder, trace, ids, sink),
+        Isa::Avx512 => unsafe { run_avx512(channel, decoder, trace, sorted, sink) },
+        _ => serve(channel, decoder, trace, sorted, sink),
     }
 }
 
@@ -250,10 +256,10 @@ fn run_avx2<const G: usize>(
     channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
-    ids: Option<&[u32]>,
+    sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
-    serve(channel, decoder, trace, ids, sink);
+    serve(channel, decoder, trace, sorted, sink);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -262,10 +268,10 @@ fn run_avx512<const G: usize>(
     channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
-    ids: Option<&[u32]>,
+    sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
-    serve(channel, decoder, trace, ids, sink);
+    serve(channel, decoder, trace, sorted, sink);
 }
 
 /// One loop for all arrivals; compiled once for each set of instructions.
@@ -274,13 +280,17 @@ fn serve<const G: usize>(
     channel: &mut Channel<G>,
     decoder: &Decoder,
     trace: &Trace,
-    ids: Option<&[u32]>,
+    sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
-    let count = ids.map_or(trace.addresses.len(), <[u32]>::len);
+    let count = sorted.map_or(trace.addresses.len(), <[Sorted]>::len);
     for k in 0..=count {
         // One place calls the engine, so that there is one copy of it.
-        let i = if k == count { 0 } else { ids.map_or(k, |ids| ids[k] as usize) };
+        let i = match sorted {
+            _ if k == count => 0,
+            Some(sorted) => sorted[k].0 as usize,
+            None => k,
+        };
         let goal = match trace.arrivals {
             _ if k == count => Goal::Empty,
             Arrivals::Saturated => Goal::Offer(0),
@@ -289,8 +299,8 @@ fn serve<const G: usize>(
         };
         channel.drive(goal, sink);
         if k < count {
-            let write = trace.writes.get(i).copied().unwrap_or(false);
-            channel.accept(i as u64, decoder.decode(trace.addresses[i]), write);
+            let place = sorted.map_or_else(|| decoder.decode(trace.addresses[i]), |sorted| sorted[k].1);
+            channel.accept(i as u64, place, trace.writes.get(i).copied().unwrap_or(false));
         }
     }
 }

@@ -77,7 +77,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    fn of(histogram: &Histogram) -> Latencies {
+    pub(super) fn of(histogram: &Histogram) -> Latencies {
         let quantile = |q| histogram.quantile(q).map_or(0, |clocks| clocks.0);
         Latencies {
             n: histogram.n(),

@@ -1,13 +1,17 @@
 //! The DRAM engine against a clock-by-clock twin, an independent checker, closed forms and
 //! measurements of other simulators.
 
+use machine::Controller;
 use machine::dram::checker::Checker;
+use machine::dram::controller::DramController;
+use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressMap, Decoder};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
 use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Isa, Outcome, Record, Trace, simulate, simulate_with};
 use machine::dram::standard::Standard;
 use proptest::prelude::*;
+use units::{Addr, Ps};
 
 use naive::{Naive, Request};
 
@@ -205,7 +209,7 @@ fn shortened(standard: &Standard, name: &str) -> Standard {
         let words: Vec<String> = row.clocks.split_whitespace().map(String::from).collect();
         let minus = |i: usize| i > 0 && words[i - 1] == "-";
         row.clocks = (0..words.len())
-            .map(|i| match (&words[i] == name, minus(i)) {
+            .map(|i| match (words[i] == name, minus(i)) {
                 (true, false) => format!("{name} - 1"),
                 (true, true) => format!("{name} + 1"),
                 _ => words[i].clone(),
@@ -375,4 +379,204 @@ fn long_pauses_are_skipped_exactly() {
         });
         assert_eq!(runs[0], runs[1]);
     }
+}
+
+#[test]
+fn the_controller_and_the_array_interface_finish_requests_alike() {
+    for name in ["ddr4-2400u", "ddr5-4800b", "hbm2-2000"] {
+        let standard = presets::preset(name).unwrap();
+        let spec = ControllerSpec::default();
+        // One channel's requests, so that refusals are those of the array interface.
+        let requests: Vec<Request> = torture(&standard, 3000, 11)
+            .into_iter()
+            .map(|r| Request { address: r.address * u64::from(standard.channels) / 64 * 64, ..r })
+            .collect();
+        let decoder = Decoder::new(&map(&standard), &standard).unwrap();
+        let requests: Vec<Request> = requests.into_iter().filter(|r| decoder.decode(r.address).channel == 0).collect();
+        assert!(requests.len() > 500);
+        let expected = engine(&standard, &spec, &requests, Isa::best());
+        let mut controller = DramController::new(&standard, &map(&standard), &spec).unwrap();
+        let begin = |clock: u64| Ps((clock * 1_000_000).div_ceil(u64::from(standard.clock_mhz)));
+        let mut found = vec![Ps::ZERO; requests.len()];
+        let mut tickets = std::collections::HashMap::new();
+        let (mut next, mut now, mut done) = (0, Ps::ZERO, Vec::new());
+        while next < requests.len() || !tickets.is_empty() {
+            controller.advance(now, &mut done);
+            for (ticket, response) in done.drain(..) {
+                let (i, submitted) = tickets.remove(&ticket).unwrap();
+                found[i] = response.at;
+                assert_eq!(response.path.total(), response.at - submitted);
+                assert_eq!(response.at, now, "told when it happens");
+            }
+            while let Some(r) = requests.get(next).filter(|r| begin(r.offered) <= now) {
+                let request = probe::Request {
+                    addr: Addr(r.address),
+                    bytes: 64,
+                    site: 0,
+                    access: if r.write { probe::Access::Store } else { probe::Access::Load },
+                    clos: Default::default(),
+                    core: Default::default(),
+                };
+                let Ok(ticket) = controller.submit(&request, now) else { break };
+                tickets.insert(ticket, (next, now));
+                next += 1;
+            }
+            let offer = requests.get(next).map(|r| begin(r.offered)).filter(|&at| at > now);
+            if let Some(at) = [controller.next(), offer].into_iter().flatten().min() {
+                assert!(at > now || !tickets.is_empty(), "{at} after {now}");
+                now = at.max(now);
+            }
+        }
+        for (i, &clock) in expected.completions.iter().enumerate() {
+            assert_eq!(found[i], begin(clock), "{name}: request {i}");
+        }
+        assert_eq!(controller.report().read_latency.n, expected.report.read_latency.n);
+    }
+}
+
+#[test]
+fn a_cube_meets_its_formulas() {
+    let spec = CubeSpec::default();
+    let map = AddressMap::ordered(&spec.vaults, "row column bank channel").unwrap();
+    let run = |addresses: &[u64], writes: &[bool], arrivals| {
+        hmc::simulate(&spec, &map, &Trace { addresses, writes, arrivals }).unwrap()
+    };
+    let one = run(&[0], &[], Arrivals::At(&[1000]));
+    let late = spec.flit().0.next_multiple_of(spec.clock().0) - spec.flit().0;
+    assert_eq!(one.completions[0] - Ps(1000 * spec.clock().0), spec.unloaded_read() + Ps(late));
+
+    let addresses: Vec<u64> = (0..100_000u64).map(|i| i * 64).collect();
+    let reads = run(&addresses, &[], Arrivals::Saturated);
+    assert_eq!(reads.completions.len(), reads.read_latency.n as usize);
+    // The answers' flits fill the links.
+    let share = reads.bytes_per_s / spec.peak_read_bytes_per_s();
+    assert!(share > 0.97 && share <= 1.0, "{share} {:?}", reads.link_shares);
+    assert!((reads.link_shares[1] - share).abs() < 0.001, "{:?}", reads.link_shares);
+    let random: Vec<u64> = traces::random(50_000).addresses;
+    let mixed: Vec<bool> = (0..random.len()).map(|i| i % 3 == 0).collect();
+    let low = run(&random, &mixed, Arrivals::Every(50));
+    let mean = low.read_latency.mean / spec.unloaded_read().0 as f64;
+    assert!((1.0..1.35).contains(&mean), "{mean}");
+    let high = run(&random, &mixed, Arrivals::Saturated);
+    assert!(high.bytes_per_s > 3.0 * low.bytes_per_s);
+    assert_eq!(high.read_latency.n + high.write_latency.n, 50_000);
+}
+
+#[test]
+fn policies_do_what_they_are_for() {
+    let standard = presets::sdram_100(4);
+    let map = AddressMap::ordered(&standard, "row bank column").unwrap();
+    let run = |standard: &Standard, map: &AddressMap, spec: ControllerSpec, trace: &traces::Trace, arrivals| {
+        let trace = Trace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
+        simulate(standard, map, &spec, &trace, Record::default()).unwrap().report
+    };
+    // A packet buffer: writes along one stream, reads along another.
+    let n = 20_000u64;
+    let buffer = traces::Trace {
+        addresses: (0..n).map(|i| if i % 2 == 0 { i * 32 } else { (1 << 23) + 4096 * 5 + i / 2 * 64 }).collect(),
+        writes: (0..n).map(|i| i % 2 == 0).collect(),
+    };
+    let ordered = |order| ControllerSpec { order, refresh: Refresh::Off, ..ControllerSpec::default() };
+    let saturated = |order| run(&standard, &map, ordered(order), &buffer, Arrivals::Saturated).bytes_per_s;
+    let by = BatchBy::Direction;
+    let fcfs = saturated(Order::Fcfs { prefetch: 0 });
+    let batched = saturated(Order::Batch { by, size: 4, prefetch: 0 });
+    let prefetched = saturated(Order::Batch { by, size: 4, prefetch: 1 });
+    assert!(batched > 1.02 * fcfs && prefetched > batched, "{fcfs} {batched} {prefetched}");
+
+    // DDR4: a cap bounds how long a request waits behind hits; drains save turnarounds.
+    let standard = presets::ddr4_2400u();
+    let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
+    let mixed = traces::mix16b(60_000);
+    let spec = ControllerSpec::default();
+    let drained = |queue, high, low| {
+        let writes = Writes::Drain { queue, high, low };
+        run(&standard, &map, ControllerSpec { writes, ..spec }, &mixed, Arrivals::Saturated)
+    };
+    let (shallow, deep) = (drained(16, 12, 8), drained(64, 60, 8));
+    assert!(shallow.drain_switches > 3 * deep.drain_switches);
+    assert!(shallow.shares.turnaround > 2.0 * deep.shares.turnaround, "{:?} {:?}", shallow.shares, deep.shares);
+    assert!(deep.bytes_per_s > shallow.bytes_per_s);
+    let hot = traces::Trace {
+        // One row's hits with a conflict in between.
+        addresses: (0..20_000u64)
+            .map(|i| if i % 50 == 0 { (1 << 20) + i * (1 << 17) % (1 << 30) } else { i % 128 * 64 })
+            .collect(),
+        writes: Vec::new(),
+    };
+    let free = run(&standard, &map, spec, &hot, Arrivals::Saturated);
+    let capped =
+        run(&standard, &map, ControllerSpec { order: Order::FrFcfs { cap: 4 }, ..spec }, &hot, Arrivals::Saturated);
+    assert!(capped.read_latency.max < free.read_latency.max, "{:?} {:?}", capped.read_latency, free.read_latency);
+    // Random rows at low load: a closed bank beats one with another row open; a stream wants it open.
+    let low = |page, trace: &traces::Trace| {
+        run(&standard, &map, ControllerSpec { page, ..spec }, trace, Arrivals::Every(97)).read_latency.mean
+    };
+    let (random, stream) = (traces::random(5000), traces::stream(5000));
+    assert!(low(Page::Closed, &random) < low(Page::Open, &random) - 10.0);
+    assert!(low(Page::Open, &stream) < low(Page::Closed, &stream) - 10.0);
+    let adaptive = Page::Adaptive { timeout: 128 };
+    assert!(low(adaptive, &random) < low(Page::Open, &random) - 5.0);
+    assert!(low(adaptive, &stream) < low(Page::Closed, &stream) - 5.0);
+}
+
+#[test]
+fn energy_is_what_the_currents_say() {
+    let standard = presets::ddr4_2400u();
+    let requests: Vec<Request> =
+        (0..100).map(|i| Request { address: i * (1 << 17), write: i % 2 == 1, offered: i * 1000 }).collect();
+    let outcome = engine(&standard, &ControllerSpec::default(), &requests, Isa::best());
+    let energy = outcome.report.energy.unwrap();
+    // 8 devices, 1.2 V; 50 read bursts of 4 clocks at 135 - 43 mA above standby.
+    let expected = 50.0 * 4.0 / 1200.0 * 8.0 * 1.2 * (135.0 - 43.0);
+    assert!((energy.read - expected).abs() < 1e-9, "{} {expected}", energy.read);
+    assert!(energy.activate > 0.0 && energy.background > energy.read && energy.total() > energy.background);
+    assert_eq!(outcome.report.heat.iter().flatten().sum::<u64>(), 100);
+}
+
+#[test]
+fn contradictions_are_named_with_their_numbers() {
+    let standard = presets::ddr4_2400u();
+    let broken = |change: fn(&mut Standard)| {
+        let mut s = presets::ddr4_2400u();
+        change(&mut s);
+        s.check().unwrap_err().to_string()
+    };
+    assert_eq!(
+        broken(|s| *s.timings.get_mut("RAS").unwrap() = 10),
+        "dram.ddr4-2400u.timings.RAS = 10 with RCD = 17: allowed is RAS of at least RCD \
+         (a row stays open until its column command)"
+    );
+    assert!(broken(|s| s.banks = 3).starts_with("dram.ddr4-2400u.banks = 3: allowed is a power of two up to 64"));
+    assert!(
+        broken(|s| s.timings.retain(|name, _| name != "CL"))
+            .starts_with("dram.ddr4-2400u.timings = no CL: allowed is BL,")
+    );
+    assert!(broken(|s| s.constraints[0].clocks = "RAS - 40".into()).contains("RAS - 40 = -1"));
+    let mut map = AddressMap::ordered(&standard, "row bank group column").unwrap();
+    let bit = map.fields[0].bits[1];
+    map.fields[1].bits[0] = bit;
+    let text = Decoder::new(&map, &standard).unwrap_err().to_string();
+    assert!(text.starts_with("dram.ddr4-2400u.map = address bit 7 in group and column"), "{text}");
+    let run = |addresses: &[u64], arrivals| {
+        let map = AddressMap::permuted(&standard, "row bank group column").unwrap();
+        let trace = Trace { addresses, writes: &[], arrivals };
+        simulate(&standard, &map, &ControllerSpec::default(), &trace, Record::default())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    let text = run(&[0, 1 << 40], Arrivals::Saturated);
+    assert!(
+        text.starts_with("dram.trace.addresses = [1] = 0x10000000000: allowed is below the device's 0x200000000"),
+        "{text}"
+    );
+    let text = run(&[0, 64], Arrivals::At(&[5, 4]));
+    assert!(
+        text.starts_with("dram.trace.arrivals = [1] = 4 after 5: allowed is clocks that do not decrease"),
+        "{text}"
+    );
+    let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
+    let text = DramController::new(&standard, &AddressMap::ordered(&standard, "row bank group column").unwrap(), &spec);
+    assert!(text.unwrap_err().to_string().contains("per-bank refresh of ddr4-2400u"));
 }

@@ -45,6 +45,7 @@ pub struct Naive<'a> {
     chosen: Option<usize>,
     active: usize,
     served: u32,
+    data_end: u64,
     pub commands: Vec<Issued>,
     pub completions: Vec<u64>,
     pub accepted: Vec<u64>,
@@ -76,6 +77,7 @@ impl<'a> Naive<'a> {
             chosen: None,
             active: 0,
             served: 0,
+            data_end: 0,
             commands: Vec::new(),
             completions: vec![0; requests.len()],
             accepted: vec![0; requests.len()],
@@ -260,7 +262,7 @@ impl<'a> Naive<'a> {
             Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => {
                 let (mut active, mut served, mut at) = (self.active, self.served, self.chosen);
                 let (mut taken, mut banks) = (Vec::new(), Vec::new());
-                for age in 0..=prefetch as usize {
+                for age in 0..prefetch.max(1) as usize {
                     let Some(seq) = at else { break };
                     taken.push(seq);
                     let w = *self.queue.iter().find(|w| w.seq == seq).unwrap();
@@ -295,7 +297,7 @@ impl<'a> Naive<'a> {
             Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => {
                 let (mut active, mut served, mut at) = (self.active, self.served, self.chosen);
                 let mut taken = Vec::new();
-                for _ in 0..=prefetch {
+                for _ in 0..prefetch.max(1) {
                     let Some(seq) = at else { break };
                     taken.push(seq);
                     in_view.push(self.queue.iter().find(|w| w.seq == seq).unwrap().place.bank);
@@ -317,6 +319,8 @@ impl<'a> Naive<'a> {
                 continue;
             }
             self.banks[w.place.bank as usize].last_use = clock;
+            let t = |name: &str| u64::from(self.standard.timing(name).unwrap());
+            self.data_end = clock + t(if w.write { "CWL" } else { "CL" }) + t("BL");
             let at = self.queue.iter().position(|q| q.seq == w.seq).unwrap();
             self.queue[at].left -= 1;
             if self.queue[at].left == 0 {
@@ -327,8 +331,7 @@ impl<'a> Naive<'a> {
                     self.banks[w.place.bank as usize].passed += 1;
                 }
                 self.queue.remove(at);
-                let t = |name: &str| u64::from(self.standard.timing(name).unwrap());
-                self.completions[w.id] = clock + t(if w.write { "CWL" } else { "CL" }) + t("BL");
+                self.completions[w.id] = self.data_end;
                 self.chosen = None;
                 self.changed();
             }
@@ -339,6 +342,10 @@ impl<'a> Naive<'a> {
     fn row_phase(&mut self, clock: u64) {
         for (_, command, w) in self.candidates() {
             if command.is_column() {
+                continue;
+            }
+            let ahead = !matches!(self.spec.order, Order::Fcfs { prefetch: 0 } | Order::Batch { prefetch: 0, .. });
+            if command == Command::Act && !ahead && clock < self.data_end {
                 continue;
             }
             let row = if command == Command::Act { w.place.row } else { 0 };

@@ -1,0 +1,289 @@
+//! A Hybrid Memory Cube: links, crossbar, and vaults with closed pages.
+//!
+//! A request takes the next link in turn, for as long as its flits last; the crossbar takes it to its
+//! vault, where it waits its turn in order of arrival; the vault's controller serves it; the answer
+//! goes back through the crossbar and takes the same link's other direction in order of readiness. A
+//! link has so many credits: one is out from the request's first flit until the vault takes it in.
+//!
+//! Source: Hybrid Memory Cube specification 2.1: packets of 16-byte flits with one flit of header and
+//! tail, so a 64-byte read asks with 1 flit and is answered with 5, and a write the other way round.
+//! The crossbar's latency is assumed. Left out: retries, the links' power states, atomics, and that
+//! a link is nearer to its own quadrant's vaults.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use ::stats::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Ps;
+
+use super::channel::{Channel, Class, Goal, Sink};
+use super::map::{AddressMap, Decoder, Place};
+use super::policy::{ControllerSpec, Order, Page, Refresh, Writes};
+use super::presets;
+use super::simulate::{Arrivals, REQUEST_BYTES, Trace, check};
+use super::standard::Standard;
+use super::stats::{Gathered, Latencies, Report};
+use crate::MachineError;
+
+/// A cube.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CubeSpec {
+    /// The vaults: one channel each.
+    pub vaults: Standard,
+    /// Their controllers.
+    pub controller: ControllerSpec,
+    /// Links to the host.
+    pub links: u32,
+    /// Lanes of a link in one direction.
+    pub lanes: u32,
+    /// Gb/s of a lane.
+    pub lane_gbps: u32,
+    /// Clocks of the vaults through the crossbar, one way.
+    pub crossbar: u32,
+    /// Requests a link may have on the way to vaults.
+    pub credits: u32,
+}
+
+impl Default for CubeSpec {
+    /// HMC 2.1, 8 GiB, four full-width links at 25 Gb/s a lane.
+    fn default() -> CubeSpec {
+        CubeSpec {
+            vaults: presets::hmc_vault(),
+            controller: ControllerSpec {
+                queue: 32, // DRAMsim3 HMC2_8GB_4Lx16
+                order: Order::FrFcfs { cap: 0 },
+                writes: Writes::Mixed,
+                page: Page::Closed, // HMC 2.1
+                refresh: Refresh::AllBank,
+            },
+            links: 4,      // HMC 2.1
+            lanes: 16,     // HMC 2.1, full width
+            lane_gbps: 25, // DRAMsim3 HMC2_8GB_4Lx16
+            crossbar: 5,   // assumed: 4 ns
+            credits: 32,   // DRAMsim3's crossbar queue
+        }
+    }
+}
+
+/// Bytes of a flit.
+const FLIT: u32 = 16;
+/// Flits of a packet with the data of a request, and of one without.
+const LONG: u64 = (REQUEST_BYTES / FLIT + 1) as u64;
+const SHORT: u64 = 1;
+
+impl CubeSpec {
+    /// Time of a flit on a link.
+    pub fn flit(&self) -> Ps {
+        Ps(u64::from(FLIT) * 8 * 1000 / u64::from(self.lanes * self.lane_gbps))
+    }
+
+    /// A vault clock.
+    pub fn clock(&self) -> Ps {
+        Ps(1_000_000 / u64::from(self.vaults.clock_mhz))
+    }
+
+    /// A read that meets an idle cube, from its first flit to the answer's last: flits, crossbar both
+    /// ways, the ingress register, and the vault's own unloaded read. Up to a clock more where it
+    /// arrives between clocks.
+    pub fn unloaded_read(&self) -> Ps {
+        let clocks = 2 * self.crossbar + 1 + self.vaults.unloaded_read(self.vaults.bursts(REQUEST_BYTES));
+        Ps(self.flit().0 * (SHORT + LONG) + self.clock().0 * u64::from(clocks))
+    }
+
+    /// The most data that reads can bring, in bytes a second: what links or vaults allow.
+    pub fn peak_read_bytes_per_s(&self) -> f64 {
+        let links = f64::from(self.links) * f64::from(REQUEST_BYTES) / (LONG as f64 * self.flit().as_secs());
+        links.min(self.vaults.peak_bytes_per_s())
+    }
+
+    fn check(&self) -> Result<(), MachineError> {
+        let ranges = [
+            ("links", self.links, 1, 8),
+            ("lanes", self.lanes, 1, 16),
+            ("lane_gbps", self.lane_gbps, 1, 100),
+            ("crossbar", self.crossbar, 1, 1000),
+            ("credits", self.credits, 1, 1024),
+        ];
+        for (field, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(MachineError::new(
+                    format!("dram.hmc.{field}"),
+                    value.to_string(),
+                    format!("{least} to {most}"),
+                    "HMC 2.1 has 4 links of 16 lanes".into(),
+                ));
+            }
+        }
+        if self.vaults.ranks * self.vaults.groups > 4 || !1_000_000u32.is_multiple_of(self.vaults.clock_mhz) {
+            return Err(MachineError::new(
+                "dram.hmc.vaults",
+                format!("{} at {} MHz", self.vaults.name, self.vaults.clock_mhz),
+                "up to 4 bank groups, a clock of whole picoseconds",
+                "take the preset hmc-2.1-vault".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a cube's simulation gives.
+#[derive(Clone, Debug)]
+pub struct CubeOutcome {
+    /// By request, when the answer's last flit has come.
+    pub completions: Vec<Ps>,
+    /// From the request's first flit to the answer's last, in picoseconds.
+    pub read_latency: Latencies,
+    /// The same of writes.
+    pub write_latency: Latencies,
+    /// Bytes of data a second over the whole run.
+    pub bytes_per_s: f64,
+    /// Share of time for which requests were on the links, and answers.
+    pub link_shares: [f64; 2],
+    /// The vaults alone.
+    pub vaults: Report,
+}
+
+#[derive(Clone, Copy)]
+struct Packet {
+    clock: u64,
+    id: u64,
+    place: Place,
+    write: bool,
+}
+
+#[derive(Default)]
+struct Link {
+    free: [Ps; 2],
+    credits: u32,
+    /// Times at which credits come back.
+    returns: BinaryHeap<Reverse<u64>>,
+    busy: [u64; 2],
+}
+
+#[derive(Default)]
+struct Ready(BinaryHeap<Reverse<(u64, u64)>>);
+
+impl Sink for Ready {
+    fn done(&mut self, id: u64, _: u64, finished: u64, _: Class) {
+        self.0.push(Reverse((finished, id)));
+    }
+}
+
+/// Runs a trace through a cube; [`Arrivals`] count vault clocks, and saturated means that each link
+/// always has a request to send.
+///
+/// Vaults are simulated one after the other for as long as the crossbar takes: what is sent in that
+/// time reaches a vault only after it, so the order does not matter.
+///
+/// # Errors
+/// As [`super::simulate::simulate`]; links and vaults that contradict HMC.
+pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<CubeOutcome, MachineError> {
+    spec.check()?;
+    let decoder = Decoder::new(map, &spec.vaults)?;
+    check(trace, &decoder)?;
+    let n = trace.addresses.len();
+    let (flit, clock) = (spec.flit().0, spec.clock().0);
+    let mut vaults = Vec::new();
+    for _ in 0..spec.vaults.channels {
+        vaults.push((Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?, VecDeque::<Packet>::new()));
+    }
+    let mut links: Vec<Link> = (0..spec.links).map(|_| Link { credits: spec.credits, ..Link::default() }).collect();
+    let mut ready = Ready::default();
+    let mut completions = vec![Ps::ZERO; n];
+    let mut sent = vec![Ps::ZERO; n];
+    let mut latency = [Histogram::new(), Histogram::new()];
+    let writes = |i: usize| trace.writes.get(i).copied().unwrap_or(false);
+    let (mut next, mut answered, mut now) = (0, 0, 0u64);
+    while answered < n {
+        let until = now + u64::from(spec.crossbar);
+        for (vault, waiting) in &mut vaults {
+            while let Some(&packet) = waiting.front().filter(|packet| packet.clock < until) {
+                // A vault that is full serves others until it has room, which later arrivals cannot change.
+                vault.drive(Goal::Offer(packet.clock), &mut ready);
+                vault.accept(packet.id, packet.place, packet.write);
+                waiting.pop_front();
+                let link = packet.id as usize % links.len();
+                links[link].returns.push(Reverse(vault.clock() * clock));
+            }
+            vault.drive(Goal::Until(until), &mut ready);
+        }
+        // Requests leave in their order, each on the next link.
+        while next < n {
+            let offered = match trace.arrivals {
+                Arrivals::Saturated => 0,
+                Arrivals::Every(gap) => next as u64 * gap,
+                Arrivals::At(at) => at[next],
+            };
+            let which = next % links.len();
+            let link = &mut links[which];
+            let mut start = (offered * clock).max(link.free[0].0).max(now * clock);
+            if link.credits == 0 {
+                match link.returns.peek() {
+                    Some(&Reverse(at)) if at.max(start) < until * clock => {
+                        link.returns.pop();
+                        link.credits += 1;
+                        start = start.max(at);
+                    }
+                    _ => break,
+                }
+            }
+            if start >= until * clock {
+                break;
+            }
+            link.credits -= 1;
+            let flits = if writes(next) { LONG } else { SHORT };
+            link.free[0] = Ps(start + flits * flit);
+            link.busy[0] += flits * flit;
+            sent[next] = Ps(start);
+            let place = decoder.decode(trace.addresses[next]);
+            let clock = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
+            let packet = Packet { clock, id: next as u64, place, write: writes(next) };
+            let waiting = &mut vaults[place.channel as usize].1;
+            let at = waiting.partition_point(|earlier| earlier.clock <= clock);
+            waiting.insert(at, packet);
+            next += 1;
+        }
+        while let Some(&Reverse((finished, id))) = ready.0.peek().filter(|Reverse((finished, _))| *finished < until) {
+            ready.0.pop();
+            let i = id as usize;
+            let which = i % links.len();
+            let link = &mut links[which];
+            let flits = if writes(i) { SHORT } else { LONG };
+            let start = ((finished + u64::from(spec.crossbar)) * clock).max(link.free[1].0);
+            link.free[1] = Ps(start + flits * flit);
+            link.busy[1] += flits * flit;
+            completions[i] = link.free[1];
+            latency[usize::from(writes(i))].record(link.free[1] - sent[i]);
+            answered += 1;
+        }
+        now = until;
+        if answered == next && next < n {
+            // Nothing is on its way: go on with the next request.
+            let offered = match trace.arrivals {
+                Arrivals::Saturated => 0,
+                Arrivals::Every(gap) => next as u64 * gap,
+                Arrivals::At(at) => at[next],
+            };
+            now = now.max(offered);
+        }
+    }
+    let mut gathered = Gathered::default();
+    vaults.iter().for_each(|(vault, _)| gathered.add(vault));
+    let end = completions.iter().max().copied().unwrap_or(Ps::ZERO);
+    let seconds = end.as_secs();
+    let share = |way: usize| {
+        let busy: u64 = links.iter().map(|link| link.busy[way]).sum();
+        if end == Ps::ZERO { 0.0 } else { busy as f64 / (end.0 as f64 * links.len() as f64) }
+    };
+    Ok(CubeOutcome {
+        completions,
+        read_latency: Latencies::of(&latency[0]),
+        write_latency: Latencies::of(&latency[1]),
+        bytes_per_s: if n == 0 { 0.0 } else { n as f64 * f64::from(REQUEST_BYTES) / seconds },
+        link_shares: [share(0), share(1)],
+        vaults: gathered.report(&spec.vaults),
+    })
+}
