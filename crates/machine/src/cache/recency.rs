@@ -322,7 +322,6 @@ trait Kernel {
     unsafe fn write(set: *mut u32, access: u32, ways: u32) -> bool;
 }
 
-#[cfg(target_arch = "x86_64")]
 /// `SHIFTED[31 - w..]` has all bits set up to the entry `w`, and none behind.
 static SHIFTED: [u32; 64] = {
     let mut table = [0; 64];
@@ -341,10 +340,11 @@ impl<const N: usize> Portable<N> {
     /// Shifts the tags up to `way` by one, and puts `tag` before them.
     #[inline(always)]
     fn shift(tags: &mut [u32; N], tag: u32, way: u32) {
+        let up_to_way: &[u32; N] = SHIFTED[31 - way as usize..].first_chunk().unwrap_or(&[0; N]);
         let old = *tags;
         for i in 0..N {
             let before = if i == 0 { tag } else { old[i - 1] };
-            tags[i] = if i <= way as usize { before } else { old[i] };
+            tags[i] = before & up_to_way[i] | old[i] & !up_to_way[i];
         }
     }
 }
