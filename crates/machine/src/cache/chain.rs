@@ -998,7 +998,7 @@ mod tests {
                     }
                     _ => {
                         let at = line as usize % levels.len();
-                        let mask = Cbm((line as u32 ^ u32::from(site) * 37) & Cbm::low(levels[at].ways).0);
+                        let mask = Cbm((line as u32 ^ (u32::from(site) * 37)) & Cbm::low(levels[at].ways).0);
                         let set = chain.set_class_ways(at, Clos(class), mask);
                         prop_assert_eq!(set.is_err(), mask.0 == 0);
                         if set.is_ok() {

@@ -25,8 +25,11 @@ const EMPTY: u32 = u32::MAX;
 /// Which vectors are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
-    /// What every x86-64 has, or what the compiler makes of it elsewhere.
+    /// What the compiler makes of arrays.
     Portable,
+    /// SSE2, which every x86-64 has.
+    #[cfg(target_arch = "x86_64")]
+    Sse2,
     /// AVX2, BMI1.
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -50,14 +53,16 @@ impl Vectors {
             if avx2 {
                 return Vectors::Avx2;
             }
+            Vectors::Sse2
         }
+        #[cfg(not(target_arch = "x86_64"))]
         Vectors::Portable
     }
 
     /// All that this host has, the narrowest first.
     pub fn all() -> Vec<Vectors> {
         #[cfg(target_arch = "x86_64")]
-        let all = [Vectors::Portable, Vectors::Avx2, Vectors::Avx512];
+        let all = [Vectors::Portable, Vectors::Sse2, Vectors::Avx2, Vectors::Avx512];
         #[cfg(not(target_arch = "x86_64"))]
         let all = [Vectors::Portable];
         let widest = Vectors::detect();
@@ -205,6 +210,12 @@ impl Level {
             (Vectors::Avx2, 16) => unsafe { x86::avx2::<STORES, 16>(self, first, from, to) },
             #[cfg(target_arch = "x86_64")]
             (Vectors::Avx2, _) => unsafe { x86::avx2::<STORES, 32>(self, first, from, to) },
+            #[cfg(target_arch = "x86_64")]
+            (Vectors::Sse2, 8) => unsafe { self.pass_with::<x86::Sse2<8>, STORES>(first, from, to) },
+            #[cfg(target_arch = "x86_64")]
+            (Vectors::Sse2, 16) => unsafe { self.pass_with::<x86::Sse2<16>, STORES>(first, from, to) },
+            #[cfg(target_arch = "x86_64")]
+            (Vectors::Sse2, _) => unsafe { self.pass_with::<x86::Sse2<32>, STORES>(first, from, to) },
             (Vectors::Portable, 8) => unsafe { self.pass_with::<Portable<8>, STORES>(first, from, to) },
             (Vectors::Portable, 16) => unsafe { self.pass_with::<Portable<16>, STORES>(first, from, to) },
             (Vectors::Portable, _) => unsafe { self.pass_with::<Portable<32>, STORES>(first, from, to) },
@@ -322,18 +333,18 @@ static SHIFTED: [u32; 64] = {
     table
 };
 
-/// `N` tags, with the vectors that the compiler may use everywhere.
+/// `N` tags in an array, of which the compiler makes what it can.
 struct Portable<const N: usize>;
 
 impl<const N: usize> Portable<N> {
     /// Shifts the tags up to `way` by one, and puts `tag` before them.
     #[inline(always)]
     fn shift(tags: &mut [u32; N], tag: u32, way: u32) {
-        let shifted: &[u32; N] = SHIFTED[31 - way as usize..].first_chunk().unwrap_or(&[0; N]);
+        let up_to_way: &[u32; N] = SHIFTED[31 - way as usize..].first_chunk().unwrap_or(&[0; N]);
         let old = *tags;
         for i in 0..N {
             let before = if i == 0 { tag } else { old[i - 1] };
-            tags[i] = before & shifted[i] | old[i] & !shifted[i];
+            tags[i] = before & up_to_way[i] | old[i] & !up_to_way[i];
         }
     }
 }
@@ -346,7 +357,7 @@ impl<const N: usize> Kernel for Portable<N> {
         // SAFETY: the caller's promise.
         let tags = unsafe { &mut *set.cast::<[u32; N]>() };
         let found = super::equal_tags(tags, line);
-        Self::shift(tags, line, found.trailing_zeros().min(ways - 1));
+        Self::shift(tags, line, (found | 1 << (ways - 1)).trailing_zeros());
         found != 0
     }
 
@@ -355,7 +366,7 @@ impl<const N: usize> Kernel for Portable<N> {
         // SAFETY: the caller's promise.
         let tags = unsafe { &mut *set.cast::<[u32; N]>() };
         let found = super::equal_tags(&tags.map(|tag| tag & LINE), access & LINE);
-        let way = found.trailing_zeros().min(ways - 1);
+        let way = (found | 1 << (ways - 1)).trailing_zeros();
         let was_dirty = if found != 0 { tags[way as usize] & DIRTY } else { 0 };
         Self::shift(tags, access | was_dirty, way);
         found != 0
@@ -392,6 +403,80 @@ mod x86 {
     ) -> usize {
         // SAFETY: what the caller promises.
         unsafe { level.pass_with::<Avx512<N>, STORES>(first, from, to) }
+    }
+
+    /// `N` tags in vectors of 4.
+    pub(super) struct Sse2<const N: usize>;
+
+    impl<const N: usize> Sse2<N> {
+        /// A bit for each tag whose bits in `kept` are `wanted`.
+        ///
+        /// # Safety
+        /// As [`Kernel::load`].
+        #[inline(always)]
+        unsafe fn find(set: *const u32, wanted: u32, kept: __m128i) -> u32 {
+            // SAFETY: 8 tags at a time are within the set.
+            unsafe {
+                let wanted = _mm_set1_epi32(wanted as i32);
+                let equal = |at: usize| {
+                    let pair = [at, at + 4].map(|at| _mm_and_si128(_mm_load_si128(set.add(at).cast()), kept));
+                    _mm_packs_epi32(_mm_cmpeq_epi32(pair[0], wanted), _mm_cmpeq_epi32(pair[1], wanted))
+                };
+                if N == 8 {
+                    return _mm_movemask_epi8(_mm_packs_epi16(equal(0), _mm_setzero_si128())) as u32;
+                }
+                (0..N).step_by(16).fold(0, |found, at| {
+                    let bytes = _mm_packs_epi16(equal(at), equal(at + 8));
+                    found | (_mm_movemask_epi8(bytes) as u32) << at
+                })
+            }
+        }
+
+        /// # Safety
+        /// As [`Kernel::load`]; `way` is below 32.
+        #[inline(always)]
+        unsafe fn shift(set: *mut u32, tag: u32, way: u32) {
+            // SAFETY: 4 tags at a time are within the set, and `N` entries from 31 - way within the table.
+            unsafe {
+                let table = SHIFTED.as_ptr().add(31 - way as usize);
+                let mut carry = _mm_cvtsi32_si128(tag as i32);
+                for at in (0..N).step_by(4) {
+                    let old = _mm_load_si128(set.add(at).cast());
+                    let rotated = _mm_shuffle_epi32::<0b10_01_00_11>(old);
+                    let shifted = _mm_castps_si128(_mm_move_ss(_mm_castsi128_ps(rotated), _mm_castsi128_ps(carry)));
+                    let up_to_way = _mm_loadu_si128(table.add(at).cast());
+                    let new = _mm_or_si128(_mm_and_si128(up_to_way, shifted), _mm_andnot_si128(up_to_way, old));
+                    _mm_store_si128(set.add(at).cast(), new);
+                    carry = rotated;
+                }
+            }
+        }
+    }
+
+    impl<const N: usize> Kernel for Sse2<N> {
+        const LANES: usize = N;
+
+        #[inline(always)]
+        unsafe fn load(set: *mut u32, line: u32, ways: u32) -> bool {
+            // SAFETY: the caller's promise; SSE2 is part of x86-64.
+            unsafe {
+                let found = Self::find(set, line, _mm_set1_epi32(-1));
+                Self::shift(set, line, (found | 1 << (ways - 1)).trailing_zeros());
+                found != 0
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn write(set: *mut u32, access: u32, ways: u32) -> bool {
+            // SAFETY: the caller's promise; SSE2 is part of x86-64; `way` is one of the set's.
+            unsafe {
+                let found = Self::find(set, access & LINE, _mm_set1_epi32(LINE as i32));
+                let way = (found | 1 << (ways - 1)).trailing_zeros();
+                let was_dirty = if found != 0 { *set.add(way as usize) & DIRTY } else { 0 };
+                Self::shift(set, access | was_dirty, way);
+                found != 0
+            }
+        }
     }
 
     /// `N` tags in vectors of 8.
@@ -432,7 +517,7 @@ mod x86 {
                     let equal = _mm256_cmpeq_epi32(_mm256_load_si256(set.add(at).cast()), wanted);
                     found |= (_mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32) << at;
                 }
-                Self::shift(set, line, found.trailing_zeros().min(ways - 1));
+                Self::shift(set, line, (found | 1 << (ways - 1)).trailing_zeros());
                 found != 0
             }
         }
@@ -451,7 +536,7 @@ mod x86 {
                     dirty |= (_mm256_movemask_ps(_mm256_castsi256_ps(tags)) as u32) << at;
                 }
                 let was_dirty = u32::from(found & dirty != 0) * DIRTY;
-                Self::shift(set, access | was_dirty, found.trailing_zeros().min(ways - 1));
+                Self::shift(set, access | was_dirty, (found | 1 << (ways - 1)).trailing_zeros());
                 found != 0
             }
         }
@@ -472,14 +557,16 @@ mod x86 {
                 if N == 8 {
                     let old = _mm256_load_si256(set.cast());
                     let tag = _mm256_set1_epi32(tag as i32);
-                    _mm256_store_si256(set.cast(), _mm256_mask_alignr_epi32::<7>(old, up_to_way as __mmask8, old, tag));
+                    let new = _mm256_mask_alignr_epi32::<7>(old, up_to_way as __mmask8, old, tag);
+                    _mm256_store_si256(set.cast(), new);
                     return;
                 }
                 let mut before = _mm512_set1_epi32(tag as i32);
                 for at in (0..N).step_by(16) {
                     let old = _mm512_load_si512(set.add(at).cast());
                     let up_to_way = (up_to_way >> at) as __mmask16;
-                    _mm512_store_si512(set.add(at).cast(), _mm512_mask_alignr_epi32::<15>(old, up_to_way, old, before));
+                    let new = _mm512_mask_alignr_epi32::<15>(old, up_to_way, old, before);
+                    _mm512_store_si512(set.add(at).cast(), new);
                     before = old;
                 }
             }

@@ -122,7 +122,7 @@ impl AnyPolicy {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
         // The upper half times n, over 2^32: off from uniform by less than n / 2^32.
-        ((z >> 32) * u64::from(n) >> 32) as u32
+        (((z >> 32) * u64::from(n)) >> 32) as u32
     }
 }
 

@@ -377,3 +377,131 @@ fn ratio(parts: &[f64], wholes: &[f64], share: f64) -> Sampled {
 fn half_width(squares: f64, n: f64, share: f64) -> f64 {
     student_quantile(0.975, n - 1.0) * (squares / (n - 1.0) / n * (1.0 - share)).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chain_counts(levels: &[LevelSpec], lines: &[(u64, bool)], stores: bool) -> Counts {
+        let mut chain = Chain::new(levels, 0, "levels").unwrap();
+        for &(line, store) in lines {
+            if store && stores {
+                chain.store(Line(line), Origin::default());
+            } else {
+                chain.load(Line(line), Origin::default());
+            }
+        }
+        chain.counts().clone()
+    }
+
+    fn level() -> impl Strategy<Value = LevelSpec> {
+        (1u64..20, 1u32..=32).prop_map(|(sets, ways)| LevelSpec::new(sets, ways))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+        #[test]
+        fn recency_chains_count_as_the_general_chain(
+            levels in prop::collection::vec(level(), 1..5),
+            lines in prop::collection::vec((0u64..1500, prop::bool::weighted(0.3)), 1..4000),
+            stores in any::<bool>(),
+            far in any::<bool>(),
+        ) {
+            let expected = chain_counts(&levels, &lines, stores);
+            // Anywhere in the address space, as long as each line keeps its set.
+            let stretch = Renumber::new(&levels).unwrap().stretch;
+            let place = |line: u64| line + if far { (1 << 40) / stretch * stretch } else { 0 };
+            let addresses: Vec<u64> = lines.iter().map(|l| place(l.0) * 64 + l.0 % 64).collect();
+            let is_write: Vec<bool> = lines.iter().map(|l| l.1).collect();
+            let trace =
+                Trace { addresses: &addresses, is_write: stores.then_some(is_write.as_slice()), ..Trace::default() };
+            for vectors in Vectors::all() {
+                prop_assert_eq!(&simulate_with(&levels, &trace, 0, vectors).unwrap(), &expected, "{:?}", vectors);
+            }
+        }
+
+        #[test]
+        fn far_lines_keep_their_set_their_page_and_their_identity(
+            levels in prop::collection::vec(level(), 1..4),
+            lines in prop::collection::vec(any::<u64>(), 1..40),
+            near in 0u64..200,
+        ) {
+            let mut renumber = Renumber::new(&levels).unwrap();
+            let mut seen: HashMap<u64, u64> = HashMap::new();
+            for line in lines.iter().flat_map(|&line| [line / 64, (line / 64).saturating_add(near)]) {
+                let renamed = renumber.line(line);
+                prop_assert_eq!(renamed % 64, line % 64);
+                for level in &levels {
+                    prop_assert_eq!(renamed % level.sets, line % level.sets);
+                }
+                prop_assert_eq!(*seen.entry(renamed).or_insert(line), line);
+            }
+        }
+
+        #[test]
+        fn a_sample_of_all_groups_is_exact(
+            sets in prop::collection::vec((1u64..5, 1u32..5), 1..4),
+            lines in prop::collection::vec((0u64..1500, any::<bool>()), 1..1000),
+        ) {
+            let levels: Vec<LevelSpec> = sets.iter().map(|&(sets, ways)| LevelSpec::new(sets * 6, ways)).collect();
+            let groups = levels.iter().fold(0, |all, level| gcd(all, level.sets));
+            let expected = chain_counts(&levels, &lines, true);
+            let addresses: Vec<u64> = lines.iter().map(|l| l.0 * 64).collect();
+            let is_write: Vec<bool> = lines.iter().map(|l| l.1).collect();
+            let trace = Trace { addresses: &addresses, is_write: Some(&is_write), ..Trace::default() };
+            let (sampled, all) = simulate_sample(&levels, &trace, groups, 0).unwrap();
+            prop_assert_eq!(all, groups);
+            for (sampled, counts) in sampled.iter().zip(&expected.levels) {
+                let exact = [
+                    (sampled.hits, counts.loads.hits + counts.stores.hits),
+                    (sampled.misses, counts.loads.misses + counts.stores.misses),
+                    (sampled.evictions, counts.evictions),
+                    (sampled.writebacks, counts.writebacks),
+                ];
+                for (sampled, exact) in exact {
+                    prop_assert!((sampled.value - exact as f64).abs() < 1e-6);
+                    prop_assert!(sampled.half_width < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_half_width_of_a_sample_covers_the_whole_as_often_as_it_claims() {
+        let levels = [LevelSpec::new(64, 2), LevelSpec::new(256, 4)];
+        let (mut covered, runs) = (0, 200);
+        for run in 0..runs {
+            // Lines that differ in popularity, so that groups differ.
+            let mut random = AnyPolicy::new(super::super::Replacement::Random, run);
+            let mut line = || (0..3).map(|_| u64::from(random.draw(1400))).min().unwrap_or(0);
+            let addresses: Vec<u64> = (0..20_000).map(|_| line() * 64).collect();
+            let trace = Trace { addresses: &addresses, ..Trace::default() };
+            let whole = simulate(&levels, &trace, 0).unwrap();
+            let (sampled, _) = simulate_sample(&levels, &trace, 16, run).unwrap();
+            let misses = whole.levels[1].loads.misses as f64;
+            covered += u64::from((sampled[1].misses.value - misses).abs() <= sampled[1].misses.half_width);
+        }
+        // 95 % of 200, less three standard deviations of a binomial.
+        assert!(covered >= 180, "{covered} of {runs}");
+    }
+
+    #[test]
+    fn traces_that_cannot_be_are_refused_with_a_remedy() {
+        let levels = [LevelSpec::new(64, 8)];
+        let is_write = [true];
+        let trace = Trace { addresses: &[0, 64], is_write: Some(&is_write), ..Trace::default() };
+        assert_eq!(
+            simulate(&levels, &trace, 0).unwrap_err().to_string(),
+            "is_write = 1 values: allowed is 2 values (give one for each address, or leave it out)"
+        );
+        let trace = Trace { addresses: &[0], ..Trace::default() };
+        assert_eq!(
+            simulate_sample(&levels, &trace, 65, 0).unwrap_err().to_string(),
+            "groups = 65: allowed is 2 to 64, the greatest common divisor of the levels' sets (choose 64)"
+        );
+        let odd = [LevelSpec::new((1 << 20) - 1, 1), LevelSpec::new((1 << 20) - 3, 1)];
+        let trace = Trace { addresses: &[u64::MAX], ..Trace::default() };
+        assert!(simulate(&odd, &trace, 0).unwrap_err().to_string().starts_with("addresses = "));
+    }
+}
