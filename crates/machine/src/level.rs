@@ -98,6 +98,12 @@ pub trait Memory {
         let _ = (core, line, write);
         false
     }
+    /// What `core`'s prefetcher asks for next, and what its private caches said; [`None`] when there are no more. [`Memory::fetch`] must follow.
+    #[inline]
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+        let _ = core;
+        None
+    }
     /// Delivers what left the private caches on a hit, at the simulation's present.
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps);
     /// The shared part of a request whose lookup did not hit; in order of `now` over all requesters.
@@ -115,6 +121,8 @@ pub struct Lookup {
     pub upgrade: bool,
     /// Lines that left the private caches and go down.
     pub victims: [Option<Victim>; 2],
+    /// [`Memory::next_prefetch`] has something.
+    pub prefetches: bool,
 }
 
 impl Lookup {

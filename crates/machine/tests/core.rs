@@ -1,5 +1,6 @@
 //! The core model against a direct recurrence, and what must hold of it on any memory.
 
+use machine::cache::PrefetcherSpec;
 use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
 use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec, Translation};
 use machine::{Lookup, Memory, Reply, Response, Served};
@@ -66,6 +67,11 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec((0u32..60, 0u64..200, prop::bool::weighted(0.2), 0u8..5), 1..120)
 }
 
+const PREFETCHERS: &[PrefetcherSpec] = &[
+    PrefetcherSpec::NextLine { degree: 2 },
+    PrefetcherSpec::Stride { degree: 2, entries: 16 },
+    PrefetcherSpec::Stream { degree: 2, distance: 8, streams: 4 },
+];
 const PACKETS: u64 = 3;
 const START: Ps = Ps(5_000);
 
@@ -144,7 +150,7 @@ fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
     retired.max(last_out)
 }
 
-fn hierarchy(page: Option<u64>) -> Hierarchy {
+fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
     let ns = Span::from_ns;
     let cache = |size, ways, latency| machine::cache::CacheSpec { size: Size::from_bytes(size), ways, latency };
     let spec = MemorySpec {
@@ -159,6 +165,7 @@ fn hierarchy(page: Option<u64>) -> Hierarchy {
             l2_latency: ns(3.0),
             walk_cache: 1,
         }),
+        prefetcher,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),
@@ -196,6 +203,9 @@ fn hierarchy(page: Option<u64>) -> Hierarchy {
 struct Long(Hierarchy);
 
 impl Memory for Long {
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+        self.0.next_prefetch(core)
+    }
     fn translate(&mut self, request: &Request) -> Translation {
         self.0.translate(request)
     }
@@ -229,13 +239,14 @@ proptest! {
     #[test]
     fn horizons_and_short_cuts_do_not_matter(
         ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, quantum in 0u64..100_000, tlb: bool,
+        prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
     ) {
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
         let spec = spec(model, rob, outstanding);
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let (mut memory, layout) = (hierarchy(tlb.then_some(4096)), Plain { short_cut });
+            let (mut memory, layout) = (hierarchy(tlb.then_some(4096), prefetcher), Plain { short_cut });
             let mut times = Vec::new();
             // Twice, so that the second burst finds warm caches.
             for start in [START, Ps(1 << 30)] {
@@ -276,7 +287,7 @@ fn a_copy_is_made_by_loads_and_stores() {
         let (src, dst) =
             (Ref::load(RegionId::FIRST_TABLE, 1 << 20, bytes, 1), Ref::store(RegionId::FIRST_TABLE, 0, bytes, 2));
         core.record.copy(src, dst);
-        let mut memory = hierarchy(None);
+        let mut memory = hierarchy(None, None);
         run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         memory.counters()
     };
@@ -289,7 +300,7 @@ fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
     let spec = spec(CoreModel::Window, 64, 4);
     let alone = |page, ops: &[Op]| {
         let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
-        let mut memory = hierarchy(page);
+        let mut memory = hierarchy(page, None);
         record(ops, &mut core.record);
         let (time, shares) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         (time, shares[0][Reason::Tlb], memory.counters())
@@ -303,4 +314,21 @@ fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
     // The next page: the upper levels are cached, and its entry lies on a line that is there.
     let (_, _, counters) = alone(Some(1 << 21), &[(1, 0, false, 0), (1, 1 << 15, false, 1)]);
     assert_eq!((counters.tlb.misses, counters.page_walks, counters.llc.misses), (2, 2, 5));
+}
+
+#[test]
+fn a_stream_prefetcher_hides_the_latency_of_a_copy() {
+    let spec = spec(CoreModel::InOrder, 64, 8);
+    let took = |prefetcher| {
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        let mut memory = hierarchy(None, prefetcher);
+        let lines: Vec<Op> = (0..64).map(|line| (20, line, false, 0)).collect();
+        record(&lines, &mut core.record);
+        let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+        (time, memory.counters())
+    };
+    let (without, _) = took(None);
+    let (with, counters) = took(Some(PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 }));
+    assert!(with * 2 < without, "{with} {without}");
+    assert!(counters.prefetches > 40 && counters.llc.misses == 64, "{counters:?}");
 }

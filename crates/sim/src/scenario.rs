@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use functions::ForwardSpec;
-use machine::cache::CacheSpec;
+use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
 use machine::memory::{LlcSpec, MemorySpec, TlbSpec};
@@ -223,6 +223,9 @@ pub struct MachineSpec {
     /// Address translation of each core; free when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlb: Option<TlbSpec>,
+    /// What each core's L2 asks for before it is wanted; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetcher: Option<PrefetcherSpec>,
     /// The shared last-level cache.
     pub llc: LlcSpec,
     /// DRAM.
@@ -236,6 +239,7 @@ impl MachineSpec {
             l1: self.l1.clone(),
             l2: self.l2.clone(),
             tlb: self.tlb.clone(),
+            prefetcher: self.prefetcher,
             llc: self.llc.clone(),
             dram: self.dram.clone(),
         }

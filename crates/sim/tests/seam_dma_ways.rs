@@ -27,6 +27,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         l1: cache(1, 2, 1.0),
         l2: cache(1, 4, 4.0),
         tlb: None,
+        prefetcher: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

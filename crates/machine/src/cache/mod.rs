@@ -14,6 +14,7 @@ pub(crate) use array::equal_tags;
 pub use array::{NoWay, Slot, TagArray, Victim};
 pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
 pub use prefetcher::PrefetcherSpec;
+pub(crate) use prefetcher::{Prefetcher, Seen};
 pub use recency::Vectors;
 pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
 pub use simulate::{Sampled, SampledLevel, Trace, simulate, simulate_sample, simulate_with};

@@ -45,7 +45,7 @@ pub enum PrefetcherSpec {
 const PAGE_LINES: u64 = 64;
 
 impl PrefetcherSpec {
-    pub(super) fn check(&self, path: &str) -> Result<(), MachineError> {
+    pub(crate) fn check(&self, path: &str) -> Result<(), MachineError> {
         let within = |name: &str, value: u32, most: u32| {
             if (1..=most).contains(&value) {
                 return Ok(());
@@ -83,7 +83,7 @@ impl PrefetcherSpec {
 
 /// What a prefetcher is told of an access.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     pub line: Line,
     pub site: u16,
     pub hit: bool,
@@ -93,7 +93,7 @@ pub(super) struct Seen {
 
 /// A prefetcher with what it has learnt.
 #[derive(Clone, Debug)]
-pub(super) struct Prefetcher {
+pub(crate) struct Prefetcher {
     spec: PrefetcherSpec,
     strides: Vec<Stride>,
     /// Most recently used first.
@@ -119,13 +119,13 @@ struct Stream {
 
 impl Prefetcher {
     /// `spec` has been checked.
-    pub(super) fn new(spec: PrefetcherSpec) -> Prefetcher {
+    pub(crate) fn new(spec: PrefetcherSpec) -> Prefetcher {
         let entries = if let PrefetcherSpec::Stride { entries, .. } = spec { entries as usize } else { 0 };
         Prefetcher { spec, strides: vec![Stride::default(); entries], streams: Vec::new() }
     }
 
     /// Learns from an access and appends the lines to ask for.
-    pub(super) fn observe(&mut self, seen: Seen, lines: &mut Vec<Line>) {
+    pub(crate) fn observe(&mut self, seen: Seen, lines: &mut Vec<Line>) {
         let line = seen.line.0;
         match self.spec {
             PrefetcherSpec::NextLine { degree } => {

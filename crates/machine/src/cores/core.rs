@@ -96,6 +96,8 @@ pub struct Core {
     next_ready: Ps,
     /// Which, as an index into `pending`.
     next: usize,
+    /// The prefetcher may have asked for lines.
+    prefetches: bool,
     /// When the last miss went out, or a controller answered.
     last_out: Ps,
     fills: FillBuffers,
@@ -279,6 +281,7 @@ impl Core {
             pending: Vec::new(),
             next_ready: Ps::MAX,
             next: 0,
+            prefetches: false,
             last_out: Ps::ZERO,
             fills: FillBuffers::new(spec.outstanding as usize),
             requests: Requests::new(),
@@ -359,6 +362,10 @@ impl Core {
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
             while self.front_end < self.next_ready && self.instructions < self.window_end {
+                if self.prefetches {
+                    self.prefetch(memory, horizon);
+                    continue;
+                }
                 let Some((event, next)) = self.record.event(self.cursor) else {
                     if !self.is_drained() {
                         break;
@@ -589,6 +596,7 @@ impl Core {
         let slot = self.slots;
         self.slots += 1;
         let lookup = memory.lookup(request);
+        self.prefetches |= lookup.prefetches;
         let Some(served) = lookup.hit else {
             self.miss(request, &lookup, slot, address, waits, memory, horizon);
             return;
@@ -604,6 +612,22 @@ impl Core {
         } else {
             self.set_done(slot, self.front_end.0);
         }
+    }
+
+    /// Sends out a line that the prefetcher asks for if a line fill buffer is free, and else drops
+    /// all that it has asked for.
+    #[inline(never)]
+    fn prefetch<M: Memory>(&mut self, memory: &mut M, horizon: Ps) {
+        let free = self.pending.is_empty() && self.fills.free_from() <= self.front_end;
+        let next = if free { memory.next_prefetch(self.id) } else { None };
+        let Some((request, lookup)) = next else {
+            self.prefetches = false;
+            return;
+        };
+        let slot = self.slots;
+        self.slots += 1;
+        let address = Address { after: None, reason: Reason::Mshr };
+        self.miss(&request, &lookup, slot, address, false, memory, horizon);
     }
 
     /// Makes a translation that is not at hand; the slot that is done with it.

@@ -10,7 +10,7 @@
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
 //! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. Left out:
-//! transient states, prefetchers; requests enter a slice's queue in the order in which they are
+//! transient states; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
 mod directory;
@@ -36,7 +36,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use tlb::Tlb;
 
-use crate::cache::{CacheSpec, NoWay, TagArray, Victim};
+use crate::cache::{CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim};
 use crate::dram::{Dram, DramSpec};
 use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 
@@ -55,6 +55,8 @@ pub struct MemorySpec {
     pub l2: CacheSpec,
     /// Address translation of each core; free when left out.
     pub tlb: Option<TlbSpec>,
+    /// What each core's L2 asks for before it is wanted; nothing when left out.
+    pub prefetcher: Option<PrefetcherSpec>,
     /// The shared last-level cache.
     pub llc: LlcSpec,
     /// DRAM.
@@ -87,6 +89,8 @@ pub struct MemoryCounters {
     pub tlb: LevelCounters,
     /// Page walks, for want of a translation in any TLB.
     pub page_walks: u64,
+    /// Lines that the prefetchers have asked the LLC for.
+    pub prefetches: u64,
     /// Lines taken from another core's private cache.
     pub snoops: u64,
     /// Lines taken over for writing that were there already.
@@ -115,6 +119,7 @@ impl Sub for MemoryCounters {
             dma_read: self.dma_read - rhs.dma_read,
             tlb: self.tlb - rhs.tlb,
             page_walks: self.page_walks - rhs.page_walks,
+            prefetches: self.prefetches - rhs.prefetches,
             snoops: self.snoops - rhs.snoops,
             upgrades: self.upgrades - rhs.upgrades,
             writebacks: self.writebacks - rhs.writebacks,
@@ -128,6 +133,20 @@ struct Private {
     l2: TagArray,
     latest: Latest,
     tlb: Option<Tlb>,
+    prefetching: Option<Prefetching>,
+}
+
+/// A prefetcher and what it has asked for.
+#[derive(Clone, Debug)]
+struct Prefetching {
+    prefetcher: Prefetcher,
+    /// Not yet looked for.
+    wanted: Vec<Line>,
+    /// The last that were fetched and not yet used, in a ring: as long as streams run ahead.
+    unused: [u32; 64],
+    next: usize,
+    /// The request that the last were asked for upon.
+    cause: Request,
 }
 
 /// The memory system. See the module header.
@@ -170,6 +189,13 @@ impl Hierarchy {
         let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         let tlb = spec.tlb.as_ref().map(|tlb| Tlb::new(tlb, &format!("{path}.tlb"))).transpose()?;
+        let prefetching = match &spec.prefetcher {
+            Some(prefetcher) => {
+                prefetcher.check(&format!("{path}.prefetcher"))?;
+                Some(Prefetching::new(*prefetcher))
+            }
+            None => None,
+        };
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -187,7 +213,7 @@ impl Hierarchy {
         let io_ways = Cbm(spec.llc.io_ways);
         check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;
         Ok(Hierarchy {
-            cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb }; cores as usize],
+            cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb, prefetching }; cores as usize],
             directory: Directory::new(cores),
             llc,
             in_flight: InFlight::new(),
@@ -304,11 +330,12 @@ impl Hierarchy {
     fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
         let line = request.addr.line();
         let write = request.access.writes();
-        let Private { l1, l2, latest, .. } = &mut self.cores[usize::from(request.core.0)];
+        let Private { l1, l2, latest, prefetching, .. } = &mut self.cores[usize::from(request.core.0)];
         latest.set(line, false);
         self.counters.l1.misses += 1;
         let mut victims = [None; 2];
         let found = l2.use_line(line);
+        let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found.is_some()));
         let exclusive = found.is_some_and(|slot| l2.is_exclusive(slot));
         if found.is_some() {
             self.counters.l2.hits += 1;
@@ -327,7 +354,7 @@ impl Hierarchy {
         }
         let upgrade = found.is_some() && write && !exclusive;
         let hit = (found.is_some() && !upgrade).then_some(Served::L2);
-        Lookup { hit, upgrade, victims }
+        Lookup { hit, upgrade, victims, prefetches }
     }
 
     /// When a device's request made at `now` has been answered by the LLC.
@@ -473,7 +500,55 @@ fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<()
     Ok(())
 }
 
+impl Prefetching {
+    fn new(spec: PrefetcherSpec) -> Prefetching {
+        let nothing = Request {
+            addr: Addr(0),
+            bytes: 1,
+            site: 0,
+            access: probe::Access::Prefetch,
+            clos: Clos(0),
+            core: CoreId(0),
+        };
+        let prefetcher = Prefetcher::new(spec);
+        Prefetching { prefetcher, wanted: Vec::new(), unused: [u32::MAX; 64], next: 0, cause: nothing }
+    }
+
+    /// Sees a request that reaches L2; says whether lines are wanted.
+    fn observe(&mut self, request: &Request, hit: bool) -> bool {
+        let line = request.addr.line();
+        let prefetched = self.unused.iter().position(|&l| l == line.0 as u32);
+        if let Some(at) = prefetched {
+            self.unused[at] = u32::MAX;
+        }
+        let seen = Seen { line, site: request.site, hit, first_use: hit && prefetched.is_some() };
+        self.wanted.clear();
+        self.prefetcher.observe(seen, &mut self.wanted);
+        // Taken from the back: the nearest line first.
+        self.wanted.reverse();
+        self.cause = Request { access: probe::Access::Prefetch, ..*request };
+        !self.wanted.is_empty()
+    }
+}
+
 impl Memory for Hierarchy {
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+        let Private { l2, prefetching, .. } = &mut self.cores[usize::from(core.0)];
+        let prefetching = prefetching.as_mut()?;
+        while let Some(line) = prefetching.wanted.pop() {
+            if l2.find(line).is_some() {
+                continue;
+            }
+            self.counters.prefetches += 1;
+            prefetching.unused[prefetching.next] = line.0 as u32;
+            prefetching.next = (prefetching.next + 1) % prefetching.unused.len();
+            let victim = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
+            let lookup = Lookup { victims: [victim, None], ..Lookup::default() };
+            return Some((Request { addr: line.addr(), bytes: 1, ..prefetching.cause }, lookup));
+        }
+        None
+    }
+
     #[inline(always)]
     fn translate(&mut self, request: &Request) -> Translation {
         let Some(tlb) = &mut self.cores[usize::from(request.core.0)].tlb else { return Translation::Free };
@@ -510,7 +585,7 @@ impl Memory for Hierarchy {
             l1.set_dirty(slot, true);
         }
         latest.set(line, write && !upgrade);
-        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2] }
+        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2], prefetches: false }
     }
 
     fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
