@@ -79,6 +79,10 @@ pub struct Core {
     paths: Box<[Path; ITEMS]>,
     /// Instructions from this one on do not fit into the reorder buffer, or nothing does.
     window_end: u64,
+    /// Slots from this one on are still needed under their old number.
+    slots_end: u64,
+    /// Page walks under way: the page, its bits, and the slot that is done with the translation.
+    walks: Vec<(u64, u32, u64)>,
     /// Private hits among the items whose data or address are not there yet, in program order.
     waits: Vec<Wait>,
     /// Retired references within the reorder buffer: instruction and time.
@@ -104,13 +108,16 @@ pub struct Core {
     requests: Requests,
 }
 
-const SLOTS: usize = 1024;
+const SLOTS: usize = 2048;
 const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
 /// Of what is done for an instruction that does not wait for it.
 const NO_ITEM: u64 = u64::MAX;
-/// The most items in the window, so that no slot is used again while something waits for it.
-const ITEMS: usize = SLOTS / 4;
+/// The most items in the window.
+const ITEMS: usize = 256;
+/// The most slots that a reference may take: two lines, each with a page walk, or a large piece of a
+/// packet. Nothing is dispatched when fewer are left before one that something waits for.
+const SLOTS_OF_A_REFERENCE: u64 = SLOTS as u64 / 4;
 
 /// What retires in program order.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +128,8 @@ struct Item {
     instruction: u64,
     /// Instruction time before it.
     work: Ps,
+    /// No slot before this one belongs to it.
+    slot: u64,
     kind: Kind,
 }
 
@@ -272,6 +281,8 @@ impl Core {
             first_item: 0,
             paths: Box::new([Path::default(); ITEMS]),
             window_end: u64::MAX,
+            slots_end: u64::MAX,
+            walks: Vec::new(),
             waits: Vec::new(),
             history: VecDeque::new(),
             history_end: u64::MAX,
@@ -314,6 +325,7 @@ impl Core {
         self.history.clear();
         self.history_end = u64::MAX;
         self.next_begun = 0;
+        self.walks.clear();
         self.place(NOWHERE);
         self.retiring = self.burst.len();
     }
@@ -361,7 +373,8 @@ impl Core {
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
-            while self.front_end < self.next_ready && self.instructions < self.window_end {
+            while self.front_end < self.next_ready && self.instructions < self.window_end && self.slots < self.slots_end
+            {
                 if self.prefetches {
                     self.prefetch(memory, horizon);
                     continue;
@@ -370,11 +383,7 @@ impl Core {
                     if !self.is_drained() {
                         break;
                     }
-                    self.retire_work();
-                    // The last stores may have gone out later than the last instruction retired.
-                    let wait = self.last_out.since(self.retired);
-                    self.own[self.retiring].charge(Reason::Mshr, wait);
-                    self.retired += wait;
+                    self.drain();
                     return Step::Done(self.retired);
                 };
                 match event {
@@ -411,15 +420,17 @@ impl Core {
                         self.change_owner(self.burst.len());
                     }
                     Event::Lock(_) | Event::Unlock(_) if !self.is_drained() => break,
-                    Event::Lock(lock) => {
+                    Event::Lock(lock) | Event::Unlock(lock) => {
+                        self.drain();
+                        // Locks are taken in order of time.
+                        if self.retired > horizon {
+                            return Step::At(self.retired);
+                        }
                         self.cursor = next;
-                        self.retire_work();
-                        return Step::Lock(lock, self.retired);
-                    }
-                    Event::Unlock(lock) => {
-                        self.cursor = next;
-                        self.retire_work();
-                        return Step::Unlock(lock, self.retired);
+                        return match event {
+                            Event::Lock(_) => Step::Lock(lock, self.retired),
+                            _ => Step::Unlock(lock, self.retired),
+                        };
                     }
                     Event::Latch { .. } => {}
                 }
@@ -434,9 +445,14 @@ impl Core {
             } else if ready > horizon {
                 return Step::At(ready);
             } else {
+                let was_full = self.window_end == 0 || self.slots >= self.slots_end;
                 self.issue(self.next, ready, memory);
                 self.retire_items();
                 self.update_limits();
+                if was_full {
+                    // Room in the store buffer or the window comes with this request, not earlier.
+                    self.front_end = self.front_end.max(ready);
+                }
             }
         }
     }
@@ -470,6 +486,8 @@ impl Core {
             Some(_) if self.in_order || self.items.len() >= ITEMS => 0,
             Some(oldest) => oldest.instruction + self.rob,
         };
+        let waited_for = self.pending.iter().map(|f| f.slot).chain(self.items.front().map(|i| i.slot));
+        self.slots_end = waited_for.min().map_or(u64::MAX, |oldest| oldest + SLOTS as u64 - SLOTS_OF_A_REFERENCE);
     }
 
     #[inline(always)]
@@ -563,20 +581,23 @@ impl Core {
     #[inline(never)]
     fn request<M: Memory>(&mut self, request: &Request, after: Option<u64>, memory: &mut M, now: Ps, horizon: Ps) {
         if self.in_order || request.access == Access::Atomic {
-            // Nothing older is under way: `update_window` and `step` have seen to that.
+            // Nothing older waits: `update_window` and `step` have seen to that.
             self.front_end = self.front_end.max(self.retired + self.owed_work);
+            if request.access == Access::Atomic {
+                self.front_end = self.front_end.max(self.last_out);
+            }
         } else {
             self.wait_for_room();
         }
         let waits = !matches!(request.access, Access::Store | Access::Prefetch);
         match memory.translate(request) {
-            Translation::Free => {
+            Translation::Free if self.walks.is_empty() => {
                 let address = Address { after, reason: Reason::Mshr };
                 self.access(request, address, waits, memory, now, horizon);
             }
             translation => {
                 let after = self.translated(request, after, translation, memory, now, horizon);
-                self.access(request, Address { after, reason: Reason::Tlb }, waits, memory, now, horizon);
+                self.access(request, after, waits, memory, now, horizon);
             }
         }
     }
@@ -608,7 +629,8 @@ impl Core {
             self.hit(request.addr.line(), slot, address, memory.private_latency(served));
         } else if request.access == Access::Load {
             // A table entry of a page walk.
-            self.pass_on(slot, address.after, memory.private_latency(served).1);
+            let latency = memory.private_latency(served).1;
+            self.pass_on(slot, Some(request.addr.line()), address.after, latency);
         } else {
             self.set_done(slot, self.front_end.0);
         }
@@ -618,7 +640,10 @@ impl Core {
     /// all that it has asked for.
     #[inline(never)]
     fn prefetch<M: Memory>(&mut self, memory: &mut M, horizon: Ps) {
-        let free = self.pending.is_empty() && self.fills.free_from() <= self.front_end;
+        if self.in_order {
+            self.front_end = self.front_end.max(self.retired);
+        }
+        let free = self.pending.is_empty() && self.fills.free_from().max(self.last_out) <= self.front_end;
         let next = if free { memory.next_prefetch(self.id) } else { None };
         let Some((request, lookup)) = next else {
             self.prefetches = false;
@@ -630,7 +655,8 @@ impl Core {
         self.miss(&request, &lookup, slot, address, false, memory, horizon);
     }
 
-    /// Makes a translation that is not at hand; the slot that is done with it.
+    /// Makes a translation that is not at hand, or waits for one under way: what the request's address
+    /// waits for.
     #[inline(never)]
     fn translated<M: Memory>(
         &mut self,
@@ -640,13 +666,22 @@ impl Core {
         memory: &mut M,
         now: Ps,
         horizon: Ps,
-    ) -> Option<u64> {
+    ) -> Address {
         match translation {
-            Translation::Free => {}
+            Translation::Free => {
+                let Core { walks, done, front_end, .. } = self;
+                walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
+                let same = walks.iter().find(|&&(page, bits, _)| request.addr.0 >> bits == page);
+                // Of a walk and the address's own source the later in program order counts.
+                match same {
+                    Some(&(.., walk)) if after.is_none_or(|own| own < walk) => after = Some(walk),
+                    _ => return Address { after, reason: Reason::Mshr },
+                }
+            }
             Translation::Wait(latency) => {
                 let slot = self.slots;
                 self.slots += 1;
-                self.pass_on(slot, after, latency);
+                self.pass_on(slot, None, after, latency);
                 after = Some(slot);
             }
             Translation::Walk(walk) => {
@@ -656,22 +691,30 @@ impl Core {
                     self.access(&entry, Address { after, reason: Reason::Tlb }, false, memory, now, horizon);
                     after = Some(slot);
                 }
+                if let Some(slot) = after {
+                    self.walks.push((request.addr.0 >> walk.page_bits(), walk.page_bits(), slot));
+                }
             }
         }
-        after
+        Address { after, reason: Reason::Tlb }
     }
 
-    /// `slot` is done `latency` after dispatch and after `after`.
-    fn pass_on(&mut self, slot: u64, after: Option<u64>, latency: Ps) {
+    /// `slot` is done `latency` after dispatch and after `after`, and with the data of `line`, which
+    /// may still be on their way.
+    fn pass_on(&mut self, slot: u64, line: Option<Line>, after: Option<u64>, latency: Ps) {
         let source = self.source(after);
-        if source == UNKNOWN {
-            self.set_done(slot, UNKNOWN);
-            let on = after.unwrap_or(slot);
-            let dispatched = self.front_end;
-            self.waits.push(Wait { item: NO_ITEM, slot, on, same_line: false, dispatched, latency });
-        } else {
-            self.set_done(slot, self.front_end.0.max(source) + latency.0);
-        }
+        let dispatched = self.front_end;
+        let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
+        let coming = line.and_then(|line| self.fills.under_way(line, arrives).map(|(until, _)| until));
+        let fetch = line.and_then(|line| self.pending.iter().find(|f| f.request.addr.line() == line));
+        let wait = |on, same_line| Wait { item: NO_ITEM, slot, on, same_line, dispatched, latency };
+        let wait = match (coming, fetch) {
+            (Some(_), _) => None,
+            (None, Some(fetch)) => Some(wait(fetch.slot, true)),
+            (None, None) => after.filter(|_| source == UNKNOWN).map(|on| wait(on, false)),
+        };
+        self.set_done(slot, if wait.is_some() { UNKNOWN } else { coming.unwrap_or(arrives).0 });
+        self.waits.extend(wait);
     }
 
     /// The next instruction is dispatched when that `rob` before it has retired.
@@ -762,7 +805,14 @@ impl Core {
     /// Appends an item that is done at `at`, or retires it at once.
     #[inline(always)]
     fn queue(&mut self, at: u64, kind: Kind) {
-        let item = Item { at, instruction: self.instructions, work: std::mem::take(&mut self.owed_work), kind };
+        let work = std::mem::take(&mut self.owed_work);
+        let item = Item {
+            at,
+            instruction: self.instructions,
+            work,
+            slot: self.slots.saturating_sub(SLOTS_OF_A_REFERENCE),
+            kind,
+        };
         if self.items.is_empty() && at != UNKNOWN {
             self.retire(&item);
             self.first_item += 1;
@@ -805,6 +855,7 @@ impl Core {
             && dispatched <= horizon
             && self.fills.free_from() <= dispatched
         {
+            self.last_out = dispatched;
             match memory.fetch(request, lookup, dispatched) {
                 Reply::Done(response) => {
                     self.set_done(slot, response.at.0);
@@ -828,9 +879,7 @@ impl Core {
             (self.next_ready, self.next) = (ready, self.pending.len());
         }
         self.pending.push(fetch);
-        if self.pending.len() >= self.pending_limit {
-            self.update_window();
-        }
+        self.update_window();
     }
 
     /// A slot that is done when all slots from `first` on are.
@@ -1000,10 +1049,14 @@ impl Core {
         self.retired += work;
     }
 
-    /// Retires the instructions after the last reference.
-    fn retire_work(&mut self) {
+    /// Retires the instructions after the last reference. Stores may have gone out later than the
+    /// last instruction retired.
+    fn drain(&mut self) {
         let work = std::mem::take(&mut self.owed_work);
         self.charge_work(work);
+        let wait = self.last_out.since(self.retired);
+        self.own[self.retiring].charge(Reason::Mshr, wait);
+        self.retired += wait;
     }
 }
 

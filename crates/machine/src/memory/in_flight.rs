@@ -5,7 +5,7 @@ use crate::cache::equal_tags;
 /// Lines on their way from DRAM, and when they are there: what MSHRs at the LLC know.
 ///
 /// Entries are not taken out, they expire. A bucket that is full of lines under way forgets the one
-/// that comes first; with 64 buckets of 8 that takes far more misses at a time than cores have.
+/// that comes first; there are 64 entries a core, four times as many as cores have misses under way.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
     buckets: Vec<Bucket>,
@@ -17,22 +17,22 @@ struct Bucket {
     until: [Ps; 8],
 }
 
-const BUCKETS: usize = 64;
-
 impl InFlight {
-    pub(super) fn new() -> InFlight {
-        InFlight { buckets: vec![Bucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; BUCKETS] }
+    pub(super) fn new(cores: u32) -> InFlight {
+        let buckets = (cores as usize * 8).next_power_of_two().max(64);
+        InFlight { buckets: vec![Bucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; buckets] }
     }
 
     #[inline(always)]
-    fn bucket(line: Line) -> usize {
-        (line.0 ^ line.0 >> 6) as usize % BUCKETS
+    fn bucket(&self, line: Line) -> usize {
+        (line.0 ^ line.0 >> 6) as usize & (self.buckets.len() - 1)
     }
 
     /// `line` is there at `until`.
     #[inline]
     pub(super) fn insert(&mut self, line: Line, until: Ps) {
-        let bucket = &mut self.buckets[InFlight::bucket(line)];
+        let at = self.bucket(line);
+        let bucket = &mut self.buckets[at];
         let known = equal_tags(&bucket.lines, line.0 as u32);
         let at = if known != 0 {
             known.trailing_zeros() as usize
@@ -46,7 +46,7 @@ impl InFlight {
     /// When `line` is there, if that is later than `time`.
     #[inline]
     pub(super) fn get(&self, line: Line, time: Ps) -> Option<Ps> {
-        let bucket = &self.buckets[InFlight::bucket(line)];
+        let bucket = &self.buckets[self.bucket(line)];
         let known = equal_tags(&bucket.lines, line.0 as u32);
         let until = bucket.until.get(known.trailing_zeros() as usize).copied()?;
         (until > time).then_some(until)
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_line_is_known_until_it_is_there() {
-        let mut lines = InFlight::new();
+        let mut lines = InFlight::new(1);
         (0..200).for_each(|line| lines.insert(Line(line), Ps(1000 + line)));
         lines.insert(Line(7), Ps(3000));
         for line in 0..200 {

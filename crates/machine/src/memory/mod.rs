@@ -136,6 +136,16 @@ struct Private {
     prefetching: Option<Prefetching>,
 }
 
+/// What the private caches of other cores had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Snooped {
+    Nothing,
+    /// What memory or the LLC has, too.
+    Clean,
+    /// The only current copy.
+    Dirty,
+}
+
 /// A prefetcher and what it has asked for.
 #[derive(Clone, Debug)]
 struct Prefetching {
@@ -216,7 +226,7 @@ impl Hierarchy {
             cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb, prefetching }; cores as usize],
             directory: Directory::new(cores),
             llc,
-            in_flight: InFlight::new(),
+            in_flight: InFlight::new(cores),
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
             io_ways,
@@ -366,7 +376,7 @@ impl Hierarchy {
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
     /// one still has it afterwards.
-    fn snoop(&mut self, line: Line, others: u64, write: bool, share: Share, now: Ps) -> (bool, bool) {
+    fn snoop(&mut self, line: Line, others: u64, write: bool, share: Share, now: Ps) -> Snooped {
         let (mut found, mut dirty) = (false, false);
         let mut left = others;
         while left != 0 {
@@ -396,7 +406,11 @@ impl Hierarchy {
             // The line is clean and shared from now on: the LLC holds what memory does not.
             self.write_llc(line, share, now);
         }
-        (found, found)
+        match (found, dirty) {
+            (false, _) => Snooped::Nothing,
+            (true, false) => Snooped::Clean,
+            (true, true) => Snooped::Dirty,
+        }
     }
 
     fn write_llc(&mut self, line: Line, share: Share, now: Ps) {
@@ -406,12 +420,12 @@ impl Hierarchy {
         }
     }
 
-    fn evict_private(&mut self, victim: Victim, clos: Clos, now: Ps) {
+    /// A line has left the private caches of a core.
+    fn evict_private(&mut self, victim: Victim, share: Share, now: Ps) {
         let Victim { line, dirty } = victim;
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
-        let share = self.share_of(clos);
         let spot = self.llc.spot(line);
         let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
         if !found {
@@ -440,18 +454,32 @@ impl Hierarchy {
         self.dram.post(line, true, now);
     }
 
-    /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache; says
-    /// whether it is there.
+    /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache and no
+    /// other core shares the line; says whether it is there.
     #[inline]
-    fn take_from_llc(&mut self, line: Line, spot: Spot, core: CoreId, shared: bool) -> bool {
+    fn take_from_llc(&mut self, line: Line, spot: Spot, core: CoreId, shared: bool, share: Share, now: Ps) -> bool {
         if self.inclusion != Inclusion::Victim || shared {
             return self.llc.use_line(spot);
         }
         let Some(dirty) = self.llc.remove(spot) else { return false };
-        if dirty {
-            self.cores[usize::from(core.0)].l2.write_line(line);
+        if dirty && !self.cores[usize::from(core.0)].l2.write_line(line) {
+            // It has left L2 since it was looked up.
+            self.fill_llc(line, spot, true, share, now);
         }
         true
+    }
+
+    /// Whether `core` has `line`, which it wants to write, as when it was looked up. If it was taken
+    /// away meanwhile it comes in again.
+    fn still_has(&mut self, core: CoreId, line: Line, share: Share, now: Ps) -> bool {
+        let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
+        if l1.find(line).is_some() || l2.find(line).is_some() {
+            return true;
+        }
+        if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, true, true) {
+            self.evict_private(victim, share, now);
+        }
+        false
     }
 
     /// Takes `line` from all private caches; says whether one of them had it dirty.
@@ -603,24 +631,20 @@ impl Memory for Hierarchy {
         // When an answer of the LLC itself is with the core.
         let mut done = at + self.llc.latency() + distance;
         let others = self.directory.get(line) & !(1 << core.0);
-        let (mut snooped, mut shared) = (false, false);
-        if others != 0 {
-            (snooped, shared) = self.snoop(line, others, write, share, at);
-        }
-        if write && shared {
-            shared = false;
-        }
-        let served = if lookup.upgrade {
+        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
+        // A write has taken the copies away.
+        let shared = snooped != Snooped::Nothing && !write;
+        let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
-        } else if snooped {
+        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
+            self.counters.llc.hits += 1;
+            Served::Llc
+        } else if snooped != Snooped::Nothing {
             self.counters.snoops += 1;
             path.push(Reason::Snoop, self.snoop_latency);
             done += self.snoop_latency;
             Served::Snoop
-        } else if self.take_from_llc(line, spot, core, shared) {
-            self.counters.llc.hits += 1;
-            Served::Llc
         } else {
             self.counters.llc.misses += 1;
             let filled =
@@ -652,8 +676,9 @@ impl Memory for Hierarchy {
 
     #[inline]
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+        let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
-            self.evict_private(*victim, request.clos, now);
+            self.evict_private(*victim, share, now);
         }
     }
 

@@ -42,12 +42,18 @@ pub enum Translation {
 pub struct Walk {
     entries: [Addr; LEVELS],
     first: u8,
+    page_bits: u8,
 }
 
 impl Walk {
     /// The addresses in the order in which they are loaded.
     pub fn entries(&self) -> &[Addr] {
         &self.entries[usize::from(self.first)..]
+    }
+
+    /// The low address bits that the walk does not translate: those within its page.
+    pub fn page_bits(&self) -> u32 {
+        u32::from(self.page_bits)
     }
 }
 
@@ -153,7 +159,11 @@ impl Tlb {
         }
         // Walks of large pages end above the last level.
         entries.rotate_right(LEVELS - self.levels);
-        Translation::Walk(Walk { entries, first: (LEVELS - self.levels + first) as u8 })
+        Translation::Walk(Walk {
+            entries,
+            first: (LEVELS - self.levels + first) as u8,
+            page_bits: self.page_bits as u8,
+        })
     }
 }
 
