@@ -207,7 +207,7 @@ pub(super) struct Channel<const G: usize> {
     // Requests.
     bank: [Bank; BANKS],
     list: [[List; BANKS]; 2],
-    slots: Vec<Slot>,
+    slots: [Slot; MOST_ENTRIES as usize],
     free: u8,
     len: [u32; 2],
     seq: u32,
@@ -367,7 +367,7 @@ impl<const G: usize> Channel<G> {
                 timeout: spec.page.timeout(),
             }; BANKS],
             list: [[EMPTY; BANKS]; 2],
-            slots: Vec::new(),
+            slots: [Slot::default(); MOST_ENTRIES as usize],
             free: 0,
             len: [0; 2],
             seq: 0,
@@ -401,9 +401,9 @@ impl<const G: usize> Channel<G> {
             log: None,
         };
         let slots = channel.capacity[0] + channel.capacity[1];
-        channel.slots = (0..slots as u8)
-            .map(|i| Slot { next: if u32::from(i) + 1 == slots { NIL } else { i + 1 }, ..Slot::default() })
-            .collect();
+        for (i, slot) in (0..slots as u8).zip(&mut channel.slots) {
+            slot.next = if u32::from(i) + 1 == slots { NIL } else { i + 1 };
+        }
         match spec.refresh {
             Refresh::Off => {}
             Refresh::AllBank => {
@@ -563,18 +563,19 @@ impl<const G: usize> Channel<G> {
         loop {
             let key = self.earliest();
             let mut at = (key >> 32) as u32;
-            let mut closing = None;
-            if self.closing != 0 {
-                let (clock, bank) = self.next_closing();
-                if clock < at {
-                    (closing, at) = (Some(bank), clock);
+            let (mut closing, mut refresh) = (None, None);
+            if self.closing | u64::from(self.pending) != 0 {
+                if self.closing != 0 {
+                    let (clock, bank) = self.next_closing();
+                    if clock < at {
+                        (closing, at) = (Some(bank), clock);
+                    }
                 }
-            }
-            let mut refresh = None;
-            if self.pending != 0 {
-                let (clock, command) = self.next_refresh();
-                if clock <= at {
-                    (refresh, closing, at) = (Some(command), None, clock);
+                if self.pending != 0 {
+                    let (clock, command) = self.next_refresh();
+                    if clock <= at {
+                        (refresh, closing, at) = (Some(command), None, clock);
+                    }
                 }
             }
             if self.due <= at && self.due < limit {
@@ -657,7 +658,7 @@ impl<const G: usize> Channel<G> {
         let free = [self.bus_free[0].max(self.now), self.bus_free[1].max(self.now)];
         let mut best = u64::MAX;
         for kind in 0..4 {
-            if ((self.keys[kind] >> 32) as u32) < free[kind / 2] {
+            if self.keys[kind] < u64::from(free[kind / 2]) << 32 {
                 self.keys[kind] = self.earliest_of(kind, free[kind / 2]);
             }
             best = best.min(self.keys[kind]);
@@ -727,7 +728,7 @@ impl<const G: usize> Channel<G> {
         self.data_end = end;
         self.end = self.base.wrapping_add(u64::from(end));
         self.bank[bank].last_use = self.now;
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &mut self.slots[place_of(index)];
         slot.left -= 1;
         if slot.left > 0 {
             self.candidate[bank].ready = self.own[bank][kind & 3];
@@ -745,7 +746,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn issue_row(&mut self, bank: usize) {
         let kind = usize::from(self.bank[bank].want);
-        let index = usize::from(self.bank[bank].slot);
+        let index = place_of(self.bank[bank].slot);
         if kind == ACT {
             let row = self.slots[index].entry.place.row;
             self.activate(bank, row);
@@ -1035,7 +1036,7 @@ impl<const G: usize> Channel<G> {
         if self.seq == LAST_SEQ {
             self.relabel();
         }
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &mut self.slots[place_of(index)];
         self.free = slot.next;
         *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, class: Class::Hit, next: NIL, prev: NIL };
         self.seq += 1;
@@ -1073,7 +1074,7 @@ impl<const G: usize> Channel<G> {
     fn forwards(&self, place: Place) -> bool {
         let mut at = self.list[1][place.bank as usize & (BANKS - 1)].head;
         while at != NIL {
-            let slot = &self.slots[usize::from(at)];
+            let slot = &self.slots[place_of(at)];
             if (slot.entry.place.row, slot.entry.place.column) == (place.row, place.column) {
                 return true;
             }
@@ -1092,8 +1093,8 @@ impl<const G: usize> Channel<G> {
             list.head = index;
             true
         } else {
-            self.slots[usize::from(tail)].next = index;
-            self.slots[usize::from(index)].prev = tail;
+            self.slots[place_of(tail)].next = index;
+            self.slots[place_of(index)].prev = tail;
             false
         }
     }
@@ -1101,7 +1102,7 @@ impl<const G: usize> Channel<G> {
     /// Takes a served request out and looks for the bank's next candidate.
     #[inline(always)]
     fn remove(&mut self, index: u8, bank: usize) {
-        let slot = self.slots[usize::from(index)];
+        let slot = self.slots[place_of(index)];
         let kind = self.queue_of(slot.entry.write);
         let (which, at) = match self.order {
             Order::FrFcfs { .. } => (kind, bank),
@@ -1113,15 +1114,15 @@ impl<const G: usize> Channel<G> {
         if slot.prev == NIL {
             list.head = slot.next;
         } else {
-            self.slots[usize::from(slot.prev)].next = slot.next;
+            self.slots[place_of(slot.prev)].next = slot.next;
             self.bank[bank].passed += 1;
         }
         if slot.next == NIL {
             list.tail = slot.prev;
         } else {
-            self.slots[usize::from(slot.next)].prev = slot.prev;
+            self.slots[place_of(slot.next)].prev = slot.prev;
         }
-        self.slots[usize::from(index)].next = self.free;
+        self.slots[place_of(index)].next = self.free;
         self.free = index;
         self.len[kind] -= 1;
         if self.ordered {
@@ -1179,7 +1180,7 @@ impl<const G: usize> Channel<G> {
             }
             return;
         }
-        let oldest = &self.slots[usize::from(head)];
+        let oldest = &self.slots[place_of(head)];
         let seq = oldest.seq;
         if open == NO_ROW {
             return self.want(bank, ACT, head, seq);
@@ -1191,7 +1192,7 @@ impl<const G: usize> Channel<G> {
         if cap == 0 || passed < cap {
             let mut at = oldest.next;
             while at != NIL {
-                let slot = &self.slots[usize::from(at)];
+                let slot = &self.slots[place_of(at)];
                 if slot.entry.place.row == open {
                     let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq);
                     return self.want(bank, kind, at, seq);
@@ -1246,10 +1247,10 @@ impl<const G: usize> Channel<G> {
             }
             for head in &mut heads {
                 if *head == index {
-                    *head = self.slots[usize::from(index)].next;
+                    *head = self.slots[place_of(index)].next;
                 }
             }
-            let entry = self.slots[usize::from(index)].entry;
+            let entry = self.slots[place_of(index)].entry;
             let bank = entry.place.bank as usize & (BANKS - 1);
             let open = self.bank[bank].open;
             if claimed >> bank & 1 == 0 {
@@ -1294,7 +1295,7 @@ impl<const G: usize> Channel<G> {
         if heads[active] == NIL {
             return (heads[other] != NIL).then_some((other, 1));
         }
-        let entry = self.slots[usize::from(heads[active])].entry;
+        let entry = self.slots[place_of(heads[active])].entry;
         let hit = self.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
         let stays = heads[other] == NIL || (served < size && (hit || served == 0));
         Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
@@ -1309,12 +1310,12 @@ impl<const G: usize> Channel<G> {
             let mut at = list.head;
             while at != NIL {
                 lists.push(at);
-                at = self.slots[usize::from(at)].next;
+                at = self.slots[place_of(at)].next;
             }
         }
-        lists.sort_by_key(|&i| self.slots[usize::from(i)].seq);
+        lists.sort_by_key(|&i| self.slots[place_of(i)].seq);
         for (seq, &i) in lists.iter().enumerate() {
-            self.slots[usize::from(i)].seq = seq as u32;
+            self.slots[place_of(i)].seq = seq as u32;
         }
         self.seq = lists.len() as u32;
         for bank in 0..self.banks {
@@ -1330,7 +1331,7 @@ impl<const G: usize> Channel<G> {
         let start = self.now + self.delay[usize::from(write)];
         let gap = start.saturating_sub(self.data_end);
         let state = &mut self.bank[bank];
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &mut self.slots[place_of(index)];
         if !slot.begun {
             slot.begun = true;
             slot.class = match (state.fresh, state.opened) {
@@ -1387,4 +1388,10 @@ impl<const G: usize> Channel<G> {
 /// The place of a command among those that requests take.
 fn index(command: Command) -> Option<usize> {
     KINDS.iter().position(|&kind| kind == command)
+}
+
+/// Where a slot stands; no check is needed, as their number is a power of two.
+#[inline(always)]
+fn place_of(slot: u8) -> usize {
+    usize::from(slot) & (MOST_ENTRIES as usize - 1)
 }

@@ -3,7 +3,8 @@
 //! A request takes the next link in turn, for as long as its flits last; the crossbar takes it to its
 //! vault, where it waits its turn in order of arrival; the vault's controller serves it; the answer
 //! goes back through the crossbar and takes the same link's other direction in order of readiness. A
-//! link has so many credits: one is out from the request's first flit until the vault takes it in.
+//! link has so many tags: one is out from the request's first flit to the answer's last, and without
+//! one the next request waits, and those behind it.
 //!
 //! Source: Hybrid Memory Cube specification 2.1: packets of 16-byte flits with one flit of header and
 //! tail, so a 64-byte read asks with 1 flit and is answered with 5, and a write the other way round.
@@ -43,8 +44,8 @@ pub struct CubeSpec {
     pub lane_gbps: u32,
     /// Clocks of the vaults through the crossbar, one way.
     pub crossbar: u32,
-    /// Requests a link may have on the way to vaults.
-    pub credits: u32,
+    /// Requests a link may have under way, until their answers have come.
+    pub tags: u32,
 }
 
 impl Default for CubeSpec {
@@ -63,7 +64,7 @@ impl Default for CubeSpec {
             lanes: 16,     // HMC 2.1, full width
             lane_gbps: 25, // DRAMsim3 HMC2_8GB_4Lx16
             crossbar: 5,   // assumed: 4 ns
-            credits: 32,   // DRAMsim3's crossbar queue
+            tags: 128,     // assumed; HMC 2.1 has 11 bits for a tag
         }
     }
 }
@@ -105,7 +106,7 @@ impl CubeSpec {
             ("lanes", self.lanes, 1, 16),
             ("lane_gbps", self.lane_gbps, 1, 100),
             ("crossbar", self.crossbar, 1, 1000),
-            ("credits", self.credits, 1, 1024),
+            ("tags", self.tags, 1, 2048),
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
@@ -154,12 +155,27 @@ struct Packet {
     write: bool,
 }
 
+struct Vault {
+    channel: Channel<4>,
+    /// On the way to it or before its door, in order of arrival.
+    waiting: VecDeque<Packet>,
+    /// Until when to drive it for something to happen.
+    due: u64,
+}
+
+impl Vault {
+    /// When it has something to do next.
+    fn next(&self) -> u64 {
+        self.due.min(self.waiting.front().map_or(u64::MAX, |packet| packet.clock))
+    }
+}
+
 #[derive(Default)]
 struct Link {
     free: [Ps; 2],
-    credits: u32,
-    /// Times at which credits come back.
-    returns: BinaryHeap<Reverse<u64>>,
+    tags: u32,
+    /// Times at which tags come back; answers come in order.
+    returns: VecDeque<u64>,
     busy: [u64; 2],
 }
 
@@ -188,52 +204,48 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
     let (flit, clock) = (spec.flit().0, spec.clock().0);
     let mut vaults = Vec::new();
     for _ in 0..spec.vaults.channels {
-        vaults.push((Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?, VecDeque::<Packet>::new()));
+        let channel = Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
+        vaults.push(Vault { channel, waiting: VecDeque::new(), due: u64::MAX });
     }
-    let mut links: Vec<Link> = (0..spec.links).map(|_| Link { credits: spec.credits, ..Link::default() }).collect();
+    let mut links: Vec<Link> = (0..spec.links).map(|_| Link { tags: spec.tags, ..Link::default() }).collect();
     let mut ready = Ready::default();
     let mut completions = vec![Ps::ZERO; n];
     let mut sent = vec![Ps::ZERO; n];
     let mut latency = [Histogram::new(), Histogram::new()];
     let writes = |i: usize| trace.writes.get(i).copied().unwrap_or(false);
+    let offered = |i: usize| match trace.arrivals {
+        Arrivals::Saturated => 0,
+        Arrivals::Every(gap) => i as u64 * gap,
+        Arrivals::At(at) => at[i],
+    };
     let (mut next, mut answered, mut now) = (0, 0, 0u64);
     while answered < n {
         let until = now + u64::from(spec.crossbar);
-        for (vault, waiting) in &mut vaults {
-            while let Some(&packet) = waiting.front().filter(|packet| packet.clock < until) {
+        for vault in vaults.iter_mut().filter(|vault| vault.next() <= until) {
+            while let Some(&packet) = vault.waiting.front().filter(|packet| packet.clock < until) {
                 // A vault that is full serves others until it has room, which later arrivals cannot change.
-                vault.drive(Goal::Offer(packet.clock), &mut ready);
-                vault.accept(packet.id, packet.place, packet.write);
-                waiting.pop_front();
-                let link = packet.id as usize % links.len();
-                links[link].returns.push(Reverse(vault.clock() * clock));
+                vault.channel.drive(Goal::Offer(packet.clock), &mut ready);
+                vault.channel.accept(packet.id, packet.place, packet.write);
+                vault.waiting.pop_front();
             }
-            vault.drive(Goal::Until(until), &mut ready);
+            vault.channel.drive(Goal::Until(until), &mut ready);
+            vault.due = vault.channel.next().unwrap_or(u64::MAX);
         }
         // Requests leave in their order, each on the next link.
         while next < n {
-            let offered = match trace.arrivals {
-                Arrivals::Saturated => 0,
-                Arrivals::Every(gap) => next as u64 * gap,
-                Arrivals::At(at) => at[next],
-            };
             let which = next % links.len();
             let link = &mut links[which];
-            let mut start = (offered * clock).max(link.free[0].0).max(now * clock);
-            if link.credits == 0 {
-                match link.returns.peek() {
-                    Some(&Reverse(at)) if at.max(start) < until * clock => {
-                        link.returns.pop();
-                        link.credits += 1;
-                        start = start.max(at);
-                    }
-                    _ => break,
-                }
+            let mut start = (offered(next) * clock).max(link.free[0].0).max(now * clock);
+            if link.tags == 0 {
+                let Some(&at) = link.returns.front().filter(|&&at| at < until * clock) else { break };
+                link.returns.pop_front();
+                link.tags += 1;
+                start = start.max(at);
             }
             if start >= until * clock {
                 break;
             }
-            link.credits -= 1;
+            link.tags -= 1;
             let flits = if writes(next) { LONG } else { SHORT };
             link.free[0] = Ps(start + flits * flit);
             link.busy[0] += flits * flit;
@@ -241,7 +253,7 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
             let place = decoder.decode(trace.addresses[next]);
             let clock = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
             let packet = Packet { clock, id: next as u64, place, write: writes(next) };
-            let waiting = &mut vaults[place.channel as usize].1;
+            let waiting = &mut vaults[place.channel as usize].waiting;
             let at = waiting.partition_point(|earlier| earlier.clock <= clock);
             waiting.insert(at, packet);
             next += 1;
@@ -255,23 +267,25 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
             let start = ((finished + u64::from(spec.crossbar)) * clock).max(link.free[1].0);
             link.free[1] = Ps(start + flits * flit);
             link.busy[1] += flits * flit;
+            link.returns.push_back(link.free[1].0);
             completions[i] = link.free[1];
             latency[usize::from(writes(i))].record(link.free[1] - sent[i]);
             answered += 1;
         }
-        now = until;
-        if answered == next && next < n {
-            // Nothing is on its way: go on with the next request.
-            let offered = match trace.arrivals {
-                Arrivals::Saturated => 0,
-                Arrivals::Every(gap) => next as u64 * gap,
-                Arrivals::At(at) => at[next],
-            };
-            now = now.max(offered);
+        // On to whatever comes first: a vault, an answer, a request.
+        let mut event = vaults.iter().map(Vault::next).min().unwrap_or(u64::MAX);
+        if let Some(&Reverse((finished, _))) = ready.0.peek() {
+            event = event.min(finished);
         }
+        if next < n {
+            let link = &links[next % links.len()];
+            let back = if link.tags > 0 { Some(&0) } else { link.returns.front() };
+            event = event.min(back.map_or(u64::MAX, |&at| offered(next).max(at.max(link.free[0].0) / clock)));
+        }
+        now = until.max(if event == u64::MAX { 0 } else { event });
     }
     let mut gathered = Gathered::default();
-    vaults.iter().for_each(|(vault, _)| gathered.add(vault));
+    vaults.iter().for_each(|vault| gathered.add(&vault.channel));
     let end = completions.iter().max().copied().unwrap_or(Ps::ZERO);
     let seconds = end.as_secs();
     let share = |way: usize| {

@@ -1,4 +1,7 @@
-//! DRAM channels with row buffers, answered in arrival order.
+//! DRAM: two shells. This file's [`Dram`] answers in arrival order; the modules below model every
+//! command ([`simulate`] for whole traces, [`controller`] request by request, [`hmc`] for a cube).
+//!
+//! [`Dram`] is DRAM channels with row buffers, answered in arrival order.
 //!
 //! Models channels, banks with an open row each (open-page policy), column, activate and precharge
 //! times, the data bus, and all-bank refresh. Requests reserve bank and bus in the order in which
