@@ -462,26 +462,48 @@ mod tests {
         prop::collection::vec((0u64..200, any::<bool>(), any::<u32>()), 1..600)
     }
 
-    macro_rules! matches_naive {
-        ($($name:ident, $replacement:expr;)*) => {$(
-            proptest! {
-                #![proptest_config(ProptestConfig::with_cases(64))]
-                #[test]
-                fn $name(ways in 1u32..=32, sets in 1u64..=6, ops in accesses(), masked in any::<bool>()) {
-                    check($replacement, ways, sets, &ops, masked);
-                }
-            }
-        )*};
+    /// Ways, sets, accesses, and whether fills are masked.
+    fn cases() -> impl Strategy<Value = (u32, u64, Vec<(u64, bool, u32)>, bool)> {
+        (1u32..=32, 1u64..=6, accesses(), any::<bool>())
     }
 
-    matches_naive! {
-        lru_with_way_masks_matches_naive, Replacement::Lru;
-        fifo_with_way_masks_matches_naive, Replacement::Fifo;
-        mru_with_way_masks_matches_naive, Replacement::Mru;
-        tree_plru_with_way_masks_matches_naive, Replacement::TreePlru;
-        random_with_way_masks_stays_in_the_mask, Replacement::Random;
-        srrip_with_way_masks_matches_naive, Replacement::Srrip;
-        ages_with_way_masks_match_naive, Replacement::Age;
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn lru_with_way_masks_matches_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Lru, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn fifo_with_way_masks_matches_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Fifo, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn mru_with_way_masks_matches_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Mru, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn tree_plru_with_way_masks_matches_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::TreePlru, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn random_with_way_masks_stays_in_the_mask((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Random, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn srrip_with_way_masks_matches_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Srrip, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn ages_with_way_masks_match_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::Age, ways, sets, &ops, masked);
+        }
     }
 
     proptest! {

@@ -250,8 +250,12 @@ impl Level {
     ) -> usize {
         let tags = self.tags.as_mut_ptr().cast::<u32>();
         let n = from.len() - AHEAD;
+        let ways = self.ways;
+        // Below the first level a write is a whole line, which need not be read.
+        let whole = u32::from(!first);
         let mut out = 0;
-        let mut passed = Passed { accesses: n as u64, ..Passed::default() };
+        // In a block of less than 2^32 accesses: hits, and in the upper half those of writes.
+        let mut hits = 0u64;
         for i in 0..n {
             // SAFETY: `from` is `AHEAD` longer than `n`; sets are `K::LANES` tags each; `out` grows
             // by at most two an access, for which `to` has room.
@@ -264,28 +268,31 @@ impl Level {
                 let line = access & LINE;
                 let set = tags.add(set_of(line) as usize * K::LANES);
                 if STORES {
-                    let victim = *set.add(self.ways as usize - 1);
-                    let hit = K::write(set, access, self.ways);
+                    let victim = *set.add(ways as usize - 1);
+                    let hit = u32::from(K::write(set, access, ways));
                     let written = access >> 31;
-                    // Below the first level a write is a whole line, which need not be read.
-                    let read = u32::from(!hit) & (written ^ 1 | u32::from(first));
                     *to.get_unchecked_mut(out) = line;
-                    out += read as usize;
-                    let dirty = u32::from(!hit) & (victim >> 31) & u32::from(victim != EMPTY);
+                    out += ((hit | written & whole) ^ 1) as usize;
+                    // Signed, dirty tags are negative, and the greatest of these is empty.
+                    let dirty = u32::from((victim as i32) < EMPTY as i32) & (hit ^ 1);
                     *to.get_unchecked_mut(out) = victim;
                     out += dirty as usize;
-                    passed.hits += u64::from(hit);
-                    passed.written += u64::from(written);
-                    passed.written_hits += u64::from(hit) & u64::from(written);
-                    passed.writebacks += u64::from(dirty);
+                    hits += u64::from(hit) + (u64::from(hit & written) << 32);
                 } else {
-                    let hit = K::load(set, line, self.ways);
+                    let hit = K::load(set, line, ways);
                     *to.get_unchecked_mut(out) = line;
                     out += usize::from(!hit);
                 }
             }
         }
-        if !STORES {
+        let mut passed = Passed { accesses: n as u64, ..Passed::default() };
+        if STORES {
+            passed.written = from[..n].iter().map(|access| u64::from(access >> 31)).sum();
+            (passed.hits, passed.written_hits) = (hits & u64::from(u32::MAX), hits >> 32);
+            let misses = passed.accesses - passed.hits;
+            let reads = if first { misses } else { misses - (passed.written - passed.written_hits) };
+            passed.writebacks = out as u64 - reads;
+        } else {
             passed.hits = (n - out) as u64;
         }
         self.counts.add(passed);
