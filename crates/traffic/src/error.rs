@@ -60,6 +60,26 @@ pub enum TrafficError {
         /// Where and why.
         source: Box<toml::de::Error>,
     },
+    /// A line of a trace of memory requests, or a record of a binary one, that is not one.
+    #[error("{name}:{line}: {came}: expected {expected}")]
+    Request {
+        /// The input.
+        name: String,
+        /// The line, or the record, counted from 1.
+        line: u64,
+        /// What came.
+        came: String,
+        /// What is expected there.
+        expected: String,
+    },
+    /// A trace of memory requests that cannot be used as a whole.
+    #[error("{name}: {why}")]
+    Trace {
+        /// The input.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Whoever asked for the input does not want it any more: see [`Stop`](crate::Stop).
     #[error("stopped while it was being read")]
     Stopped,
