@@ -130,6 +130,11 @@ const BLOCK: usize = 1 << 16;
 const BYTES_AT: &[u8] = b"byte(s) @ 0x";
 
 impl Requests {
+    /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
+    pub fn new(addresses: Vec<u64>, writes: Vec<bool>, clocks: Vec<u64>) -> Requests {
+        Requests { addresses, writes, clocks, format: RequestFormat::Binary, compression: Compression::Plain }
+    }
+
     /// Reads a file. The format is told from the first line that says something if it is not given.
     ///
     /// # Errors
@@ -204,13 +209,8 @@ struct Reader {
 
 impl Reader {
     fn new(input: Input, name: String) -> Reader {
-        let requests = Requests {
-            addresses: Vec::new(),
-            writes: Vec::new(),
-            clocks: Vec::new(),
-            format: RequestFormat::Rw,
-            compression: input.compression,
-        };
+        let empty = Requests::new(Vec::new(), Vec::new(), Vec::new());
+        let requests = Requests { compression: input.compression, ..empty };
         Reader { input, name, requests, number: 0 }
     }
 
