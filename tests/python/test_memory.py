@@ -8,7 +8,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +180,10 @@ def test_no_request_is_an_answer_too() -> None:
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Iterator[Path]:
+def trace(tmp_path: Path) -> Path:
     path = tmp_path / "t.rw"
     path.write_text("R 40\nW 80\nR 40\n")
-    yield path
+    return path
 
 
 def test_the_commands_print_documented_objects(wirespeed: Any, trace: Path) -> None:
@@ -241,7 +241,9 @@ def test_a_preset_and_a_map_may_be_files(wirespeed: Any, trace: Path, tmp_path: 
     with pytest.raises(InputError, match=r"dram\.mine\.map = group of 0 bits.*: allowed is 2 bits"):
         memory.simulate_dram(trace, mine, map=mapped)
     mine.write_text(text.replace("RAS = ", "RAS = 1 # "))
-    with pytest.raises(InputError, match=r"dram\.ddr4-2400u\.timings\.RAS = 1 with RCD = 17: allowed is RAS of at least"):
+    with pytest.raises(
+        InputError, match=r"dram\.ddr4-2400u\.timings\.RAS = 1 with RCD = 17: allowed is RAS of at least"
+    ):
         memory.simulate_dram(trace, mine)
     with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
         memory.simulate_dram(trace, tmp_path / "none.toml")
@@ -258,7 +260,10 @@ def test_a_preset_and_a_map_may_be_files(wirespeed: Any, trace: Path, tmp_path: 
         (["dram", "--queue", "0"], "dram.controller.queue = 0"),
         (["dram", "--trace-format", "lackey"], "t.rw:1: `R 40`: expected `I|L|S|M HEXADDRESS,BYTES`"),
         (["dram", "--trace-format", "elf"], 'format = "elf": allowed are rw, ramulator'),
-        (["cache", "--levels", "32KiB/8,1MiB/16:ways=0"], "levels[1].classes[0].ways = 0b0: allowed is at least one way"),
+        (
+            ["cache", "--levels", "32KiB/8,1MiB/16:ways=0"],
+            "levels[1].classes[0].ways = 0b0: allowed is at least one way",
+        ),
         (["cache", "--levels", "33KB/8"], "levels[0].size = 33 KB with 8 ways: allowed is a multiple of ways x 64 B"),
     ],
 )

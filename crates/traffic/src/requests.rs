@@ -231,6 +231,7 @@ impl Reader {
             }
             _ => self.lines(format)?,
         }
+        self.room()?;
         let mut damage = Damage::default();
         self.input.report_failure(&mut damage);
         if let Some(finding) = damage.first.first() {
