@@ -161,12 +161,11 @@ def memory_dram(document: Mapping[str, Any]) -> RenderableType:
         f"{q.digits(document['cpu_s'], 2)} s",
     ]
     split = document["bandwidth_split"]
-    parts = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS]
+    parts = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS if split[name] > 0]
     table = _table("", "", ">")
     for place, part in enumerate(parts):
-        if part.share > 0:
-            key = Text(_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family])
-            table.add_row(key, Text(part.label), q.share(part.share))
+        key = Text(_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family])
+        table.add_row(key, Text(part.label), q.share(part.share))
     if split["idle"] > 0:
         table.add_row(Text(_REST * 2, "dim"), Text("idle", "dim"), q.share(split["idle"]))
     latencies = _table("latency, clocks", ">n", ">mean", ">p50", ">p99", ">p99.9", ">max")

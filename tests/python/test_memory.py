@@ -202,7 +202,7 @@ def test_the_commands_print_documented_objects(wirespeed: Any, trace: Path) -> N
         ("L3", 0, 2),
     ]
     page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
-    documented = set(re.findall(r"`(\w+)`", page))
+    documented = set(re.findall(r"`([\w-]+)`", page))
     missing = keys(found) | keys(cache)
     assert missing <= documented, f"docs/guide/memory.md does not describe {sorted(missing - documented)}"
 
