@@ -266,10 +266,14 @@ impl Dram {
                 shares.refresh,
                 "refresh",
                 format!(
-                    "a refresh takes tRFC = {} of every tREFI = {} clocks; refresh per bank lets the others work where \
-                     the standard has it",
+                    "a refresh takes tRFC = {} of every tREFI = {} clocks; {}",
                     t("RFC"),
-                    t("REFI")
+                    t("REFI"),
+                    if self.standard.timings.contains_key("RFC_B") {
+                        "with refresh = per-bank the other banks work meanwhile"
+                    } else {
+                        "this standard has no refresh per bank, so only other channels or ranks work meanwhile"
+                    }
                 ),
             ),
             (

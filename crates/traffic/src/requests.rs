@@ -316,7 +316,7 @@ impl Reader {
                 self.line(parsed)?;
             }
             self.input.consume(length + 1);
-            if self.number % BLOCK as u64 == 0 {
+            if self.number.is_multiple_of(BLOCK as u64) {
                 self.room()?;
             }
         }

@@ -75,6 +75,19 @@ def test_the_bandwidth_is_that_of_three_other_simulators(
     assert found["bandwidth_gb_per_s"] == pytest.approx(expected, rel=0.01), which
 
 
+def test_the_latency_is_that_of_three_other_simulators_on_average() -> None:
+    text = reference()
+    rows = [row(text, simulator) for simulator in ("Ramulator", "DRAMsim3", "DRAMSys")]
+    for column, addresses, offered, tolerance in [
+        (0, stream(), "saturated", 0.08),
+        (1, uniform(), "saturated", 0.08),
+        (2, stream(), "every=20", 0.02),
+    ]:
+        theirs = [float(cells[column].split(",")[-1]) for cells in rows]
+        found = memory.simulate_dram(addresses, "ddr4-2400u", map=MAP, offered=offered)
+        assert found["read_latency_clk"]["mean"] == pytest.approx(sum(theirs) / 3, rel=tolerance), offered
+
+
 @pytest.mark.parametrize("trace", ["uniform", "zipf"])
 def test_cache_counts_are_exactly_those_of_the_reference(trace: str) -> None:
     cells = row(reference(), trace)
