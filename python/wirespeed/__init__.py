@@ -4,6 +4,7 @@ result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})
 result.summary["loss"], result.report("report.html"), polars.DataFrame(result.packets)
 """
 
+from wirespeed import memory
 from wirespeed._wirespeed import version as _version
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
@@ -23,6 +24,7 @@ __all__ = [
     "compare",
     "inspect",
     "inspect_table",
+    "memory",
     "read",
     "resolve",
     "run",

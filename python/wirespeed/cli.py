@@ -21,6 +21,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import memory as requests
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
@@ -56,6 +57,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+memory = typer.Typer(
+    name="memory",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Run a trace of memory requests through caches, or through a DRAM, on their own.",
+)
+app.add_typer(memory)
 
 _TRAFFIC, _OUTPUT = "Traffic and machine", "Output"
 ScenarioArg = Annotated[
@@ -138,6 +146,26 @@ FormatOpt = Annotated[
 ]
 NoReportOpt = Annotated[bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=_OUTPUT)]
 QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)]
+
+
+TraceOpt = Annotated[
+    Path,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Requests, as text (rw, Ramulator, DRAMsim3, lackey, DynamoRIO) or binary, plain, .gz, .xz or .zst.",
+        show_default=False,
+    ),
+]
+TraceFormatOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--trace-format",
+        metavar="FORMAT",
+        help="rw, ramulator, dramsim3, lackey, dynamorio or binary; told from the first line if left out.",
+        show_default=False,
+    ),
+]
 
 
 def main() -> None:
@@ -305,6 +333,129 @@ def inspect(
     return 0
 
 
+@memory.command(
+    "dram",
+    epilog="Examples:\n\n"
+    "  wirespeed memory dram --preset ddr4-2400u --trace stream.rw\n\n"
+    "  wirespeed memory dram --map 'row bank column group' --trace stream.rw --format json | jq .peak_share\n\n"
+    "  wirespeed memory dram --preset ddr5-4800b --offered every=20 --writes drain=32/24/8 --trace mixed.rw.zst\n\n"
+    "[bold]wirespeed presets --kind dram[/bold] lists presets, and with a name prints one, to change.",
+)
+def memory_dram(
+    trace: TraceOpt,
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="A shipped DRAM standard, or a TOML file (.toml).")
+    ] = requests.PRESET,
+    mapping: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            metavar="PARTS",
+            help="Parts of the address from high to low, as in 'row bank group column'; behind 'permuted:' with "
+            "bank bits XORed with row bits; or a TOML file of bit fields (.toml).",
+            show_default="row rank bank group column channel",
+        ),
+    ] = None,
+    offered: Annotated[
+        str,
+        typer.Option(
+            "--offered",
+            metavar="LOAD",
+            help="saturated (each request as soon as it is accepted), every=CLOCKS, or trace (its own clocks).",
+        ),
+    ] = "saturated",
+    queue: Annotated[
+        int | None, typer.Option("--queue", metavar="N", min=0, help="Entries of a queue.", show_default="32")
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order",
+            metavar="ORDER",
+            help="fr-fcfs[=CAP], fcfs[=PREFETCH], batch=direction/SIZE/PREFETCH or batch=bank-parity/SIZE/PREFETCH.",
+            show_default="fr-fcfs",
+        ),
+    ] = None,
+    writes: Annotated[
+        str | None,
+        typer.Option("--writes", metavar="HOW", help="mixed, or drain=QUEUE/HIGH/LOW.", show_default="mixed"),
+    ] = None,
+    page: Annotated[
+        str | None, typer.Option("--page", metavar="HOW", help="open, closed or adaptive=CLOCKS.", show_default="open")
+    ] = None,
+    refresh: Annotated[
+        str | None, typer.Option("--refresh", metavar="HOW", help="all-bank, per-bank or off.", show_default="all-bank")
+    ] = None,
+    trace_format: TraceFormatOpt = None,
+    form: FormatOpt = Format.table,
+) -> int:
+    """Run requests through a DRAM: bandwidth and where the rest of it goes, latencies, rows."""
+    with _stoppable():
+        read = requests.read_trace(trace, trace_format)
+        document = requests.simulate_dram(
+            read,
+            preset,
+            map=mapping,
+            offered=offered,
+            queue=queue,
+            order=order,
+            writes=writes,
+            page=page,
+            refresh=refresh,
+        )
+    if form is Format.json:
+        _emit(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _show(terminal.memory_dram(document))
+    return 0
+
+
+@memory.command(
+    "cache",
+    epilog="Examples:\n\n"
+    "  wirespeed memory cache --levels 32KiB/8,1MiB/16,16MiB/16 --trace loads.rw\n\n"
+    "  wirespeed memory cache --levels 48KiB/12,2MiB/16:srrip,L3=32MiB/16:victim --trace lackey.txt.gz\n\n"
+    "Options of a level stand behind colons: lru, fifo, mru, tree-plru, random, srrip; non-inclusive, inclusive, "
+    "victim; write-back, write-through; write-allocate, write-validate, write-around; next-line=N, stride=N, "
+    "stream=N; ways=MASK.",
+)
+def memory_cache(
+    levels: Annotated[
+        str,
+        typer.Option(
+            "--levels",
+            metavar="LEVELS",
+            help="Size and ways of each level, the nearest to the core first, as in 32KiB/8,1MiB/16.",
+            show_default=False,
+        ),
+    ],
+    trace: TraceOpt,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement.")] = 0,
+    trace_format: TraceFormatOpt = None,
+    form: FormatOpt = Format.table,
+) -> int:
+    """Run requests through a chain of caches: hits and misses of each level."""
+    with _stoppable():
+        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed)
+    if form is Format.json:
+        _emit(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _show(terminal.memory_cache(document))
+    return 0
+
+
+@memory.command("convert")
+def memory_convert(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A trace in any format.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where the binary form goes.", show_default=False)],
+    trace_format: TraceFormatOpt = None,
+) -> int:
+    """Write a trace of memory requests in the binary form, which is read many times as fast as text."""
+    with _stoppable():
+        requests.write_trace(requests.read_trace(source, trace_format), target)
+    return 0
+
+
 @app.command()
 def schema() -> int:
     """Print the JSON Schema of a scenario, for editors and checks."""
@@ -315,9 +466,9 @@ def schema() -> int:
 @app.command()
 def presets(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic or scenario.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic, dram or scenario.")] = None,
 ) -> int:
-    """List the shipped machines, traffic profiles and scenarios, or print one as TOML."""
+    """List the shipped machines, traffic profiles, DRAM standards and scenarios, or print one as TOML."""
     rows = [row for row in _wirespeed.presets() if kind is None or row[0] == kind]
     if not rows:
         kinds = sorted({row[0] for row in _wirespeed.presets()})

@@ -84,6 +84,15 @@ _COLOURS: Final[Mapping[Family, str]] = {
     "dram": "yellow",
     "other": "red",
 }
+# Where a data bus's time goes, in the order of the bar; what is left is idle.
+_BUS: Final[tuple[tuple[str, str, Family], ...]] = (
+    ("data", "data", "private"),
+    ("bank_group", "bank group (tCCD_L)", "shared"),
+    ("turnaround", "turnaround", "io"),
+    ("row_miss", "opening rows", "dram"),
+    ("bank_conflict", "bank conflicts", "other"),
+    ("refresh", "refresh", "wait"),
+)
 # Neighbours in the bar differ in shade too, so that it reads without colour.
 _SHADES: Final = "█▓▒░"
 _REST: Final = "·"
@@ -140,6 +149,64 @@ def inspection(path: str, document: Mapping[str, Any]) -> RenderableType:
     return Group(Text(path, "bold"), *_document(document))
 
 
+def memory_dram(document: Mapping[str, Any]) -> RenderableType:
+    """A DRAM on its own: bandwidth, where the rest of it went, latencies and rows."""
+    bandwidth = f"{q.digits(document['bandwidth_gb_per_s'])} GB/s"
+    peak = f"{q.share(document['peak_share'])} of the peak of {q.digits(document['peak_gb_per_s'])} GB/s"
+    about = [
+        document["preset"],
+        f"map {document['map']}",
+        f"{q.count(document['requests'])} requests, offered {document['offered']}",
+        f"{q.count(document['clocks'])} clocks of {q.count(document['clock_mhz'])} MHz",
+        f"{q.digits(document['cpu_s'], 2)} s",
+    ]
+    split = document["bandwidth_split"]
+    parts = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS if split[name] > 0]
+    table = _table("", "", ">")
+    for place, part in enumerate(parts):
+        key = Text(_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family])
+        table.add_row(key, Text(part.label), q.share(part.share))
+    if split["idle"] > 0:
+        table.add_row(Text(_REST * 2, "dim"), Text("idle", "dim"), q.share(split["idle"]))
+    latencies = _table("latency, clocks", ">n", ">mean", ">p50", ">p99", ">p99.9", ">max")
+    for name in ("read", "write"):
+        found = document[f"{name}_latency_clk"]
+        if found is not None:
+            cells = [q.count(found[key]) for key in ("p50", "p99", "p999", "max")]
+            latencies.add_row(f"{name}s", q.count(found["n"]), q.digits(found["mean"], 4), *cells)
+    kinds = ("row_hits", "row_misses", "row_conflicts")
+    whole = sum(document[kind] for kind in kinds)
+    rows = _table("", ">", ">")
+    for kind in kinds:
+        rows.add_row(
+            kind.replace("_", " "), q.count(document[kind]), q.share(document[kind] / whole if whole else None)
+        )
+    out: list[RenderableType] = [Text(f"{bandwidth}, {peak}", "bold"), _indented(" · ".join(about), "dim")]
+    out += [Text(), Text("Where the data bus's time goes", "bold"), Padding(_Bar(parts), (0, 2)), table]
+    out += [Text(), latencies, Text(), rows]
+    if document["explanation"]:
+        out += [Text(), Text("Why it is below peak", "bold")]
+        out += [_indented(f"→ {each}") for each in document["explanation"]]
+    return Group(*out)
+
+
+def memory_cache(document: Mapping[str, Any]) -> RenderableType:
+    """A chain of caches on its own: hit rates by level, and what memory sees."""
+    about = (
+        f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {q.digits(document['cpu_s'], 2)} s"
+    )
+    table = _table("", ">hit rate", "", ">hits", ">misses", ">evictions", ">written back")
+    for level in document["levels"]:
+        rate = level["hit_rate"]
+        counts = [q.count(level[key]) for key in ("hits", "misses", "evictions", "writebacks")]
+        table.add_row(Text(level["name"]), q.share(rate), _gauge(rate or 0.0), *counts)
+    reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
+    memory = f"memory  {reads} lines read, {writes} lines written"
+    return Group(
+        Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
+    )
+
+
 def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
     """What is shipped, by kind."""
     parts: list[RenderableType] = []
@@ -150,7 +217,7 @@ def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
         table = _table("", "")
         for name, title in named:
             table.add_row(Text(name, "bold"), Text(title))
-        parts += [Text(f"{kind}s" if not kind.endswith("c") else kind, "bold underline"), table]
+        parts += [Text(kind if kind in ("traffic", "dram") else f"{kind}s", "bold underline"), table]
     return Group(*parts)
 
 

@@ -1,6 +1,8 @@
 //! The compiled half of the Python package: scenarios are judged, traffic is read and machines run
 //! here. Text in, JSON and Arrow out.
 
+mod memory;
+
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -68,17 +70,22 @@ fn traffic_presets() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// What is shipped: kind, name and title.
 #[pyfunction]
-fn presets() -> Vec<(&'static str, &'static str, &'static str)> {
-    let title = |text: &'static str| text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']);
-    let scenarios = SCENARIOS.iter().map(|p| ("scenario", p.name, p.title()));
-    let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title()));
+fn presets() -> Vec<(&'static str, &'static str, String)> {
+    let title = |text: &'static str| text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_string();
+    let scenarios = SCENARIOS.iter().map(|p| ("scenario", p.name, p.title().to_string()));
+    let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title().to_string()));
     let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
-    scenarios.chain(machines).chain(traffic).collect()
+    let dram = sim::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
+    scenarios.chain(machines).chain(traffic).chain(dram).collect()
 }
 
 /// The TOML text of a shipped file.
 #[pyfunction]
-fn preset(kind: &str, name: &str) -> PyResult<&'static str> {
+fn preset(kind: &str, name: &str) -> PyResult<String> {
+    if kind == "dram" {
+        let standard = sim::memory::standard(name, None).map_err(error)?;
+        return toml::to_string(&standard).map_err(|e| PyRuntimeError::new_err(e.to_string()));
+    }
     let shipped = |list: &'static [sim::scenario::Preset]| {
         let names: Vec<&str> = list.iter().map(|p| p.name).collect();
         (find(list, name).map(|p| p.text), names)
@@ -90,9 +97,12 @@ fn preset(kind: &str, name: &str) -> PyResult<&'static str> {
             traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
             traffic_presets().map(|(name, _)| name).collect(),
         ),
-        _ => return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic and scenario"))),
+        _ => {
+            return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic, dram and scenario")));
+        }
     };
-    text.ok_or_else(|| InputError::new_err(format!("{kind} {name:?}: no such preset: {}", known(&names, name))))
+    text.map(str::to_string)
+        .ok_or_else(|| InputError::new_err(format!("{kind} {name:?}: no such preset: {}", known(&names, name))))
 }
 
 /// Reads a scenario. Files in it become absolute, so that what is written runs anywhere.
@@ -409,6 +419,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 /// The module.
 #[pymodule]
 mod _wirespeed {
+    #[pymodule_export]
+    use super::memory::{Trace, simulate_cache, simulate_dram};
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,

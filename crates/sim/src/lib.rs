@@ -3,6 +3,7 @@
 pub mod compare;
 mod load;
 pub mod measure;
+pub mod memory;
 pub mod run;
 pub mod scenario;
 mod schedule;

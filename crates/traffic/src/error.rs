@@ -60,6 +60,26 @@ pub enum TrafficError {
         /// Where and why.
         source: Box<toml::de::Error>,
     },
+    /// A line of a trace of memory requests, or a record of a binary one, that is not one.
+    #[error("{name}:{line}: {came}: expected {expected}")]
+    Request {
+        /// The input.
+        name: String,
+        /// The line, or the record, counted from 1.
+        line: u64,
+        /// What came.
+        came: String,
+        /// What is expected there.
+        expected: String,
+    },
+    /// A trace of memory requests that cannot be used as a whole.
+    #[error("{name}: {why}")]
+    Trace {
+        /// The input.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Whoever asked for the input does not want it any more: see [`Stop`](crate::Stop).
     #[error("stopped while it was being read")]
     Stopped,
@@ -81,7 +101,7 @@ impl TrafficError {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Capture, Load, ProfileSpec, Source, SourceSpec, Table};
+    use crate::{Capture, Load, ProfileSpec, Requests, Source, SourceSpec, Table};
 
     /// Every text of the enum, as the inputs that cause it give it.
     #[test]
@@ -96,6 +116,8 @@ mod tests {
             source("sizes = { fixed = \"9 KiB\" }\nflows = { count = 0 }"),
             source("flows = { count = 1, destinations = { pool = [\"10.0.0.0/8\", \"::/200\"] } }"),
             ProfileSpec::parse("sizes = \"emix\"", "my.toml").err().unwrap().to_string(),
+            Requests::from_bytes(b"R 40\nR 4g\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
+            Requests::from_bytes(b"# none\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
         ];
         let expected = [
             "no/such.pcap: cannot be read: No such file or directory (os error 2)",
@@ -104,6 +126,8 @@ mod tests {
             "traffic.flows.count = 0: 1 to 4294967296 can be",
             "traffic.flows.destinations.pool[1]: \"::/200\" has prefix length \"200\": allowed are 0 to 128",
             "my.toml: not a traffic profile: TOML parse error at line 1, column 9\n  |\n1 | sizes = \"emix\"\n  |         ^^^^^^\nunknown variant `emix`, expected one of `imix`, `fixed`, `histogram`\n",
+            "my.rw:2: `R 4g`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`",
+            "my.rw: not a single request in it: a trace has at least one",
         ];
         for (text, expected) in texts.iter().zip(expected) {
             assert_eq!(text, expected);

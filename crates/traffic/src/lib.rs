@@ -6,9 +6,10 @@
 //! - [`SourceSpec`] says what traffic there is (a profile or a capture), [`Load`] how much of it;
 //!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
 //! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
+//! - [`Requests`] is a trace of memory requests, for caches and DRAM on their own.
 //!
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
-//! counted and named in a [`Damage`] list.
+//! counted and named in a [`Damage`] list. Only [`Requests`] are taken as a whole or not at all.
 
 mod arrivals;
 mod capture;
@@ -20,6 +21,7 @@ mod input;
 mod inspect;
 mod link;
 mod profile;
+mod requests;
 mod sizes;
 mod source;
 mod table;
@@ -35,6 +37,7 @@ pub use inspect::{
 };
 pub use link::link_name;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
+pub use requests::{MOST_REQUESTS, RequestFormat, Requests};
 pub use sizes::{SizeBin, SizeSpec, Sizes};
 pub use source::{Blueprint, Checksums, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
 pub use table::{NextHop, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};

@@ -1,0 +1,689 @@
+//! A cache chain or a DRAM on its own: settings as a command line has them and a trace of requests in, one
+//! JSON document out.
+//!
+//! Nothing is modelled here: the machine's rooms simulate, this one reads settings, and says in words
+//! where a memory's bandwidth went.
+
+use machine::MachineError;
+use machine::cache::{self, CacheSpec, ClassSpec, LevelSpec, PrefetcherSpec, Replacement, Write, WriteMiss};
+use machine::dram::map::{AddressMap, Decoder};
+use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use machine::dram::presets;
+use machine::dram::simulate::{self as dram, Arrivals, REQUEST_BYTES, Record};
+use machine::dram::standard::Standard;
+use machine::dram::stats::{Latencies, Report};
+use machine::memory::Inclusion;
+use serde_json::{Value, json};
+use traffic::Requests;
+use units::{Clos, LINE_BYTES, Size, Span};
+
+use crate::scenario::{ScenarioError, known};
+
+/// The map of a DRAM for which none is given, high to low: lines go round robin over channels, then
+/// through a row. Parts that a standard has once take no bits.
+pub const USUAL_MAP: &str = "row rank bank group column channel";
+
+/// When requests are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// The next one in every clock, until it is accepted.
+    Saturated,
+    /// One every so many clocks.
+    Every(u64),
+    /// At the clocks of the trace.
+    Trace,
+}
+
+impl Offered {
+    /// `saturated`, `every=20` or `trace`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Offered, MachineError> {
+        match text.split_once('=') {
+            None if text == "saturated" => Ok(Offered::Saturated),
+            None if text == "trace" => Ok(Offered::Trace),
+            Some(("every", gap)) => match gap.parse() {
+                Ok(0) | Err(_) => {
+                    Err(no("offered", text, "every= and clocks, 1 or more", "one request every so many clocks"))
+                }
+                Ok(gap) => Ok(Offered::Every(gap)),
+            },
+            _ => Err(no(
+                "offered",
+                text,
+                "saturated, every=CLOCKS or trace",
+                "trace takes the clocks that the trace has",
+            )),
+        }
+    }
+}
+
+/// Settings of a DRAM as texts; what is left out is the usual one.
+#[derive(Clone, Debug, Default)]
+pub struct DramSettings<'a> {
+    /// Name of a preset; where it comes from, if its text is given.
+    pub preset: &'a str,
+    /// A standard of one's own, as TOML.
+    pub standard: Option<&'a str>,
+    /// Parts from high to low, `row bank group column`; the same after `permuted:`; or fields as TOML.
+    pub map: Option<&'a str>,
+    /// `saturated`, `every=20`, `trace`.
+    pub offered: Option<&'a str>,
+    /// Entries of the queue.
+    pub queue: Option<u32>,
+    /// `fr-fcfs`, `fr-fcfs=CAP`, `fcfs`, `fcfs=PREFETCH`, `batch=direction/SIZE/PREFETCH`, `batch=bank-parity/..`.
+    pub order: Option<&'a str>,
+    /// `mixed`, `drain=QUEUE/HIGH/LOW`.
+    pub writes: Option<&'a str>,
+    /// `open`, `closed`, `adaptive=CLOCKS`.
+    pub page: Option<&'a str>,
+    /// `all-bank`, `per-bank`, `off`.
+    pub refresh: Option<&'a str>,
+}
+
+/// A DRAM that was found to be sound.
+#[derive(Clone, Debug)]
+pub struct Dram {
+    standard: Standard,
+    map: AddressMap,
+    map_text: String,
+    controller: ControllerSpec,
+    offered: Offered,
+    offered_text: String,
+}
+
+/// What a DRAM did.
+#[derive(Clone, Debug)]
+pub struct DramResult {
+    /// The documented object, but for what the host took.
+    pub document: Value,
+    /// By request, the clock after its last data.
+    pub completions: Vec<u64>,
+    /// By request, the clock in which it was accepted; empty unless asked for.
+    pub accepted: Vec<u64>,
+}
+
+impl Dram {
+    /// Judges settings.
+    ///
+    /// # Errors
+    /// A preset nobody ships, TOML that is none, settings that contradict themselves or each other.
+    pub fn new(settings: &DramSettings) -> Result<Dram, ScenarioError> {
+        let standard = standard(settings.preset, settings.standard)?;
+        let text = settings.map.unwrap_or(USUAL_MAP);
+        let map = map(&standard, text)?;
+        let offered_text = settings.offered.unwrap_or("saturated");
+        let mut controller = ControllerSpec::default();
+        if let Some(queue) = settings.queue {
+            controller.queue = queue;
+        }
+        if let Some(text) = settings.order {
+            controller.order = order(text)?;
+        }
+        if let Some(text) = settings.writes {
+            controller.writes = writes(text)?;
+        }
+        if let Some(text) = settings.page {
+            controller.page = page(text)?;
+        }
+        if let Some(text) = settings.refresh {
+            controller.refresh = refresh(text)?;
+        }
+        Ok(Dram {
+            map_text: if text.contains('=') { "fields".into() } else { text.trim().to_string() },
+            map,
+            controller,
+            offered: Offered::parse(offered_text)?,
+            offered_text: offered_text.into(),
+            standard,
+        })
+    }
+
+    /// Runs a trace through it.
+    ///
+    /// # Errors
+    /// A controller that the standard does not go with, addresses beyond the device, clocks of a trace
+    /// that has none.
+    pub fn simulate(&self, requests: &Requests, accepted: bool) -> Result<DramResult, ScenarioError> {
+        let arrivals = match self.offered {
+            Offered::Saturated => Arrivals::Saturated,
+            Offered::Every(gap) => Arrivals::Every(gap),
+            Offered::Trace if requests.clocks.is_empty() => {
+                let allowed = "a trace whose requests have clocks";
+                let remedy = "write a clock behind each address, or offer saturated or every=CLOCKS";
+                return Err(no("offered", "trace, which has no clocks", allowed, remedy).into());
+            }
+            Offered::Trace => Arrivals::At(&requests.clocks),
+        };
+        let trace = dram::Trace { addresses: &requests.addresses, writes: &requests.writes, arrivals };
+        let record = Record { accepted, commands: false };
+        let outcome = dram::simulate(&self.standard, &self.map, &self.controller, &trace, record)?;
+        let document = self.document(requests, &outcome.report);
+        Ok(DramResult { document, completions: outcome.completions, accepted: outcome.accepted })
+    }
+
+    fn document(&self, requests: &Requests, report: &Report) -> Value {
+        let (peak, shares) = (self.standard.peak_bytes_per_s(), report.shares);
+        let stores = requests.writes.iter().filter(|&&write| write).count();
+        json!({
+            "schema": "wirespeed.dram/1",
+            "preset": self.standard.name,
+            "map": self.map_text,
+            "map_fields": self.map.fields,
+            "controller": self.controller,
+            "offered": self.offered_text,
+            "requests": requests.addresses.len(),
+            "reads": requests.addresses.len() - stores,
+            "writes": stores,
+            "clocks": report.clocks,
+            "clock_mhz": self.standard.clock_mhz,
+            "seconds": report.clocks as f64 / (f64::from(self.standard.clock_mhz) * 1e6),
+            "bytes": report.bytes,
+            "bandwidth_gb_per_s": report.bytes_per_s / 1e9,
+            "peak_gb_per_s": peak / 1e9,
+            "peak_share": report.bytes_per_s / peak,
+            "bandwidth_split": {
+                "data": shares.data,
+                "turnaround": shares.turnaround,
+                "bank_group": shares.bank_group,
+                "row_miss": shares.row_miss,
+                "bank_conflict": shares.bank_conflict,
+                "refresh": shares.refresh,
+                "idle": shares.idle,
+            },
+            "explanation": self.explanation(report),
+            "read_latency_clk": latencies(&report.read_latency),
+            "write_latency_clk": latencies(&report.write_latency),
+            "row_hits": report.row_hits,
+            "row_misses": report.row_misses,
+            "row_conflicts": report.row_conflicts,
+            "forwarded": report.forwarded,
+            "activates": report.activates,
+            "refreshes": report.refreshes,
+            "drain_switches": report.drain_switches,
+            "energy_nj": report.energy.map(|e| json!({
+                "total": e.total(),
+                "activate": e.activate,
+                "read": e.read,
+                "write": e.write,
+                "refresh": e.refresh,
+                "background": e.background,
+            })),
+            "banks": report.heat.iter().map(|[hits, misses, conflicts]| json!({
+                "row_hits": hits,
+                "row_misses": misses,
+                "row_conflicts": conflicts,
+            })).collect::<Value>(),
+        })
+    }
+
+    /// Where the bandwidth went, the greatest loss first: why, with this standard's numbers, and what to try.
+    fn explanation(&self, report: &Report) -> Vec<String> {
+        let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);
+        let shares = report.shares;
+        let gap = self.standard.column_gap();
+        let groups = if self.standard.groups > 1 && gap > t("BL") {
+            format!(
+                "bursts of one bank group start at least tCCD_L = {gap} clocks apart and a burst takes {}, so one group \
+                 alone reaches {:.0} % of peak; let lines that follow each other go to different groups, as with the \
+                 map `{}`",
+                t("BL"),
+                100.0 * f64::from(t("BL")) / f64::from(gap),
+                self.interleaved(),
+            )
+        } else {
+            "bursts of one bank are further apart than they are long; spread lines over banks".into()
+        };
+        let causes = [
+            (shares.bank_group, "waiting between bursts of a bank group", groups),
+            (
+                shares.turnaround,
+                "turning the data bus between reads and writes",
+                "the bus idles at each change of direction; gather writes and drain them together, as with \
+                 writes = drain=32/24/8"
+                    .into(),
+            ),
+            (
+                shares.row_miss,
+                "opening rows",
+                format!(
+                    "a closed row takes tRCD = {} clocks to open; map lines that follow each other to one row, or keep \
+                     rows open (page = open)",
+                    t("RCD")
+                ),
+            ),
+            (
+                shares.bank_conflict,
+                "closing one row to open another",
+                format!(
+                    "a bank opens another row every tRC = {} clocks at best; spread rows that are used together over \
+                     more banks: a permuted map, more ranks or channels; a longer queue finds more banks at work",
+                    t("RC")
+                ),
+            ),
+            (
+                shares.refresh,
+                "refresh",
+                format!(
+                    "a refresh takes tRFC = {} of every tREFI = {} clocks; {}",
+                    t("RFC"),
+                    t("REFI"),
+                    if self.standard.timings.contains_key("RFC_B") {
+                        "with refresh = per-bank the other banks work meanwhile"
+                    } else {
+                        "this standard has no refresh per bank, so only other channels or ranks work meanwhile"
+                    }
+                ),
+            ),
+            (
+                shares.idle,
+                "nothing to do",
+                "no request is waiting: the offered load, not the memory, is the limit".into(),
+            ),
+        ];
+        // Less than this is not worth a change.
+        const WORTH: f64 = 0.01;
+        let mut causes: Vec<_> = causes.into_iter().filter(|(share, ..)| *share >= WORTH).collect();
+        causes.sort_by(|a, b| b.0.total_cmp(&a.0));
+        causes.into_iter().map(|(share, what, why)| format!("{:.1} % {what}: {why}", 100.0 * share)).collect()
+    }
+
+    /// The usual map with bank groups below columns.
+    fn interleaved(&self) -> String {
+        let s = &self.standard;
+        let counts = [("row", 2), ("rank", s.ranks), ("bank", s.banks), ("column", 2), ("group", 2)];
+        let parts = counts.into_iter().chain([("channel", s.channels)]).filter(|(_, count)| *count > 1);
+        parts.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn latencies(l: &Latencies) -> Value {
+    if l.n == 0 {
+        return Value::Null;
+    }
+    json!({ "n": l.n, "mean": l.mean, "p50": l.p50, "p90": l.p90, "p99": l.p99, "p999": l.p999, "max": l.max })
+}
+
+/// A shipped standard, or the one in `text`, which comes from `name`.
+///
+/// # Errors
+/// A name nobody ships; TOML that is no standard; numbers that contradict each other.
+pub fn standard(name: &str, text: Option<&str>) -> Result<Standard, ScenarioError> {
+    let standard: Standard = match text {
+        Some(text) => {
+            let syntax = |e: toml::de::Error| ScenarioError::Syntax { origin: name.into(), message: e.to_string() };
+            toml::from_str(text).map_err(syntax)?
+        }
+        None => presets::preset(name).ok_or_else(|| ScenarioError::Preset {
+            origin: "dram".into(),
+            path: "preset".into(),
+            name: name.into(),
+            known: known(&presets::NAMES, name),
+        })?,
+    };
+    standard.check()?;
+    Ok(standard)
+}
+
+/// The shipped standards, by name.
+pub fn standards() -> impl Iterator<Item = (&'static str, Standard)> {
+    presets::NAMES.into_iter().filter_map(|name| Some((name, presets::preset(name)?)))
+}
+
+fn map(standard: &Standard, text: &str) -> Result<AddressMap, ScenarioError> {
+    if text.contains('=') {
+        let syntax = |e: toml::de::Error| ScenarioError::Syntax { origin: "map".into(), message: e.to_string() };
+        let map: AddressMap = toml::from_str(text).map_err(syntax)?;
+        Decoder::new(&map, standard)?;
+        return Ok(map);
+    }
+    let spaced = |parts: &str| parts.replace([',', '|'], " ");
+    Ok(match text.trim().strip_prefix("permuted:") {
+        Some(parts) => AddressMap::permuted(standard, &spaced(parts))?,
+        None => AddressMap::ordered(standard, &spaced(text))?,
+    })
+}
+
+fn order(text: &str) -> Result<Order, MachineError> {
+    let (kind, numbers) = text.split_once('=').unwrap_or((text, ""));
+    let wrong = || {
+        no(
+            "order",
+            text,
+            "fr-fcfs, fr-fcfs=CAP, fcfs, fcfs=PREFETCH, batch=direction/SIZE/PREFETCH or batch=bank-parity/SIZE/PREFETCH",
+            "fr-fcfs serves row hits first; a cap bounds how many pass the oldest",
+        )
+    };
+    let optional = || if numbers.is_empty() { Some(0) } else { numbers.parse().ok() };
+    match kind {
+        "fr-fcfs" => Ok(Order::FrFcfs { cap: optional().ok_or_else(wrong)? }),
+        "fcfs" => Ok(Order::Fcfs { prefetch: optional().ok_or_else(wrong)? }),
+        "batch" => {
+            let (by, numbers) = numbers.split_once('/').ok_or_else(wrong)?;
+            let by = match by {
+                "direction" => BatchBy::Direction,
+                "bank-parity" => BatchBy::BankParity,
+                _ => return Err(wrong()),
+            };
+            let [size, prefetch] = counts(numbers).ok_or_else(wrong)?;
+            Ok(Order::Batch { by, size, prefetch })
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn writes(text: &str) -> Result<Writes, MachineError> {
+    match text.split_once('=') {
+        None if text == "mixed" => return Ok(Writes::Mixed),
+        Some(("drain", numbers)) => {
+            if let Some([queue, high, low]) = counts(numbers) {
+                return Ok(Writes::Drain { queue, high, low });
+            }
+        }
+        _ => {}
+    }
+    Err(no("writes", text, "mixed or drain=QUEUE/HIGH/LOW", "drain=32/24/8 gathers writes and drains them together"))
+}
+
+fn page(text: &str) -> Result<Page, MachineError> {
+    match text.split_once('=') {
+        None if text == "open" => return Ok(Page::Open),
+        None if text == "closed" => return Ok(Page::Closed),
+        Some(("adaptive", clocks)) => {
+            if let Ok(timeout) = clocks.parse() {
+                return Ok(Page::Adaptive { timeout });
+            }
+        }
+        _ => {}
+    }
+    Err(no("page", text, "open, closed or adaptive=CLOCKS", "adaptive=128 is a start"))
+}
+
+fn refresh(text: &str) -> Result<Refresh, MachineError> {
+    match text {
+        "off" => Ok(Refresh::Off),
+        "all-bank" => Ok(Refresh::AllBank),
+        "per-bank" => Ok(Refresh::PerBank),
+        _ => Err(no("refresh", text, "all-bank, per-bank or off", "all-bank is what most DIMMs do")),
+    }
+}
+
+/// Numbers between strokes.
+fn counts<const N: usize>(text: &str) -> Option<[u32; N]> {
+    let numbers: Option<Vec<u32>> = text.split('/').map(|n| n.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+/// A level of caches with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedLevel {
+    /// `L1`, unless it has another one.
+    pub name: String,
+    /// The level.
+    pub spec: LevelSpec,
+}
+
+const LEVEL: &str = "[NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip";
+
+const OPTIONS: [&str; 18] = [
+    "lru",
+    "fifo",
+    "mru",
+    "tree-plru",
+    "random",
+    "srrip",
+    "non-inclusive",
+    "inclusive",
+    "victim",
+    "write-back",
+    "write-through",
+    "write-allocate",
+    "write-validate",
+    "write-around",
+    "next-line",
+    "stride",
+    "stream",
+    "ways",
+];
+
+/// Levels from the core on, as in `32KiB/8,1MiB/16,16MiB/16:srrip:victim`.
+///
+/// Options are a replacement (`lru`, `fifo`, `mru`, `tree-plru`, `random`, `srrip`), an inclusion
+/// (`non-inclusive`, `inclusive`, `victim`), what stores do (`write-back`, `write-through`; where they miss
+/// `write-allocate`, `write-validate`, `write-around`), a prefetcher (`next-line=DEGREE`, `stride=DEGREE`,
+/// `stream=DEGREE`), and `ways=MASK`, the ways that may be filled.
+///
+/// # Errors
+/// A text that is not of this form; sizes that the ways do not divide into sets.
+pub fn levels(text: &str) -> Result<Vec<NamedLevel>, MachineError> {
+    text.split(',').enumerate().map(|(i, level)| one_level(i, level.trim())).collect()
+}
+
+fn one_level(i: usize, text: &str) -> Result<NamedLevel, MachineError> {
+    let path = format!("levels[{i}]");
+    let mut options = text.split(':');
+    let head = options.next().unwrap_or_default();
+    let (name, head) = head.split_once('=').map_or((None, head), |(name, rest)| (Some(name.trim()), rest));
+    let example = "a size, its ways, and what else there is to say";
+    let Some((size, ways)) = head.split_once('/') else {
+        return Err(no(&path, text, LEVEL, example));
+    };
+    let size: Size = size.parse().map_err(|e: units::QuantityError| no(&path, size, &e.to_string(), example))?;
+    let ways: u32 = ways.trim().parse().map_err(|_| no(&path, ways, "a number of ways, 1 to 32", example))?;
+    let sets = CacheSpec { size, ways, latency: Span::from_ns(0.0) }.sets(&path)?;
+    let mut spec = LevelSpec::new(sets, ways);
+    for option in options {
+        one_option(&mut spec, &path, option.trim())?;
+    }
+    Ok(NamedLevel { name: name.map_or_else(|| format!("L{}", i + 1), str::to_string), spec })
+}
+
+fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), MachineError> {
+    // Their entries are those that hardware tables usually have; the degree is what decides.
+    const ENTRIES: u32 = 256;
+    const DISTANCE: u32 = 16;
+    const STREAMS: u32 = 16;
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let degree = || {
+        let wrong = || no(path, text, "a prefetcher with a degree, as in next-line=1", "1 to 63 lines");
+        value.parse::<u32>().map_err(|_| wrong())
+    };
+    match name {
+        "lru" => spec.replacement = Replacement::Lru,
+        "fifo" => spec.replacement = Replacement::Fifo,
+        "mru" => spec.replacement = Replacement::Mru,
+        "tree-plru" => spec.replacement = Replacement::TreePlru,
+        "random" => spec.replacement = Replacement::Random,
+        "srrip" => spec.replacement = Replacement::Srrip,
+        "non-inclusive" => spec.inclusion = Inclusion::NonInclusive,
+        "inclusive" => spec.inclusion = Inclusion::Inclusive,
+        "victim" => spec.inclusion = Inclusion::Victim,
+        "write-back" => spec.write = Write::Back,
+        "write-through" => spec.write = Write::Through,
+        "write-allocate" => spec.write_miss = WriteMiss::Fetch,
+        "write-validate" => spec.write_miss = WriteMiss::Validate,
+        "write-around" => spec.write_miss = WriteMiss::Around,
+        "next-line" => spec.prefetcher = Some(PrefetcherSpec::NextLine { degree: degree()? }),
+        "stride" => spec.prefetcher = Some(PrefetcherSpec::Stride { degree: degree()?, entries: ENTRIES }),
+        "stream" => {
+            let (degree, distance, streams) = (degree()?, DISTANCE, STREAMS);
+            spec.prefetcher = Some(PrefetcherSpec::Stream { degree, distance, streams });
+        }
+        "ways" => {
+            let digits = value.strip_prefix("0x");
+            let mask = digits.map_or_else(|| value.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok());
+            let wrong = || no(path, text, "ways=MASK, as in ways=0x0f", "a bit for each way that may be filled");
+            let age = machine::cache::OLDEST - 1;
+            spec.classes = vec![ClassSpec { ways: mask.ok_or_else(wrong)?, age }];
+        }
+        _ => {
+            return Err(no(path, text, &OPTIONS.join(", "), "options stand behind the ways, with colons between them"));
+        }
+    }
+    Ok(())
+}
+
+/// The documented object of a trace through `levels`, but for what the host took. `seed` is for random
+/// replacement.
+///
+/// # Errors
+/// Levels that contradict themselves or each other; addresses that are spread too widely.
+pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> Result<Value, MachineError> {
+    let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
+    let is_write = (!requests.writes.is_empty()).then_some(&requests.writes[..]);
+    let trace = cache::Trace { addresses: &requests.addresses, is_write, sites: None, class: Clos(0) };
+    let counts = cache::simulate(&specs, &trace, seed)?;
+    let stores = requests.writes.iter().filter(|&&write| write).count();
+    let of_levels: Value = levels
+        .iter()
+        .zip(&counts.levels)
+        .map(|(level, c)| {
+            let (hits, misses) = (c.loads.hits + c.stores.hits, c.loads.misses + c.stores.misses);
+            let rate = (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64);
+            json!({
+                "name": level.name,
+                "bytes": level.spec.sets * u64::from(level.spec.ways) * LINE_BYTES,
+                "sets": level.spec.sets,
+                "ways": level.spec.ways,
+                "replacement": level.spec.replacement,
+                "hits": hits,
+                "misses": misses,
+                "hit_rate": rate,
+                "loads": { "hits": c.loads.hits, "misses": c.loads.misses },
+                "stores": { "hits": c.stores.hits, "misses": c.stores.misses },
+                "writebacks_in": { "hits": c.writebacks_in.hits, "misses": c.writebacks_in.misses },
+                "evictions": c.evictions,
+                "writebacks": c.writebacks,
+                "invalidations": c.invalidations,
+                "prefetches": c.prefetches,
+                "useful_prefetches": c.useful_prefetches,
+            })
+        })
+        .collect();
+    Ok(json!({
+        "schema": "wirespeed.cache/1",
+        "accesses": requests.addresses.len(),
+        "loads": requests.addresses.len() - stores,
+        "stores": stores,
+        "levels": of_levels,
+        "memory_reads": counts.memory_reads,
+        "memory_writes": counts.memory_writes,
+        "memory_bytes": (counts.memory_reads + counts.memory_writes) * u64::from(REQUEST_BYTES),
+    }))
+}
+
+fn no(path: &str, came: &str, allowed: &str, remedy: &str) -> MachineError {
+    MachineError { path: path.into(), came: came.into(), allowed: allowed.into(), remedy: remedy.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(text: &str) -> Requests {
+        Requests::from_bytes(text.into(), "t", None).unwrap()
+    }
+
+    fn dram(settings: DramSettings) -> Result<Dram, String> {
+        Dram::new(&DramSettings { preset: "ddr4-2400u", ..settings }).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn levels_are_read_as_they_are_written() {
+        let all = levels("32KiB/8, L2=1MiB/16:srrip:next-line=2,LLC=16MiB/16:victim:ways=0x0ff0").unwrap();
+        let names: Vec<&str> = all.iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["L1", "L2", "LLC"]);
+        assert_eq!((all[0].spec.sets, all[0].spec.ways), (64, 8));
+        assert_eq!(all[1].spec.replacement, Replacement::Srrip);
+        assert_eq!(all[1].spec.prefetcher, Some(PrefetcherSpec::NextLine { degree: 2 }));
+        assert_eq!((all[2].spec.inclusion, all[2].spec.classes[0].ways), (Inclusion::Victim, 0xff0));
+    }
+
+    #[test]
+    fn levels_that_are_wrong_say_where_and_what_is_allowed() {
+        let wrong = |text: &str| {
+            let read = levels(text);
+            read.and_then(|all| simulate_cache(&all, &requests("R 40"), 0)).unwrap_err().to_string()
+        };
+        for (text, expected) in [
+            ("32KiB", "levels[0] = 32KiB: allowed is [NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip"),
+            ("32KiB/8,1MiB/0", "levels[1].ways = 0: allowed is 1 to 32 ways"),
+            ("1000/3", "levels[0].size = "),
+            ("32KiB/8:lruu", "levels[0] = lruu: allowed is lru, fifo, mru, "),
+            ("32KiB/8:ways=0", "levels[0].classes[0].ways = 0b0: allowed is at least one way"),
+            ("32KiB/8:ways=0x100", "levels[0].classes[0].ways = 0b100000000: allowed is bits of 0b11111111"),
+            ("32KiB/8:next-line", "levels[0] = next-line: allowed is a prefetcher with a degree"),
+            ("32KiB/8:victim", "levels[0].inclusion = victim: allowed is levels below another"),
+        ] {
+            let got = wrong(text);
+            assert!(got.starts_with(expected), "{got}");
+        }
+    }
+
+    #[test]
+    fn settings_of_a_dram_that_are_wrong_say_where_and_what_is_allowed() {
+        let wrong = |settings| {
+            dram(settings).and_then(|d| d.simulate(&requests("R 40"), false).map_err(|e| e.to_string())).unwrap_err()
+        };
+        let usual = DramSettings::default;
+        for (settings, expected) in [
+            (DramSettings { offered: Some("every=0"), ..usual() }, "offered = every=0: allowed is every= and clocks"),
+            (
+                DramSettings { offered: Some("most"), ..usual() },
+                "offered = most: allowed is saturated, every=CLOCKS or",
+            ),
+            (DramSettings { offered: Some("trace"), ..usual() }, "offered = trace, which has no clocks: allowed is"),
+            (DramSettings { order: Some("lifo"), ..usual() }, "order = lifo: allowed is fr-fcfs, "),
+            (
+                DramSettings { writes: Some("drain=8/9/1"), ..usual() },
+                "dram.controller.writes = queue 8, high 9, low 1",
+            ),
+            (DramSettings { writes: Some("drain=8"), ..usual() }, "writes = drain=8: allowed is mixed or drain="),
+            (DramSettings { page: Some("adaptive"), ..usual() }, "page = adaptive: allowed is open, closed or"),
+            (DramSettings { refresh: Some("never"), ..usual() }, "refresh = never: allowed is all-bank, "),
+            (
+                DramSettings { queue: Some(0), ..usual() },
+                "dram.controller.queue = 0 with 0 for writes: allowed is 1 to",
+            ),
+            (DramSettings { map: Some("row bank"), ..usual() }, "dram.ddr4-2400u.map = group of 0 bits"),
+            (
+                DramSettings { map: Some("row|banks"), ..usual() },
+                "dram.ddr4-2400u.map = \"banks\": allowed is channel, ",
+            ),
+            (DramSettings { map: Some("fields = 3"), ..usual() }, "map: not TOML: "),
+        ] {
+            let got = wrong(settings);
+            assert!(got.starts_with(expected), "{got}");
+        }
+        let beyond = dram(usual()).unwrap().simulate(&requests("R 40\nR fffffffffff"), false).unwrap_err().to_string();
+        assert!(beyond.starts_with("dram.trace.addresses = [1] = 0xfffffffffff: allowed is below"), "{beyond}");
+    }
+
+    #[test]
+    fn a_shipped_standard_reads_back_as_it_was_written() {
+        for (name, shipped) in standards() {
+            assert!(map(&shipped, USUAL_MAP).is_ok(), "{name}");
+            let text = toml::to_string(&shipped).unwrap();
+            assert_eq!(standard("file", Some(&text)).unwrap(), shipped);
+        }
+        let shipped = toml::to_string(&presets::ddr4_2400u()).unwrap();
+        let contradiction = shipped.replace("RAS = ", "RAS = 0 #");
+        assert!(standard("file", Some(&contradiction)).unwrap_err().to_string().contains("timings.RAS"));
+    }
+
+    #[test]
+    fn a_stream_in_one_bank_group_is_told_so() {
+        let text: String = (0..20_000).map(|i| format!("R {:x}\n", i * 64)).collect();
+        let result = dram(DramSettings::default()).unwrap().simulate(&requests(&text), false).unwrap();
+        let first = result.document["explanation"][0].as_str().unwrap();
+        assert!(first.contains("tCCD_L = 6") && first.contains("`row bank column group`"), "{first}");
+        let split = result.document["bandwidth_split"].as_object().unwrap();
+        let sum: f64 = split.values().map(|share| share.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+        let better = DramSettings { map: Some("row bank column group"), ..DramSettings::default() };
+        let better = dram(better).unwrap().simulate(&requests(&text), false).unwrap();
+        let share = |d: &Value| d["peak_share"].as_f64().unwrap();
+        assert!(share(&result.document) < 0.76 && share(&better.document) > 0.9);
+    }
+}

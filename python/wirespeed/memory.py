@@ -1,0 +1,170 @@
+"""Caches and DRAM on their own: memory requests in, hits, latencies and bandwidth out.
+
+Requests are a file, a `Trace` that was read from one, or arrays: numpy's, `array.array`, or lists.
+Documents are described in the guide, "Caches and DRAM on their own".
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from wirespeed import _wirespeed
+from wirespeed._wirespeed import Trace
+from wirespeed.errors import InputError
+
+__all__ = ["Trace", "read_trace", "simulate_cache", "simulate_dram", "write_trace"]
+
+Requests: TypeAlias = "Trace | str | os.PathLike[str] | Any"
+PRESET: Final = "ddr4-2400u"
+
+
+def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace:
+    """Reads a trace of memory requests: plain, .gz, .xz or .zst; the format is told from its first line.
+
+    `format` may be rw, ramulator, dramsim3, lackey, dynamorio or binary. Of the trace, `len` says how many requests it
+    has, and `addresses()` (8 bytes each), `writes()` (1 byte each) and `clocks()` (8 bytes each) give them as bytes,
+    which `numpy.frombuffer` takes. Raises InputError with file, line and what was expected there.
+    """
+    return Trace.read(os.fspath(path), format)
+
+
+def write_trace(trace: Requests, path: str | os.PathLike[str], is_write: Any = None, arrivals: Any = None) -> None:
+    """Writes requests in the binary form, which is read many times as fast as text. Raises InputError and OSError."""
+    requests(trace, is_write, arrivals).write(os.fspath(path))
+
+
+def simulate_dram(
+    trace: Requests,
+    preset: str | os.PathLike[str] = PRESET,
+    *,
+    is_write: Any = None,
+    arrivals: Any = None,
+    map: str | os.PathLike[str] | None = None,
+    offered: str = "saturated",
+    queue: int | None = None,
+    order: str | None = None,
+    writes: str | None = None,
+    page: str | None = None,
+    refresh: str | None = None,
+    record: bool = False,
+) -> dict[str, Any]:
+    """Runs requests through the controller and devices of a DRAM; returns the document of `wirespeed memory dram`.
+
+    `trace` holds byte addresses (a file, a Trace, or an array of integers of 8 bytes); of an array, `is_write` says
+    which are writes (none if left out) and `arrivals` at which clock each arrives. `preset` is a shipped standard
+    or a TOML file, `map` the parts of the address from high to low (`"row bank group column"`) or a TOML file.
+    `offered` is "saturated", "every=20" (clocks) or "trace", which takes the arrivals. `queue`, `order`, `writes`,
+    `page` and `refresh` set the controller. With `record` the document has `accepted_clk` and `finished_clk`, too: by
+    request, the clock in which it was accepted and the one after its last data, as uint64 memoryviews.
+
+    The GIL is released meanwhile. Raises InputError for settings that contradict themselves, addresses beyond the
+    device, and arrivals that decrease.
+
+    >>> from wirespeed import memory
+    >>> stream = range(0, 64 * 10_000, 64)
+    >>> found = memory.simulate_dram(stream, "ddr4-2400u", map="row bank column group")
+    >>> found["requests"], found["peak_share"] > 0.9
+    (10000, True)
+    """
+    standard, name = _file_or_name(preset)
+    mapping, mapping_name = _file_or_name(map) if map is not None else (None, None)
+    document, finished, accepted = _wirespeed.simulate_dram(
+        requests(trace, is_write, arrivals),
+        name,
+        standard=standard,
+        map=mapping if mapping is not None else mapping_name,
+        offered=offered,
+        queue=queue,
+        order=order,
+        writes=writes,
+        page=page,
+        refresh=refresh,
+        record=record,
+    )
+    found: dict[str, Any] = json.loads(document)
+    if record:
+        found["accepted_clk"] = memoryview(accepted).cast("Q")
+        found["finished_clk"] = memoryview(finished).cast("Q")
+    return found
+
+
+def simulate_cache(
+    trace: Requests, levels: str | Sequence[str], *, is_write: Any = None, seed: int = 0
+) -> dict[str, Any]:
+    """Runs requests through a chain of empty caches; returns the document of `wirespeed memory cache`.
+
+    `levels` are those of the chain, the nearest to the core first: `"32KiB/8,1MiB/16"` or `["32KiB/8", "1MiB/16"]`,
+    each a size and its ways and behind colons what else there is to say: `"L3=16MiB/16:srrip:victim"`. `trace` and
+    `is_write` are as for `simulate_dram`; `seed` is for random replacement.
+
+    The GIL is released meanwhile. Raises InputError for levels that contradict themselves or each other.
+
+    >>> from wirespeed import memory
+    >>> lines = list(range(0, 64 * 1024, 64)) * 2
+    >>> [(level["name"], level["hits"]) for level in memory.simulate_cache(lines, "32KiB/8,128KiB/16")["levels"]]
+    [('L1', 0), ('L2', 1024)]
+    """
+    text = levels if isinstance(levels, str) else ",".join(levels)
+    found: dict[str, Any] = json.loads(_wirespeed.simulate_cache(requests(trace, is_write, None), text, seed))
+    return found
+
+
+def requests(trace: Requests, is_write: Any = None, arrivals: Any = None) -> Trace:
+    """What `trace` stands for. Raises InputError."""
+    if isinstance(trace, (Trace, str, os.PathLike)):
+        if is_write is not None or arrivals is not None:
+            given = "is_write" if is_write is not None else "arrivals"
+            raise InputError(f"{given}: a trace that was read has its own; give it with an array of addresses only")
+        return trace if isinstance(trace, Trace) else read_trace(trace)
+    clocks = None if arrivals is None else _integers("arrivals", arrivals)
+    return Trace(_integers("addresses", trace), None if is_write is None else _flags(is_write), clocks)
+
+
+def _integers(name: str, values: Any) -> Any:
+    """Something that holds integers of 8 bytes in one dimension."""
+    if hasattr(values, "dtype") and hasattr(values, "astype"):
+        if values.dtype.kind not in "iu":
+            raise InputError(f"{name}: an array of {values.dtype}: must be integers")
+        if values.dtype.itemsize != 8:
+            values = values.astype("int64" if values.dtype.kind == "i" else "uint64")
+    elif isinstance(values, Sequence) and not isinstance(values, (bytes, bytearray, memoryview, array.array)):
+        try:
+            values = array.array("Q", values)
+        except (OverflowError, TypeError) as e:
+            raise InputError(f"{name}: must be integers from 0 to 2**64 - 1: {e}") from None
+    return _one_dimension(name, values)
+
+
+def _flags(values: Any) -> Any:
+    if isinstance(values, (list, tuple)):
+        return bytes(map(bool, values))
+    view = _one_dimension("is_write", values)
+    if view.format not in ("?", "B", "b"):
+        raise InputError(f"is_write: an array of format {view.format!r}: must be booleans")
+    return view.tobytes()
+
+
+def _one_dimension(name: str, values: Any) -> memoryview:
+    try:
+        view = memoryview(values)
+    except TypeError:
+        raise InputError(f"{name}: {type(values).__name__}: must be an array or a list") from None
+    if view.ndim != 1:
+        raise InputError(f"{name}: an array of {view.ndim} dimensions: must have 1")
+    return view
+
+
+def _file_or_name(given: str | os.PathLike[str]) -> tuple[str | None, str]:
+    """The text of a TOML file, or nothing; and how it was called."""
+    name = os.fspath(given)
+    if not name.endswith(".toml"):
+        return None, name
+    try:
+        return Path(name).read_text(encoding="utf-8"), name
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"{name}: cannot be read: {e.strerror if isinstance(e, OSError) else e}") from None

@@ -1,0 +1,322 @@
+"""Caches and DRAM on their own: against reference programs, and what bad input is told."""
+
+from __future__ import annotations
+
+import array
+import gzip
+import json
+import random
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from wirespeed import InputError, cli, memory
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+LINE = 64
+WINDOW = 1 << 30
+REQUESTS = 200_000
+# The map of the reference: bank group bits 13-14, bank 15-16, row from 17.
+MAP = "row bank group column"
+LEVELS = "32KiB/8,1MiB/16,16MiB/16"
+
+Addresses = npt.NDArray[np.uint64]
+
+
+def stream(count: int = REQUESTS) -> Addresses:
+    return (np.arange(count, dtype=np.uint64) * LINE) % WINDOW
+
+
+def uniform(count: int = REQUESTS) -> Addresses:
+    rng = random.Random(0)
+    return np.array([rng.randrange(WINDOW // LINE) * LINE for _ in range(count)], dtype=np.uint64)
+
+
+def reference() -> str:
+    """The independent measurements, or a reason to skip."""
+    path = SHARED / "reference" / "README.md"
+    if not path.exists():
+        pytest.skip("the reference measurements are not beside the checkout (../shared/reference)")
+    return path.read_text()
+
+
+def row(text: str, name: str) -> list[str]:
+    """The cells of the table row that begins with `name`."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {name}"))
+    return [cell.strip() for cell in line.strip("| ").split("|")[1:]]
+
+
+@pytest.fixture
+def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        printed = capsys.readouterr()
+        return left.value.code, printed.out, printed.err
+
+    return call
+
+
+@pytest.mark.parametrize(("which", "make", "cell"), [("stream", stream, 0), ("random", uniform, 1)])
+@pytest.mark.parametrize("simulator", ["Ramulator", "DRAMsim3", "DRAMSys"])
+def test_the_bandwidth_is_that_of_three_other_simulators(
+    simulator: str, which: str, make: Callable[[], Addresses], cell: int
+) -> None:
+    expected = float(row(reference(), simulator)[cell].split(",")[0])
+    found = memory.simulate_dram(make(), "ddr4-2400u", map=MAP)
+    # They finish a million requests and these are fewer, so the start weighs more.
+    assert found["bandwidth_gb_per_s"] == pytest.approx(expected, rel=0.01), which
+
+
+def test_the_latency_is_that_of_three_other_simulators_on_average() -> None:
+    text = reference()
+    rows = [row(text, simulator) for simulator in ("Ramulator", "DRAMsim3", "DRAMSys")]
+    for column, addresses, offered, tolerance in [
+        (0, stream(), "saturated", 0.08),
+        (1, uniform(), "saturated", 0.08),
+        (2, stream(), "every=20", 0.02),
+    ]:
+        theirs = [float(cells[column].split(",")[-1]) for cells in rows]
+        found = memory.simulate_dram(addresses, "ddr4-2400u", map=MAP, offered=offered)
+        assert found["read_latency_clk"]["mean"] == pytest.approx(sum(theirs) / 3, rel=tolerance), offered
+
+
+@pytest.mark.parametrize("trace", ["uniform", "zipf"])
+def test_cache_counts_are_exactly_those_of_the_reference(trace: str) -> None:
+    cells = row(reference(), trace)
+    lines = 1 << 20
+    if trace == "uniform":
+        drawn = np.random.Generator(np.random.PCG64(42)).integers(0, lines, 5_000_000)
+    else:
+        shares = np.cumsum(1 / np.arange(1, lines + 1) ** 0.99)
+        shares /= shares[-1]
+        ranks = np.searchsorted(shares, np.random.Generator(np.random.PCG64(42)).random(5_000_000))
+        drawn = np.random.Generator(np.random.PCG64(7)).permutation(lines)[ranks]
+    found = memory.simulate_cache(drawn * LINE, LEVELS)
+    assert [f"{level['hits']} / {level['misses']}" for level in found["levels"]] == cells
+
+
+def test_cache_counts_are_those_of_pycachesim() -> None:
+    cachesim = pytest.importorskip("cachesim", reason="pycachesim is not installed (pip install pycachesim)")
+    rng = random.Random(5)
+    for _ in range(25):
+        policy = rng.choice(["lru", "fifo"])
+        shapes = [(2 ** rng.randint(0, 4), rng.choice([1, 2, 4, 8]))]
+        for _ in range(rng.randint(0, 2)):
+            shapes.append((shapes[-1][0] * rng.choice([2, 4]), rng.choice([4, 8, 16])))
+        below: Any = cachesim.MainMemory()
+        chain: list[Any] = []
+        for at in reversed(range(len(shapes))):
+            sets, ways = shapes[at]
+            level = cachesim.Cache(f"L{at + 1}", sets, ways, LINE, policy.upper())
+            if chain:
+                level.set_load_from(chain[0])
+                level.set_store_to(chain[0])
+            else:
+                below.load_to(level)
+                below.store_from(level)
+            chain.insert(0, level)
+        simulator = cachesim.CacheSimulator(chain[0], below)
+        lines = rng.choice([64, 512, 4096])
+        addresses = [rng.randrange(lines) * LINE for _ in range(3_000)]
+        for address in addresses:
+            simulator.load(address)
+        levels = ",".join(f"{sets * ways * LINE}/{ways}:{policy}" for sets, ways in shapes)
+        ours = memory.simulate_cache(addresses, levels)["levels"]
+        theirs = [(level.stats()["HIT_count"], level.stats()["MISS_count"]) for level in simulator.levels(False)]
+        assert [(level["hits"], level["misses"]) for level in ours] == theirs, levels
+
+
+def test_the_bandwidth_that_is_lost_is_explained() -> None:
+    lost = memory.simulate_dram(stream(), "ddr4-2400u", map=MAP)
+    assert sum(lost["bandwidth_split"].values()) == pytest.approx(1)
+    assert lost["bandwidth_split"]["data"] == pytest.approx(lost["peak_share"], rel=1e-6)
+    assert 0.73 < lost["peak_share"] < 0.76
+    assert max(lost["bandwidth_split"], key=lambda cause: lost["bandwidth_split"][cause] * (cause != "data")) == (
+        "bank_group"
+    )
+    advised = re.search(r"map `([^`]+)`", lost["explanation"][0])
+    assert advised is not None
+    assert memory.simulate_dram(stream(), "ddr4-2400u", map=advised[1])["peak_share"] > 0.93
+
+
+def test_every_way_to_give_requests_gives_the_same(tmp_path: Path) -> None:
+    addresses, is_write = uniform(2_000), np.arange(2_000) % 3 == 0
+    arrivals = np.arange(2_000, dtype=np.int64) * 7
+    text = "".join(
+        f"{'W' if write else 'R'} {address:x} {clock}\n"
+        for address, write, clock in zip(addresses, is_write, arrivals, strict=True)
+    )
+    plain, packed, binary = (tmp_path / name for name in ("t.rw", "t.rw.gz", "t.bin"))
+    plain.write_text(text)
+    packed.write_bytes(gzip.compress(text.encode()))
+    memory.write_trace(packed, binary)
+    read = memory.read_trace(binary)
+    assert (len(read), read.format, read.compression) == (2_000, "binary", "plain")
+    assert np.array_equal(np.frombuffer(read.addresses(), np.uint64), addresses)
+    assert np.array_equal(np.frombuffer(read.writes(), bool), is_write)
+    assert np.array_equal(np.frombuffer(read.clocks(), np.uint64), arrivals)
+
+    def found(trace: Any, **more: Any) -> dict[str, Any]:
+        document = memory.simulate_dram(trace, offered="trace", **more)
+        return {key: value for key, value in document.items() if key != "cpu_s"}
+
+    wanted = found(addresses, is_write=is_write, arrivals=arrivals)
+    assert found(plain) == found(str(packed)) == found(read) == wanted
+    as_lists = {"is_write": is_write.tolist(), "arrivals": arrivals.tolist()}
+    assert found(addresses.tolist(), **as_lists) == wanted
+    assert found(array.array("Q", addresses.tolist()), **as_lists) == wanted
+    assert found(np.repeat(addresses, 2)[::2], is_write=np.repeat(is_write, 2)[::2], arrivals=arrivals) == wanted
+    assert wanted["writes"] == is_write.sum()
+
+
+def test_a_record_has_the_clocks_of_each_request() -> None:
+    found = memory.simulate_dram(stream(1_000), offered="every=20", refresh="off", record=True)
+    accepted, finished = np.asarray(found["accepted_clk"]), np.asarray(found["finished_clk"])
+    assert np.all(np.diff(accepted) == 20)
+    assert found["clocks"] == finished.max()
+    assert np.mean(finished - accepted) == pytest.approx(found["read_latency_clk"]["mean"])
+
+
+def test_no_request_is_an_answer_too() -> None:
+    found = memory.simulate_dram(np.array([], dtype=np.uint64))
+    assert (found["requests"], found["clocks"], found["read_latency_clk"]) == (0, 0, None)
+    cache = memory.simulate_cache(np.array([], dtype=np.uint64), "32KiB/8")
+    assert cache["levels"][0]["hit_rate"] is None
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.rw"
+    path.write_text("R 40\nW 80\nR 40\n")
+    return path
+
+
+def test_the_commands_print_documented_objects(wirespeed: Any, trace: Path) -> None:
+    code, out, _ = wirespeed("memory", "dram", "--preset", "ddr4-2400u", "--trace", str(trace), "--format", "json")
+    found = json.loads(out)
+    assert (code, found["requests"]) == (0, 3)
+    assert {"cpu_s", "bandwidth_gb_per_s", "clocks", "row_hits", "row_misses", "row_conflicts"} <= found.keys()
+    assert {"mean", "p50", "p99"} <= found["read_latency_clk"].keys()
+    code, out, _ = wirespeed("memory", "cache", "--levels", LEVELS, "--trace", str(trace), "--format", "json")
+    cache = json.loads(out)
+    assert code == 0
+    assert cache["cpu_s"] >= 0
+    assert [(level["name"], level["hits"], level["misses"]) for level in cache["levels"]] == [
+        ("L1", 1, 2),
+        ("L2", 0, 2),
+        ("L3", 0, 2),
+    ]
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
+    documented = set(re.findall(r"`([\w-]+)`", page))
+    missing = keys(found) | keys(cache)
+    assert missing <= documented, f"docs/guide/memory.md does not describe {sorted(missing - documented)}"
+
+
+def keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(keys, value.values()))
+    return set().union(*map(keys, value[:1])) if isinstance(value, list) else set()
+
+
+def test_the_commands_print_text_to_read(wirespeed: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s.bin"
+    memory.write_trace(stream(20_000), path)
+    code, out, _ = wirespeed("memory", "dram", "--map", MAP, "--trace", str(path))
+    assert code == 0
+    for words in ("GB/s", "of the peak of 19.2 GB/s", "bank group (tCCD_L)", "row hits", "Why it is below peak"):
+        assert words in out
+    code, out, _ = wirespeed("memory", "cache", "--levels", "32KiB/8,LLC=1MiB/16", "--trace", str(path))
+    assert code == 0
+    assert "LLC" in out
+    assert "hit rate" in out
+
+
+def test_a_preset_and_a_map_may_be_files(wirespeed: Any, trace: Path, tmp_path: Path) -> None:
+    code, text, _ = wirespeed("presets", "ddr4-2400u")
+    assert code == 0
+    mine, mapped = tmp_path / "mine.toml", tmp_path / "map.toml"
+    mine.write_text(text.replace('name = "ddr4-2400u"', 'name = "mine"').replace("rows = 65536", "rows = 1024"))
+    fields = [("column", range(6, 13)), ("group", (13, 14)), ("bank", (15, 16)), ("row", range(17, 27))]
+    lines = [f'[[fields]]\npart = "{part}"\nbits = {list(bits)}\n' for part, bits in fields]
+    mapped.write_text("".join(lines))
+    found = memory.simulate_dram(trace, mine, map=mapped)
+    assert (found["preset"], found["map"]) == ("mine", "fields")
+    assert found["map_fields"][1]["bits"] == [13, 14]
+    mapped.write_text("".join(lines).replace("[13, 14]", "[]"))
+    with pytest.raises(InputError, match=r"dram\.mine\.map = group of 0 bits.*: allowed is 2 bits"):
+        memory.simulate_dram(trace, mine, map=mapped)
+    mine.write_text(text.replace("RAS = ", "RAS = 1 # "))
+    with pytest.raises(
+        InputError, match=r"dram\.ddr4-2400u\.timings\.RAS = 1 with RCD = 17: allowed is RAS of at least"
+    ):
+        memory.simulate_dram(trace, mine)
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
+        memory.simulate_dram(trace, tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["dram", "--preset", "ddr4-2400"], "no such preset: did you mean ddr4-2400u?"),
+        (["dram", "--map", "row bank column"], "map = group of 0 bits, XORed with 0: allowed is 2 bits"),
+        (["dram", "--map", "row row bank group column"], "map = 2 row fields: allowed is one field per part"),
+        (["dram", "--offered", "every=0"], "offered = every=0: allowed is every= and clocks, 1 or more"),
+        (["dram", "--offered", "trace"], "offered = trace, which has no clocks"),
+        (["dram", "--queue", "0"], "dram.controller.queue = 0"),
+        (["dram", "--trace-format", "lackey"], "t.rw:1: `R 40`: expected `I|L|S|M HEXADDRESS,BYTES`"),
+        (["dram", "--trace-format", "elf"], 'format = "elf": allowed are rw, ramulator'),
+        (
+            ["cache", "--levels", "32KiB/8,1MiB/16:ways=0"],
+            "levels[1].classes[0].ways = 0b0: allowed is at least one way",
+        ),
+        (["cache", "--levels", "33KB/8"], "levels[0].size = 33 KB with 8 ways: allowed is a multiple of ways x 64 B"),
+    ],
+)
+def test_what_contradicts_itself_ends_with_two_and_its_numbers(
+    wirespeed: Any, trace: Path, arguments: list[str], told: str
+) -> None:
+    code, out, err = wirespeed("memory", *arguments, "--trace", str(trace))
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("R 40\nX 80\n", "t.rw:2: `X 80`: expected `R|W HEXADDRESS [CLOCK]`"),
+        ("R 40 7\nR 80 5\n", "t.rw:2: clock 5 after 7: expected clocks that do not decrease"),
+        ("R ffffffffff\n", "addresses = [0] = 0xffffffffff: allowed is below the device's"),
+        ("", "t.rw: not a single request in it"),
+    ],
+)
+def test_a_trace_that_is_wrong_ends_with_two_and_its_line(wirespeed: Any, trace: Path, text: str, told: str) -> None:
+    trace.write_text(text)
+    code, _, err = wirespeed("memory", "dram", "--trace", str(trace))
+    assert code == 2
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"trace": np.array([64, -1])}, r"addresses\[1\] = -1: allowed are 0 and more"),
+        ({"trace": np.array([0.5])}, "addresses: an array of float64: must be integers"),
+        ({"trace": np.zeros((2, 2), np.uint64)}, "addresses: an array of 2 dimensions: must have 1"),
+        ({"trace": [-1]}, "addresses: must be integers from 0"),
+        ({"trace": 64}, "addresses: int: must be an array or a list"),
+        ({"trace": [0, 64], "is_write": [True]}, "writes: 1 values for 2 addresses"),
+        ({"trace": [0, 64], "is_write": np.zeros(2)}, "is_write: an array of format 'd': must be booleans"),
+        ({"trace": [0, 64], "arrivals": [5, 3], "offered": "trace"}, r"arrivals = \[1\] = 3 after 5"),
+    ],
+)
+def test_arrays_that_are_wrong_are_told(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        memory.simulate_dram(**given)
