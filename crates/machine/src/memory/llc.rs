@@ -227,7 +227,7 @@ impl Hash {
                 let (within, slice) = slices.divide(low);
                 (slices.remainder(slice + fold(within)) as usize, Line(u64::from(within)))
             }
-            Hash::Mixed(slices) => ((u64::from(mix(low)) * u64::from(slices) >> 32) as usize, line),
+            Hash::Mixed(slices) => (((u64::from(mix(low)) * u64::from(slices)) >> 32) as usize, line),
             Hash::Parity(masks) => {
                 let parity = |mask: u32| ((low & mask).count_ones() & 1) as usize;
                 (parity(masks[0]) | parity(masks[1]) << 1 | parity(masks[2]) << 2, line)
