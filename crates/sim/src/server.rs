@@ -254,6 +254,10 @@ impl Server {
         let nic = &scenario.nic;
         let mut memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
+        if scenario.mempool.shuffled {
+            let mut order = seed.stream("mempool.order");
+            pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
+        }
         let layout = ServerLayout::new(
             m.cores,
             scenario.mempool.size,

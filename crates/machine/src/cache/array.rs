@@ -404,7 +404,7 @@ mod tests {
                     }
                     allowed.iter().for_each(|&w| self.ways[w as usize].as_mut().unwrap().age += 1);
                 },
-                Replacement::Random => unreachable!("the array's word is taken"),
+                Replacement::Random | Replacement::AgeRandom => unreachable!("the array's word is taken"),
             }
         }
     }
@@ -445,8 +445,17 @@ mod tests {
             let way = array.find(Line(line)).unwrap().way;
             assert!(mask.allows(way));
             if allowed.iter().all(|&w| set.ways[w as usize].is_some()) {
-                let expected = if replacement == Replacement::Random { way } else { set.victim(replacement, &allowed) };
-                assert_eq!(way, expected, "{replacement:?}");
+                match replacement {
+                    Replacement::Random => {}
+                    Replacement::AgeRandom => {
+                        // Any of the oldest; the others age by as much as it does.
+                        let age = |w: u32| set.ways[w as usize].unwrap().age;
+                        let missing = 3 - allowed.iter().map(|&w| age(w)).max().unwrap();
+                        assert_eq!(age(way) + missing, 3);
+                        allowed.iter().for_each(|&w| set.ways[w as usize].as_mut().unwrap().age += missing);
+                    }
+                    _ => assert_eq!(way, set.victim(replacement, &allowed), "{replacement:?}"),
+                }
             }
             let old = set.ways[way as usize].map(|e| Victim { line: Line(e.line), dirty: e.dirty });
             assert_eq!(filled, Ok(old));
@@ -503,6 +512,11 @@ mod tests {
         #[test]
         fn ages_with_way_masks_match_naive((ways, sets, ops, masked) in cases()) {
             check(Replacement::Age, ways, sets, &ops, masked);
+        }
+
+        #[test]
+        fn ages_with_random_victims_and_way_masks_match_naive((ways, sets, ops, masked) in cases()) {
+            check(Replacement::AgeRandom, ways, sets, &ops, masked);
         }
     }
 

@@ -32,6 +32,8 @@ pub enum Replacement {
     Srrip,
     /// As `srrip`, but a line comes in at the age, 0 to 3, that its class of service has.
     Age,
+    /// As `age`, but any of the lines of the greatest age goes, each with the same probability.
+    AgeRandom,
 }
 
 /// The oldest a line can be under [`Replacement::Age`] and [`Replacement::Srrip`].
@@ -138,7 +140,7 @@ impl Policy for AnyPolicy {
             Replacement::Lru | Replacement::Mru => ranks::make_first(state, way),
             Replacement::Fifo | Replacement::Random => {}
             Replacement::TreePlru => tree::point_away(state, way),
-            Replacement::Srrip | Replacement::Age => state[way as usize] = 0,
+            Replacement::Srrip | Replacement::Age | Replacement::AgeRandom => state[way as usize] = 0,
         }
     }
 
@@ -149,7 +151,7 @@ impl Policy for AnyPolicy {
             Replacement::Random => {}
             Replacement::TreePlru => tree::point_away(state, way),
             Replacement::Srrip => state[way as usize] = OLDEST - 1,
-            Replacement::Age => state[way as usize] = age.min(OLDEST),
+            Replacement::Age | Replacement::AgeRandom => state[way as usize] = age.min(OLDEST),
         }
     }
 
@@ -176,10 +178,15 @@ impl Policy for AnyPolicy {
             Replacement::Mru => bits(allowed).min_by_key(|&way| state[way as usize]),
             Replacement::TreePlru => Some(tree::pointed_at(state, ways, allowed)),
             Replacement::Random => bits(allowed).nth(self.draw(allowed.count_ones()) as usize),
-            Replacement::Srrip | Replacement::Age => {
+            Replacement::Srrip | Replacement::Age | Replacement::AgeRandom => {
                 let oldest = bits(allowed).map(|way| state[way as usize]).max()?;
                 bits(allowed).for_each(|way| state[way as usize] += OLDEST - oldest);
-                bits(allowed).find(|&way| state[way as usize] == OLDEST)
+                let old = |way: &u32| state[*way as usize] == OLDEST;
+                let nth = match self.replacement {
+                    Replacement::AgeRandom => self.draw(bits(allowed).filter(old).count() as u32),
+                    _ => 0,
+                };
+                bits(allowed).filter(old).nth(nth as usize)
             }
         }
     }

@@ -33,6 +33,12 @@ pub enum SliceHash {
     /// slice is the parity of some address bits (Maurice et al., RAID 2015, "Reverse engineering
     /// Intel last-level cache complex addressing using performance counters").
     Intel,
+    /// Any slice with the same probability, drawn from all bits of the line number; the set within
+    /// it is the line number's low bits. Stands for Intel's hashes over other numbers of slices,
+    /// which are tables: lines that follow each other fill sets unevenly, as there, where `xor_fold`
+    /// spreads them without a gap (McCalpin, TR-2021-03, "Mapping addresses to L3/CHA slices in
+    /// Intel processors").
+    Mixed,
 }
 
 /// How cores, slices and devices are wired.
@@ -180,6 +186,8 @@ enum Hash {
     One,
     Modulo(Divisor),
     XorFold(Divisor),
+    /// Among so many slices.
+    Mixed(u32),
     /// Of line bits; the parity of each gives a bit of the slice.
     Parity([u32; 3]),
 }
@@ -219,6 +227,7 @@ impl Hash {
                 let (within, slice) = slices.divide(low);
                 (slices.remainder(slice + fold(within)) as usize, Line(u64::from(within)))
             }
+            Hash::Mixed(slices) => (((u64::from(mix(low)) * u64::from(slices)) >> 32) as usize, line),
             Hash::Parity(masks) => {
                 let parity = |mask: u32| ((low & mask).count_ones() & 1) as usize;
                 (parity(masks[0]) | parity(masks[1]) << 1 | parity(masks[2]) << 2, line)
@@ -236,9 +245,18 @@ impl Hash {
                 let turned = slices.remainder(fold(within.0 as u32));
                 Line(within.0 * u64::from(n) + u64::from(slices.remainder(slice as u32 + n - turned)))
             }
-            Hash::One | Hash::Parity(_) => within,
+            Hash::One | Hash::Mixed(_) | Hash::Parity(_) => within,
         }
     }
+}
+
+/// A bijection of 32 bits in which each input bit turns half of the output bits (the finalizer of
+/// MurmurHash3: Appleby, 2011, public domain).
+#[inline(always)]
+fn mix(mut x: u32) -> u32 {
+    x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);
+    x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
+    x ^ x >> 16
 }
 
 #[inline(always)]
@@ -270,6 +288,7 @@ impl Llc {
             (_, 1) => Hash::One,
             (SliceHash::Modulo, _) => Hash::Modulo(Divisor::new(n)),
             (SliceHash::XorFold, _) => Hash::XorFold(Divisor::new(n)),
+            (SliceHash::Mixed, _) => Hash::Mixed(n),
             (SliceHash::Intel, 2 | 4 | 8) => {
                 Hash::Parity(std::array::from_fn(|bit| if 1 << bit < n { INTEL[bit] } else { 0 }))
             }
@@ -479,6 +498,23 @@ mod tests {
     }
 
     #[test]
+    fn the_mixed_hash_puts_as_many_lines_into_sets_as_chance_does() {
+        // Lines a set: Poisson with mean 2, of which four at most stay.
+        let mut llc = Llc::new(&spec(18, SliceHash::Mixed), 1, "llc").unwrap();
+        let lines = 18 * 64 * 2;
+        (0..lines).for_each(|line| {
+            let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0 }, false);
+        });
+        // E[min(X, 4)] / 2 for X Poisson with mean 2: 0.9624.
+        let kept = llc.occupancy() as f64 / lines as f64;
+        assert!((kept - 0.9624).abs() < 0.015, "{kept}");
+        let mut counts = [0; 18];
+        (0..180_000).for_each(|line| counts[llc.spot(Line(line)).slice] += 1);
+        // Five standard deviations of a binomial.
+        assert!(counts.iter().all(|&n| 10_000u32.abs_diff(n) < 490), "{counts:?}");
+    }
+
+    #[test]
     fn a_busy_slice_holds_up_its_own_requests_only() {
         let mut llc = Llc::new(&spec(2, SliceHash::Modulo), 1, "llc").unwrap();
         let mut at = |line, now| llc.take_in(llc.spot(Line(line)), Requester::Device, Ps(now)).at;
@@ -532,7 +568,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_line_is_known_again(line in 0u64..1 << 32, slices in 1u32..=64) {
-            for hash in [Hash::One, Hash::Modulo(Divisor::new(slices)), Hash::XorFold(Divisor::new(slices)), Hash::Parity(INTEL)] {
+            for hash in [Hash::One, Hash::Modulo(Divisor::new(slices)), Hash::XorFold(Divisor::new(slices)), Hash::Mixed(slices), Hash::Parity(INTEL)] {
                 let (slice, within) = hash.split(Line(line));
                 prop_assert_eq!(hash.join(slice, within), Line(line));
             }

@@ -81,7 +81,7 @@ pub struct MemoryCounters {
     pub l2: LevelCounters,
     /// Lookups of the LLC by cores.
     pub llc: LevelCounters,
-    /// Device writes: in place, or allocated (misses).
+    /// Device writes: of lines that the LLC or a private cache has, or of others (misses).
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
@@ -295,11 +295,13 @@ impl Hierarchy {
     pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
         let spot = self.llc.spot(line);
         let at = self.reach_llc(spot, now);
-        self.invalidate_private(line);
+        let held = self.invalidate_private(line).is_some();
         let ddio = self.io_ways.0 != 0;
         let found = if ddio { self.llc.write_line(spot) } else { self.llc.remove(spot).is_some() };
-        self.counters.dma_write.hits += u64::from(found);
-        self.counters.dma_write.misses += u64::from(!found);
+        // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
+        // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
+        self.counters.dma_write.hits += u64::from(found || held);
+        self.counters.dma_write.misses += u64::from(!found && !held);
         if !ddio {
             return self.dram.post(line, true, at);
         }
@@ -438,7 +440,7 @@ impl Hierarchy {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
-                    victim.dirty |= self.invalidate_private(victim.line);
+                    victim.dirty |= self.invalidate_private(victim.line).unwrap_or(false);
                 }
                 if victim.dirty {
                     self.write_back(victim.line, now);
@@ -482,15 +484,18 @@ impl Hierarchy {
         false
     }
 
-    /// Takes `line` from all private caches; says whether one of them had it dirty.
+    /// Takes `line` from all private caches; says whether one of them had it dirty, [`None`] if none
+    /// had it.
     #[inline]
-    fn invalidate_private(&mut self, line: Line) -> bool {
+    fn invalidate_private(&mut self, line: Line) -> Option<bool> {
         let mut sharers = self.directory.take(line);
-        let mut dirty = false;
+        let mut dirty = None;
         while sharers != 0 {
             let Private { l1, l2, latest, .. } = &mut self.cores[sharers.trailing_zeros() as usize];
             latest.forget(line);
-            dirty |= l1.remove(line).unwrap_or(false) | l2.remove(line).unwrap_or(false);
+            for was_dirty in [l1.remove(line), l2.remove(line)].into_iter().flatten() {
+                dirty = Some(dirty.unwrap_or(false) | was_dirty);
+            }
             sharers &= sharers - 1;
         }
         dirty

@@ -255,7 +255,7 @@ mod tests {
     use probe::Null;
 
     fn pool(size: u32) -> Mempool {
-        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo }, 1)
+        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false }, 1)
     }
 
     #[test]

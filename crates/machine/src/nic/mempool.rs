@@ -30,6 +30,9 @@ pub struct MempoolSpec {
     /// In which order free mbufs come back.
     #[serde(default)]
     pub kind: MempoolKind,
+    /// Whether free mbufs start in random order, as after a long time in use, and not by address.
+    #[serde(default)]
+    pub shuffled: bool,
 }
 
 impl MempoolSpec {
@@ -108,6 +111,14 @@ impl Mempool {
             caches: vec![Vec::with_capacity(spec.cache as usize * 2 + 64); cores as usize],
             head: 0,
             tail: u64::from(spec.size),
+        }
+    }
+
+    /// Puts the free mbufs in random order; `draw` gives a number below its argument.
+    pub fn shuffle(&mut self, mut draw: impl FnMut(usize) -> usize) {
+        // Durstenfeld's: each order is equally likely.
+        for last in (1..self.common.len()).rev() {
+            self.common.swap(last, draw(last + 1));
         }
     }
 
@@ -214,7 +225,22 @@ mod tests {
     use std::collections::HashSet;
 
     fn spec(kind: MempoolKind, cache: u32) -> MempoolSpec {
-        MempoolSpec { size: 2000, cache, kind }
+        MempoolSpec { size: 2000, cache, kind, shuffled: false }
+    }
+
+    #[test]
+    fn shuffling_keeps_every_mbuf_once() {
+        let mut pool = Mempool::new(&spec(MempoolKind::Fifo, 0), 1);
+        let mut state = 1usize;
+        pool.shuffle(|n| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        });
+        let mut taken = Vec::new();
+        assert!(pool.get_bulk(CoreId(0), 2000, &mut taken, &mut probe::Null));
+        assert!(taken.windows(2).filter(|w| w[1] == w[0] + 1).count() < 20);
+        taken.sort_unstable();
+        assert_eq!(taken, (0..2000).collect::<Vec<u32>>());
     }
 
     proptest! {
