@@ -5,6 +5,7 @@
 //! same, bit for bit, on any number of threads.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::time::Instant;
 
 use traffic::Load;
@@ -225,7 +226,9 @@ fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
         match plan.run_part(known) {
             Ok(run) => sure.push(run),
             Err(search) => {
-                let shares = search.ahead(options.threads.max(1)).into_iter();
+                // Trials that may not be wanted are begun only where a core would idle.
+                let idle = std::thread::available_parallelism().map_or(1, NonZero::get);
+                let shares = search.ahead(options.threads.clamp(1, idle)).into_iter();
                 let mut trials = shares.map(|share| plan.part(Kind::Trial, Some(share)));
                 sure.extend(trials.next());
                 perhaps.extend(trials);

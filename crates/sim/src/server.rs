@@ -22,7 +22,7 @@ use machine::nic::{
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use stats::{Attribution, Reason};
 use traffic::Source;
-use units::{Addr, CoreId, LINE_BYTES, PacketId, PortId, Ps, Rate};
+use units::{Addr, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
 use crate::scenario::{Scenario, ScenarioError};
 
@@ -140,6 +140,9 @@ pub struct Server {
     fifo_bytes: u64,
     /// Packets that cross PCIe, in order.
     crossing: VecDeque<Crossing>,
+    /// How many of them, the oldest, wait for credits only, and their bytes, which the NIC holds.
+    stalled: usize,
+    stalled_bytes: u64,
 
     memory: Hierarchy,
     layout: ServerLayout,
@@ -156,6 +159,8 @@ pub struct Server {
     spare: Vec<Packet>,
     received: Vec<Received>,
     verdicts: Vec<Verdict>,
+    /// Of the descriptors that the NIC reads.
+    lines: Vec<Line>,
     locks: Locks,
     last_departure: Ps,
 }
@@ -166,12 +171,21 @@ struct Crossing {
     core: usize,
 }
 
+impl Crossing {
+    /// What is written: the packet and its descriptor.
+    fn bytes(&self) -> u64 {
+        u64::from(self.received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The last bit of the next packet is in.
     Arrival,
-    /// The oldest crossing packet reaches the memory system.
+    /// The next crossing packet reaches the memory system.
     DmaWrite,
+    /// Credits for the oldest packet that waits for them are back.
+    Credits,
     /// A core polls, goes on, or completes its burst.
     Core(usize),
     /// The NIC reads the descriptors of a batch that a core has handed over.
@@ -283,7 +297,7 @@ impl Server {
             cores.push(Worker {
                 core,
                 rx,
-                tx: (0..nic.ports).map(|_| TxQueue::new(nic.tx_descriptors)).collect(),
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect(),
                 state: State::Polling(phase),
                 latest_visible: Ps::ZERO,
                 started: Ps::ZERO,
@@ -307,6 +321,8 @@ impl Server {
             down: Link::new(&nic.pcie),
             fifo_bytes: nic.fifo.bytes(),
             crossing: VecDeque::new(),
+            stalled: 0,
+            stalled_bytes: 0,
             memory,
             layout,
             pool,
@@ -320,6 +336,7 @@ impl Server {
             spare: Vec::new(),
             received: Vec::new(),
             verdicts: Vec::new(),
+            lines: Vec::new(),
             locks: Locks::default(),
             last_departure: Ps::ZERO,
         };
@@ -339,7 +356,17 @@ impl Server {
                         return true;
                     }
                 }
-                Event::DmaWrite => self.dma_write(),
+                Event::DmaWrite => {
+                    if let Some(next) = self.crossing.get(self.stalled) {
+                        self.stalled_bytes += next.bytes();
+                        self.stalled += 1;
+                    }
+                    // With others before it it has to wait in any case.
+                    if self.stalled == 1 {
+                        self.dma_writes();
+                    }
+                }
+                Event::Credits => self.dma_writes(),
                 Event::Core(i) => self.core(i, observer),
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
                 Event::ReadPackets(batch) => self.read_packets(batch, observer),
@@ -418,7 +445,8 @@ impl Server {
             1 => 0,
             _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
         };
-        let lost = if self.up.backlog(now) + u64::from(packet.frame_bytes) > self.fifo_bytes {
+        let held = self.up.backlog(now) + self.stalled_bytes;
+        let lost = if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
             Some(Loss::NicFifoFull)
         } else if let Some((descriptor, mbuf)) = self.cores[core].rx.take_descriptor() {
             let bytes = u64::from(packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
@@ -446,17 +474,27 @@ impl Server {
         self.draw_arrival();
     }
 
-    fn dma_write(&mut self) {
-        let now = self.engine.now();
-        let Some(first) = self.crossing.front() else { return };
-        let bytes = u64::from(first.received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
-        if let Err(at) = self.credits.take(now, bytes) {
-            // The link stands still meanwhile, and the NIC's packet memory fills.
-            self.up.hold(at);
-            self.engine.schedule(at, PRIORITY_NIC, Event::DmaWrite);
-            return;
+    /// Writes the packets that have crossed PCIe while there are credits for them.
+    fn dma_writes(&mut self) {
+        while self.stalled > 0
+            && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
+        {
+            if let Err(at) = self.credits.take(self.engine.now(), bytes) {
+                self.engine.schedule(at, PRIORITY_NIC, Event::Credits);
+                return;
+            }
+            self.stalled -= 1;
+            self.stalled_bytes -= bytes;
+            let Some(crossing) = self.crossing.pop_front() else { return };
+            let visible = self.dma_write(crossing);
+            self.credits.give_back(bytes, visible);
         }
-        let Some(Crossing { mut received, descriptor, core }) = self.crossing.pop_front() else { return };
+    }
+
+    /// Writes a packet and its descriptor; when both are in memory.
+    fn dma_write(&mut self, crossing: Crossing) -> Ps {
+        let Crossing { mut received, descriptor, core } = crossing;
+        let now = self.engine.now();
         let worker = &mut self.cores[core];
         let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
@@ -473,7 +511,6 @@ impl Server {
         }
         visible = visible.max(self.memory.dma_write(ring.line(), now)).max(worker.latest_visible);
         worker.latest_visible = visible;
-        self.credits.give_back(bytes, visible);
         received.dma_memory = visible - now;
         received.visible = visible;
         worker.rx.complete(received);
@@ -482,6 +519,7 @@ impl Server {
             let at = next_poll(since, self.poll, visible);
             self.engine.schedule(at, PRIORITY_CORE, Event::Core(core));
         }
+        visible
     }
 
     fn core(&mut self, i: usize, observer: &mut impl Observer) {
@@ -654,12 +692,17 @@ impl Server {
         let Some(batch) = &mut self.batches[slot] else { return };
         let now = self.engine.now();
         let core = batch.core as u16;
-        // A line holds four.
         let count = batch.packets.len() as u64;
-        let tx = &self.cores[batch.core].tx[0];
-        for line in 0..count.div_ceil(LINE_BYTES / TX_DESCRIPTOR_BYTES) {
-            let at = self.layout.address(TX_RING, tx.offset(line * (LINE_BYTES / TX_DESCRIPTOR_BYTES)), core);
-            batch.in_memory = batch.in_memory.max(self.memory.dma_read(at.line(), now) - now);
+        self.lines.clear();
+        for packet in &batch.packets {
+            let offset = self.cores[batch.core].tx[usize::from(packet.port.0)].fetch();
+            self.lines.push(self.layout.address(TX_RING, offset, core).line());
+        }
+        // A line holds four.
+        self.lines.sort_unstable();
+        self.lines.dedup();
+        for &line in &self.lines {
+            batch.in_memory = batch.in_memory.max(self.memory.dma_read(line, now) - now);
         }
         let there = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES) + batch.in_memory;
         self.engine.schedule(there + self.down.latency(), PRIORITY_NIC, Event::ReadPackets(slot));

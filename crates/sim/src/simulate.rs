@@ -11,7 +11,7 @@
 //!
 //! This is looked at after a number of packets that doubles each time, so that runs that differ a little in their
 //! machine begin to measure at the same packet. Where the sojourn does not settle within as many packets as are
-//! going to be measured, warm-up ends there and the result says so.
+//! going to be measured (four times as many while mbufs are unused), warm-up ends there and the result says so.
 
 use engine::Seed;
 use functions::Function;

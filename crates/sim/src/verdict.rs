@@ -23,7 +23,7 @@ const DDIO_COSTS: f64 = 0.05;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
 const STILL_FILLING: f64 = 0.8;
 /// What a packet buffer takes.
-const MBUF_KIB: f64 = 2.0;
+const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
 const NAMED: usize = 3;
 

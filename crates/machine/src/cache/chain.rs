@@ -1030,7 +1030,8 @@ mod tests {
         ) {
             let mut levels = made_valid(levels, false);
             let last = levels.len() - 1;
-            levels.iter_mut().for_each(|l| l.write_miss = WriteMiss::Fetch);
+            // A prefetch between the levels may push out the line that is on its way up.
+            levels.iter_mut().for_each(|l| (l.write_miss, l.prefetcher) = (WriteMiss::Fetch, None));
             levels[last] = LevelSpec { inclusion: Inclusion::Inclusive, ..LevelSpec::new(4, 4) };
             let mut chain = Chain::new(&levels, 0, "levels").unwrap();
             for (op, line) in ops {

@@ -169,6 +169,10 @@ impl Default for Received {
 #[derive(Clone, Debug)]
 pub struct TxQueue {
     descriptors: usize,
+    /// The queues of a core's ports lie one after the other.
+    base: u64,
+    /// The descriptor the NIC reads next.
+    fetched: u64,
     /// Mbufs handed to the NIC and when it had read them; [`None`] while that is not known.
     sent: VecDeque<(u32, Option<Ps>)>,
     /// Of those, how many the NIC has read: the oldest ones.
@@ -179,9 +183,16 @@ pub struct TxQueue {
 }
 
 impl TxQueue {
-    /// An empty queue.
-    pub fn new(descriptors: u32) -> TxQueue {
-        TxQueue { descriptors: descriptors as usize, sent: VecDeque::new(), read: 0, first: 0, next: 0 }
+    /// An empty queue of port `port`.
+    pub fn new(descriptors: u32, port: u16) -> TxQueue {
+        let base = u64::from(descriptors) * u64::from(port);
+        let descriptors = descriptors as usize;
+        TxQueue { descriptors, base, fetched: 0, sent: VecDeque::new(), read: 0, first: 0, next: 0 }
+    }
+
+    /// Where descriptor `number` is, counted in descriptors from the start of the core's ring.
+    fn at(&self, number: u64) -> u64 {
+        self.base + number % self.descriptors as u64
     }
 
     /// Mbufs that the queue holds.
@@ -193,7 +204,7 @@ impl TxQueue {
     /// 32 descriptors are free.
     pub fn reclaim(&mut self, now: Ps, core: CoreId, pool: &mut Mempool, stride: u64, probe: &mut impl Probe) {
         while self.descriptors - self.sent.len() < BULK && self.sent.len() >= BULK {
-            let last = (self.first + BULK as u64 - 1) % self.descriptors as u64;
+            let last = self.at(self.first + BULK as u64 - 1);
             probe.touch(Ref::load(TX_RING, last * TX_DESCRIPTOR_BYTES, 8, SITE_FREE));
             // Read in order: the last of the 32 tells for all.
             if self.sent[BULK - 1].1.is_none_or(|at| at > now) {
@@ -203,7 +214,7 @@ impl TxQueue {
             let mut back = [0u32; BULK];
             for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..BULK)) {
                 *mbuf = sent;
-                let at = self.first % self.descriptors as u64;
+                let at = self.base + self.first % self.descriptors as u64;
                 probe.touch(Ref::load(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_FREE + 1));
                 // Reference count and pool are in the mbuf's first line (`refcnt`) and second (`pool`).
                 let base = u64::from(sent) * stride;
@@ -221,7 +232,7 @@ impl TxQueue {
         if self.sent.len() >= self.descriptors {
             return false;
         }
-        let at = self.next % self.descriptors as u64;
+        let at = self.at(self.next);
         probe.begin(packet);
         probe.touch(Ref::load(RegionId::MBUF, 0, 16, SITE_TX));
         probe.touch(Ref::load(RegionId::MBUF, 36, 8, SITE_TX + 1));
@@ -242,9 +253,11 @@ impl TxQueue {
         }
     }
 
-    /// The offset of the descriptor used `back` packets ago (0 is the newest).
-    pub fn offset(&self, back: u64) -> u64 {
-        (self.next.saturating_sub(1 + back)) % self.descriptors as u64 * TX_DESCRIPTOR_BYTES
+    /// The NIC reads the next descriptor: its offset in the core's ring.
+    pub fn fetch(&mut self) -> u64 {
+        let at = self.at(self.fetched);
+        self.fetched += 1;
+        at * TX_DESCRIPTOR_BYTES
     }
 }
 
@@ -292,13 +305,15 @@ mod tests {
     #[test]
     fn mbufs_come_back_lazily_and_only_when_read() {
         let mut pool = pool(200);
-        let mut tx = TxQueue::new(64);
+        let mut tx = TxQueue::new(64, 1);
         let mut mbufs = Vec::new();
         assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
         for (i, &mbuf) in mbufs.iter().enumerate() {
             assert!(tx.send(PacketId(i as u64), mbuf, &mut Null));
         }
         assert!(!tx.send(PacketId(99), 0, &mut Null), "full");
+        // The queue of the second port lies behind that of the first.
+        assert_eq!([tx.fetch(), tx.fetch()], [64 * 16, 65 * 16]);
         tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
         assert_eq!(tx.held(), 64, "nothing read yet");
         (0..40).for_each(|_| tx.read(Ps(4)));

@@ -7,7 +7,7 @@ use crate::MachineError;
 
 /// Bytes from one mbuf to the next: object header, `struct rte_mbuf`, headroom and data room, 37
 /// lines (`rte_mempool_calc_obj_size` gives 64 + 128 + 128 + 2048).
-pub(crate) const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF_DATA_ROOM_BYTES;
+pub const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF_DATA_ROOM_BYTES;
 
 /// Where everything lies in a server's memory: mbufs, rings of each core, the function's tables.
 ///

@@ -12,7 +12,7 @@ mod pcie;
 mod rss;
 
 pub use driver::{Received, RxQueue, TxQueue};
-pub use layout::ServerLayout;
+pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, Link, PcieSpec};
 pub use rss::{RSS_KEY, Toeplitz};

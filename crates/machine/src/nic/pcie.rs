@@ -136,11 +136,6 @@ impl Link {
         self.free + self.latency
     }
 
-    /// Nothing more is sent before `at`.
-    pub fn hold(&mut self, at: Ps) {
-        self.free = self.free.max(at);
-    }
-
     /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
     pub fn backlog(&self, now: Ps) -> u64 {
         (self.free.since(now).as_ns() * self.rate.gbps() / 8.0) as u64
