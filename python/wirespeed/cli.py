@@ -301,8 +301,10 @@ def compare(
     conditions = [gate.parse(text) for text in fail_if or []]
     if len(operands) < 2:
         raise InputError("compare needs at least two operands: scenarios or result folders")
-    if settings and all(api.is_folder(each) for each in operands):
-        raise InputError("--set changes scenarios, but all operands are results that were written before")
+    if all(api.is_folder(each) for each in operands):
+        given = {"--set": bool(settings), "--seed": seed is not None, "--threads": threads is not None}
+        for option in (name for name, is_given in given.items() if is_given):
+            raise InputError(f"{option} is for running scenarios, but all operands are results that were written before")
     with _stoppable(), Bar(quiet=quiet) as bar:
         results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
     pairs = [api.compare(results[0], other) for other in results[1:]]

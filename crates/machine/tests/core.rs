@@ -342,3 +342,31 @@ fn a_stream_prefetcher_hides_the_latency_of_a_copy() {
     assert!(with * 2 < without, "{with} {without}");
     assert!(counters.prefetches > 40 && counters.llc.misses == 64, "{counters:?}");
 }
+
+#[test]
+fn devices_find_what_only_a_core_has() {
+    let mut memory = hierarchy(None, None);
+    let mut core = Core::new(&spec(CoreModel::InOrder, 64, 4), CoreId(0), "core").unwrap();
+    record(&[(1, 3, true, 0)], &mut core.record);
+    run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+    let now = Ps(1 << 20);
+    memory.dma_read(Line(3), now);
+    memory.dma_write(Line(3), now);
+    memory.dma_write(Line(4), now);
+    let counters = memory.counters();
+    assert_eq!((counters.dma_read.hits, counters.dma_write.hits, counters.dma_write.misses), (1, 1, 1));
+}
+
+/// The second core gets a clean line from the LLC, which has it, and a dirty one from the first.
+#[test]
+fn a_clean_line_comes_from_the_llc_and_a_dirty_one_from_the_core_that_wrote_it() {
+    let mut memory = hierarchy(None, None);
+    let mut at = START;
+    for (id, store) in [(0, false), (1, false)] {
+        let mut core = Core::new(&spec(CoreModel::InOrder, 64, 4), CoreId(id), "core").unwrap();
+        record(&[(1, 3, store, 0), (1, 5, id == 0, 0)], &mut core.record);
+        at = at + run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), at).0 + Ps(1 << 20);
+    }
+    let counters = memory.counters();
+    assert_eq!((counters.llc.hits, counters.llc.misses, counters.snoops), (1, 2, 1));
+}

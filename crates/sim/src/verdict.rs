@@ -309,7 +309,8 @@ impl Facts<'_> {
         let fifo = lost(Loss::NicFifoFull);
         if fifo > 0 {
             reasons.push(format!("{} packets found the NIC's packet memory full: PCIe carries {} Gbps of payload to the host, of {rate} with headers.", count(fifo), digits(up)));
-            advice.push("The way to the host is the limit: try a faster link (nic.pcie.rate) or larger payloads (nic.pcie.max_payload).".into());
+            let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
+            advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
         } else if up.max(down) > LINK_FULL * rate.gbps() {
             reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
@@ -397,7 +398,8 @@ impl Facts<'_> {
             if scenario.mempool.kind == machine::nic::MempoolKind::Fifo {
                 tries.push("buffers reused while hot (--set mempool.kind=lifo)".to_string());
             }
-            if smaller < ring {
+            // Rings that overflow do not want to be shorter.
+            if smaller < ring && !self.result.measured.measure.lost.contains_key(Loss::NoRxDescriptor.name()) {
                 tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
             }
             if scenario.machine.llc.io_ways.count_ones() < scenario.machine.llc.ways {
