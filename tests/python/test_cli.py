@@ -272,10 +272,11 @@ def test_one_operand_is_too_few(wirespeed: Any) -> None:
     assert "at least two" in ran.err
 
 
-def test_settings_for_written_results_are_refused(wirespeed: Any, tmp_path: Path) -> None:
-    ran = wirespeed("compare", str(tmp_path), str(tmp_path), "--set", "machine.llc.ways=8")
+@pytest.mark.parametrize("option", [["--set", "machine.llc.ways=8"], ["--seed", "7"], ["--threads", "2"]])
+def test_settings_for_written_results_are_refused(wirespeed: Any, tmp_path: Path, option: list[str]) -> None:
+    ran = wirespeed("compare", str(tmp_path), str(tmp_path), *option)
     assert ran.code == 2
-    assert "--set changes scenarios" in ran.err
+    assert f"{option[0]} is for running scenarios" in ran.err
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
