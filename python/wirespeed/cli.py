@@ -304,7 +304,9 @@ def compare(
     if all(api.is_folder(each) for each in operands):
         given = {"--set": bool(settings), "--seed": seed is not None, "--threads": threads is not None}
         for option in (name for name, is_given in given.items() if is_given):
-            raise InputError(f"{option} is for running scenarios, but all operands are results that were written before")
+            raise InputError(
+                f"{option} is for running scenarios, but all operands are results that were written before"
+            )
     with _stoppable(), Bar(quiet=quiet) as bar:
         results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
     pairs = [api.compare(results[0], other) for other in results[1:]]
