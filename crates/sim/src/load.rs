@@ -228,6 +228,15 @@ fn inputs(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<
 fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
     let mut notes = routing.notes.clone();
     notes.extend(blueprint.notes().iter().cloned());
+    if let Some(packets) = blueprint.capture_report().map(|r| r.packets).filter(|&n| n > 0)
+        && scenario.run.packets > packets
+    {
+        notes.push(format!(
+            "the capture has {packets} packets, repeated {:.0} times: caches see the flows of a short stretch again and \
+             again; --set run.packets={packets} measures one round",
+            scenario.run.packets as f64 / packets as f64
+        ));
+    }
     let sums = blueprint.checksums();
     let bad = [(sums.zero, "0"), (sums.wrong, "wrong")];
     for (n, what) in bad.into_iter().filter(|(n, _)| *n > 0) {

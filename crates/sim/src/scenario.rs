@@ -420,7 +420,11 @@ impl Scenario {
         })?;
         let mut merged: toml::Table = toml::from_str(preset.text)
             .map_err(|e| ScenarioError::Syntax { origin: preset.name.into(), message: e.to_string() })?;
+        let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
         merge(&mut merged, own);
+        if !keeps_io_ways {
+            fit_io_ways(&mut merged);
+        }
         table(&mut merged, "machine").insert("preset".into(), preset.name.into());
 
         let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
@@ -530,6 +534,17 @@ fn relax(value: &mut serde_json::Value) {
         serde_json::Value::Array(list) => list.iter_mut().for_each(relax),
         _ => {}
     }
+}
+
+/// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
+fn fit_io_ways(merged: &mut toml::Table) {
+    let number =
+        |value: Option<&mut toml::Value>| value.and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok());
+    let Some(ways @ 1..=31) = number(get_mut(merged, &["machine", "llc", "ways"])) else { return };
+    let Some(mask) = get_mut(merged, &["machine", "llc", "io_ways"]) else { return };
+    let Some(io) = number(Some(mask)).filter(|io| io >> ways != 0) else { return };
+    let kept = io.count_ones().min(ways);
+    *mask = toml::Value::Integer(i64::from(units::Cbm::span(ways - kept, kept).0));
 }
 
 /// The shipped file of that name.
@@ -665,6 +680,10 @@ mod tests {
     fn what_is_resolved_reads_back_equal() {
         let s = read("[traffic]\nrate = \"40 Gbps\"", &["machine.llc.ways=8", "nic.rx_descriptors=256"]).unwrap();
         assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
+        // The preset's two I/O ways of eleven are the top two of eight; a mask that is given stays.
+        assert_eq!(s.machine.llc.io_ways, 0b1100_0000);
+        let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
+        assert_eq!(given.machine.llc.io_ways, 0b11);
         assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
     }
 

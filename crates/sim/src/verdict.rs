@@ -22,6 +22,8 @@ const REMARKABLE: f64 = 0.25;
 const DDIO_COSTS: f64 = 0.05;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
 const STILL_FILLING: f64 = 0.8;
+/// A share of rejected packets that lightens the load.
+const MANY_REJECTED: f64 = 0.05;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -85,7 +87,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     }
     let mut reasons = Vec::new();
     let mut advice = Vec::new();
-    facts.loss(&mut reasons);
+    facts.loss(&mut reasons, &mut advice);
     facts.limits(&mut reasons, &mut advice);
     facts.time(&mut reasons, &mut advice);
     facts.memory(&mut reasons, &mut advice);
@@ -99,10 +101,17 @@ pub fn verdict(result: &RunResult) -> Verdict {
                 count(enough)
             ));
         } else if facts.lost as f64 > found.loss_limit * facts.packets as f64 {
-            let n = n.max(facts.packets).saturating_mul(2);
-            advice.push(format!(
-                "The run lost more than its trials, which were shorter or luckier: search with longer ones (--set run.search_packets={n})."
-            ));
+            advice.push(if facts.packets < n {
+                format!(
+                    "The run lost more than its trials of {} packets, which leave cold caches further behind: make it as long as they are (--set run.packets={n}), or cut more as warm-up (run.warmup).",
+                    count(n)
+                )
+            } else {
+                format!(
+                    "The run lost more than its trials, which were shorter or luckier: search with longer ones (--set run.search_packets={}).",
+                    facts.packets.saturating_mul(2)
+                )
+            });
         }
     }
     reasons.push(warmup_text(&result.measured.warmup));
@@ -228,7 +237,7 @@ impl Facts<'_> {
         )
     }
 
-    fn loss(&self, reasons: &mut Vec<String>) {
+    fn loss(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let m = &self.result.measured.measure;
         let n = count(self.packets);
         if self.lost == 0 {
@@ -252,6 +261,11 @@ impl Facts<'_> {
                 count(rejected),
                 count(*most)
             ));
+            let scenario = &self.result.scenario;
+            let made = scenario.traffic.capture.is_some() && scenario.function.forward.table.is_none();
+            if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
+                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
+            }
         }
     }
 

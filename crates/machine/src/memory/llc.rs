@@ -71,7 +71,8 @@ pub enum Interconnect {
 pub struct LlcSpec {
     /// Capacity over all slices.
     pub size: Size,
-    /// Ways of a set, 1 to 32.
+    /// Ways of a set, 1 to 32. The size stays: fewer ways are more sets. A preset's `io_ways` that do not
+    /// fit become the top ones.
     pub ways: u32,
     /// Load-to-use latency of a hit, from the core's request, interconnect included: the mean over
     /// cores and slices.
