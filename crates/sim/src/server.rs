@@ -545,13 +545,7 @@ impl Server {
         worker.rx.receive(now, self.burst, &mut self.received, record);
         worker.packets.clear();
         worker.in_burst.clear();
-        let mut places = Vec::with_capacity(self.received.len());
         for received in self.received.drain(..) {
-            places.push(BurstPacket {
-                id: received.packet.id,
-                mbuf: self.layout.mbuf(received.mbuf),
-                data: self.layout.data(received.mbuf),
-            });
             worker.in_burst.push(InBurst {
                 arrival: received.packet.arrival,
                 frame_bytes: received.packet.frame_bytes,
@@ -590,6 +584,12 @@ impl Server {
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
         worker.started = now;
+        let layout = &self.layout;
+        let places = worker.packets.iter().zip(&worker.in_burst).map(|(packet, entry)| BurstPacket {
+            id: packet.id,
+            mbuf: layout.mbuf(entry.mbuf),
+            data: layout.data(entry.mbuf),
+        });
         worker.core.start(places, now);
         worker.state = State::Running;
     }

@@ -309,7 +309,7 @@ fn set_bit(word: &mut u32, bit: u32, to: bool) {
 
 /// Asks the host to bring all lines of `value`.
 #[inline(always)]
-pub(super) fn prefetch<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..size_of::<T>()).step_by(64) {
         // SAFETY: prefetching has no effect on memory, and the address is within `value`.

@@ -647,7 +647,8 @@ fn check_age(path: &str, age: u8) -> Result<(), MachineError> {
     Err(MachineError::new(path, age.to_string(), "0 to 3", "choose an age in that range".into()))
 }
 
-fn check_ways(path: &str, mask: u32, ways: u32, may_be_empty: bool) -> Result<(), MachineError> {
+/// Checks a way mask against a cache's ways.
+pub(crate) fn check_ways(path: &str, mask: u32, ways: u32, may_be_empty: bool) -> Result<(), MachineError> {
     let all = Cbm::low(ways).0;
     if mask & !all != 0 {
         let remedy = format!("there are {ways} ways: try {}", Cbm(if mask & all == 0 { all } else { mask & all }));

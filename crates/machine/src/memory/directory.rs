@@ -1,5 +1,7 @@
 use units::{CoreId, Line};
 
+use crate::cache::prefetch;
+
 /// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
 /// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
 #[derive(Clone, Debug)]
@@ -75,16 +77,9 @@ impl Directory {
 
     #[inline(always)]
     pub(super) fn prefetch(&self, line: Line) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
-            // SAFETY: prefetching has no effect on memory, and the address is that of an entry.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast());
-            }
+            prefetch(entry);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
     }
 }
 

@@ -36,7 +36,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use tlb::Tlb;
 
-use crate::cache::{CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim};
+use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim};
 use crate::dram::{Dram, DramSpec};
 use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 
@@ -406,7 +406,7 @@ impl Hierarchy {
         }
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not.
-            self.write_llc(line, share, now);
+            self.evict_private(Victim { line, dirty: true }, share, now);
         }
         match (found, dirty) {
             (false, _) => Snooped::Nothing,
@@ -415,14 +415,7 @@ impl Hierarchy {
         }
     }
 
-    fn write_llc(&mut self, line: Line, share: Share, now: Ps) {
-        let spot = self.llc.spot(line);
-        if !self.llc.write_line(spot) {
-            self.fill_llc(line, spot, true, share, now);
-        }
-    }
-
-    /// A line has left the private caches of a core.
+    /// A line has left the private caches of a core, or been cleaned there.
     fn evict_private(&mut self, victim: Victim, share: Share, now: Ps) {
         let Victim { line, dirty } = victim;
         if !dirty && self.inclusion != Inclusion::Victim {
@@ -515,12 +508,7 @@ impl Hierarchy {
 
 /// Checks a mask against a cache's ways, by the rules that resctrl has.
 fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<(), MachineError> {
-    let full = Cbm::low(ways);
-    if mask.0 & !full.0 != 0 || (mask.0 == 0 && !may_be_empty) {
-        let remedy = if may_be_empty { "0 turns DDIO off" } else { "allow at least one way" };
-        let allowed = format!("a mask within the {ways} ways, {full}");
-        return Err(MachineError::new(path, mask.to_string(), allowed, remedy.into()));
-    }
+    cache::check_ways(path, mask.0, ways, may_be_empty)?;
     if mask.0 != 0 && !mask.is_contiguous() {
         let instead = Cbm::span(mask.0.trailing_zeros().min(ways - mask.ways()), mask.ways());
         return Err(MachineError::new(
