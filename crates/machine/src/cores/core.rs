@@ -113,11 +113,13 @@ const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
 /// Of what is done for an instruction that does not wait for it.
 const NO_ITEM: u64 = u64::MAX;
-/// The most items in the window.
-const ITEMS: usize = 256;
-/// The most slots that a reference may take: two lines, each with a page walk, or a large piece of a
-/// packet. Nothing is dispatched when fewer are left before one that something waits for.
-const SLOTS_OF_A_REFERENCE: u64 = SLOTS as u64 / 4;
+/// The most items at a time.
+const ITEMS: usize = 512;
+/// The most requests of a reference: the lines of the largest frame.
+const REQUESTS: usize = 160;
+/// The most slots that a reference may take: each request may walk four levels of page tables.
+/// Nothing is dispatched when fewer are left before one that something waits for.
+const SLOTS_OF_A_REFERENCE: u64 = 6 * REQUESTS as u64;
 
 /// What retires in program order.
 #[derive(Clone, Copy, Debug)]
@@ -483,7 +485,7 @@ impl Core {
         self.window_end = match self.items.front() {
             _ if self.pending.len() >= self.pending_limit => 0,
             None => u64::MAX,
-            Some(_) if self.in_order || self.items.len() >= ITEMS => 0,
+            Some(_) if self.in_order || self.items.len() > ITEMS - REQUESTS => 0,
             Some(oldest) => oldest.instruction + self.rob,
         };
         let waited_for = self.pending.iter().map(|f| f.slot).chain(self.items.front().map(|i| i.slot));
@@ -548,6 +550,11 @@ impl Core {
         let mut requests = std::mem::take(&mut self.requests);
         requests.clear();
         layout.place(r, &self.placed, &mut requests);
+        debug_assert!(
+            requests.len() <= REQUESTS,
+            "{r:?} makes {} requests: make it several references",
+            requests.len()
+        );
         let first = self.slots;
         for request in &requests {
             self.request(request, after, memory, now, horizon);
@@ -819,7 +826,7 @@ impl Core {
             return;
         }
         self.items.push_back(item);
-        if self.items.len() == 1 || self.items.len() >= ITEMS {
+        if self.items.len() == 1 || self.items.len() > ITEMS - REQUESTS {
             self.update_window();
         }
     }
