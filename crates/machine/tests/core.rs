@@ -4,7 +4,7 @@ use machine::cache::PrefetcherSpec;
 use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
 use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec, Translation};
 use machine::{Lookup, Memory, Reply, Response, Served};
-use probe::{Access, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
+use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests, Script};
 use proptest::prelude::*;
 use stats::{Attribution, Path, Reason};
 use units::{Addr, CoreId, Frequency, Line, PacketId, Ps, Size, Span};
@@ -56,6 +56,7 @@ fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
         outstanding,
         store_buffer: 256,
         poll_cycles: 10,
+        lookahead: Span::from_ns(0.0),
     }
 }
 
@@ -75,7 +76,7 @@ const PREFETCHERS: &[PrefetcherSpec] = &[
 const PACKETS: u64 = 3;
 const START: Ps = Ps(5_000);
 
-fn record(ops: &[Op], into: &mut Record) {
+fn record(ops: &[Op], into: &mut Script) {
     into.clear();
     for (i, &(work, line, store, dep)) in ops.iter().enumerate() {
         let packet = PacketId(i as u64 / 7 % PACKETS);
@@ -229,12 +230,40 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_window_core_follows_its_definition(ops in ops(), rob in 1u32..300) {
-        let spec = spec(CoreModel::Window, rob, 256);
-        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
-        record(&ops, &mut core.record);
-        let (time, _) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
-        prop_assert_eq!(time, recurrence(&spec, &ops));
+    fn the_window_core_follows_its_definition(ops in ops(), rob in 1u32..300, quantum in 0u64..100_000) {
+        let ordered = spec(CoreModel::Window, rob, 256);
+        let ahead = CoreSpec { lookahead: Span::from_ns(10.0), ..ordered.clone() };
+        let expected = recurrence(&ordered, &ops);
+        let results = [ordered, ahead].map(|spec| {
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            record(&ops, core.script());
+            run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(quantum), START)
+        });
+        prop_assert_eq!(results[0].0, expected);
+        // What each packet's time went to is the same, too.
+        prop_assert_eq!(&results[0], &results[1]);
+    }
+
+    /// Over memory that only one core uses it cannot matter when a core with lookahead lets others have their turn.
+    #[test]
+    fn where_a_core_with_lookahead_pauses_does_not_matter(
+        ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, store_buffer in 1u32..8,
+        quantum in 0u64..100_000, tlb: bool, prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
+    ) {
+        let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
+        let spec = CoreSpec { store_buffer, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
+        let mut results = Vec::new();
+        for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
+            let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
+            let mut memory = hierarchy(tlb.then_some(4096), prefetcher);
+            let times = [START, Ps(1 << 30)].map(|start| {
+                record(&ops, core.script());
+                run(&mut core, &mut memory, &Plain { short_cut }, Ps(quantum), start)
+            });
+            results.push((times, memory.counters()));
+        }
+        prop_assert_eq!(&results[0], &results[1]);
+        prop_assert_eq!(&results[0], &results[2]);
     }
 
     /// Nobody else uses the memory, so it cannot matter how far the core may look ahead at a time.
@@ -255,7 +284,7 @@ proptest! {
             let mut times = Vec::new();
             // Twice, so that the second burst finds warm caches.
             for start in [START, Ps(1 << 30)] {
-                record(&ops, &mut core.record);
+                record(&ops, core.script());
                 times.push(if short_cut {
                     run(&mut core, &mut memory, &layout, Ps(quantum), start)
                 } else {
@@ -274,14 +303,16 @@ proptest! {
 
 #[test]
 fn an_in_order_core_waits_for_each_load() {
-    let spec = spec(CoreModel::InOrder, 1, 4);
-    let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
-    // Ten instructions take 2.5 ns; a hit on line 1 takes 1 ns, a miss on line 2 takes 38 ns.
-    record(&[(10, 2, false, 0), (10, 1, false, 0), (10, 2, true, 0)], &mut core.record);
-    let (time, shares) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
-    assert_eq!(time, Ps(3 * 2_500 + 38_000 + 1_000));
-    let charged = |reason| shares[0][reason];
-    assert_eq!((charged(Reason::Core), charged(Reason::RowMiss), charged(Reason::L1)), (7_500, 38_000, 1_000));
+    for lookahead in [0.0, 100.0] {
+        let spec = CoreSpec { lookahead: Span::from_ns(lookahead), ..spec(CoreModel::InOrder, 1, 4) };
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        // Ten instructions take 2.5 ns; a hit on line 1 takes 1 ns, a miss on line 2 takes 38 ns.
+        record(&[(10, 2, false, 0), (10, 1, false, 0), (10, 2, true, 0)], core.script());
+        let (time, shares) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
+        assert_eq!(time, Ps(3 * 2_500 + 38_000 + 1_000));
+        let charged = |reason| shares[0][reason];
+        assert_eq!((charged(Reason::Core), charged(Reason::RowMiss), charged(Reason::L1)), (7_500, 38_000, 1_000));
+    }
 }
 
 #[test]
@@ -291,7 +322,7 @@ fn a_copy_is_made_by_loads_and_stores() {
         let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
         let (src, dst) =
             (Ref::load(RegionId::FIRST_TABLE, 1 << 20, bytes, 1), Ref::store(RegionId::FIRST_TABLE, 0, bytes, 2));
-        core.record.copy(src, dst);
+        core.script().copy(src, dst);
         let mut memory = hierarchy(None, None);
         run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         memory.counters()
@@ -306,7 +337,7 @@ fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
     let alone = |page, ops: &[Op]| {
         let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
         let mut memory = hierarchy(page, None);
-        record(ops, &mut core.record);
+        record(ops, core.script());
         let (time, shares) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         (time, shares[0][Reason::Tlb], memory.counters())
     };
@@ -333,7 +364,7 @@ fn a_stream_prefetcher_hides_the_latency_of_a_copy() {
         let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
         let mut memory = hierarchy(None, prefetcher);
         let lines: Vec<Op> = (0..64).map(|line| (20, line, false, 0)).collect();
-        record(&lines, &mut core.record);
+        record(&lines, core.script());
         let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         (time, memory.counters())
     };
@@ -347,12 +378,11 @@ fn a_stream_prefetcher_hides_the_latency_of_a_copy() {
 fn devices_find_what_only_a_core_has() {
     let mut memory = hierarchy(None, None);
     let mut core = Core::new(&spec(CoreModel::InOrder, 64, 4), CoreId(0), "core").unwrap();
-    record(&[(1, 3, true, 0)], &mut core.record);
+    record(&[(1, 3, true, 0)], core.script());
     run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
     let now = Ps(1 << 20);
-    memory.dma_read(Line(3), now);
-    memory.dma_write(Line(3), now);
-    memory.dma_write(Line(4), now);
+    memory.dma_read(Line(3), 1, now);
+    memory.dma_write(Line(3), 2, now);
     let counters = memory.counters();
     assert_eq!((counters.dma_read.hits, counters.dma_write.hits, counters.dma_write.misses), (1, 1, 1));
 }
@@ -364,7 +394,7 @@ fn a_clean_line_comes_from_the_llc_and_a_dirty_one_from_the_core_that_wrote_it()
     let mut at = START;
     for (id, store) in [(0, false), (1, false)] {
         let mut core = Core::new(&spec(CoreModel::InOrder, 64, 4), CoreId(id), "core").unwrap();
-        record(&[(1, 3, store, 0), (1, 5, id == 0, 0)], &mut core.record);
+        record(&[(1, 3, store, 0), (1, 5, id == 0, 0)], core.script());
         at = at + run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), at).0 + Ps(1 << 20);
     }
     let counters = memory.counters();

@@ -10,11 +10,13 @@ mod copy;
 mod event;
 mod layout;
 mod probes;
+mod script;
 
 pub use copy::CopyLoop;
 pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
 pub use layout::{Layout, Placed, Request, Requests};
 pub use probes::{Count, Event, Null, Record, StackDistance};
+pub use script::{Act, Script, Step};
 
 use units::{LockId, PacketId};
 

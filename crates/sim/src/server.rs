@@ -499,17 +499,11 @@ impl Server {
         let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
-            self.memory.dma_read(ring.line(), now);
+            self.memory.dma_read(ring.line(), 1, now);
         }
-        let data = self.layout.data(received.mbuf);
-        let mut visible = now;
-        for line in lines(data, u64::from(received.packet.frame_bytes)) {
-            self.memory.prefetch(line);
-        }
-        for line in lines(data, u64::from(received.packet.frame_bytes)) {
-            visible = visible.max(self.memory.dma_write(line, now));
-        }
-        visible = visible.max(self.memory.dma_write(ring.line(), now)).max(worker.latest_visible);
+        let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
+        let written = self.memory.dma_write(first, count, now).max(self.memory.dma_write(ring.line(), 1, now));
+        let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - now;
         received.visible = visible;
@@ -539,10 +533,10 @@ impl Server {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
         let id = worker.core.id();
-        let record = &mut worker.core.record;
-        record.clear();
+        let script = worker.core.script();
+        script.clear();
         self.received.clear();
-        worker.rx.receive(now, self.burst, &mut self.received, record);
+        worker.rx.receive(now, self.burst, &mut self.received, script);
         worker.packets.clear();
         worker.in_burst.clear();
         for received in self.received.drain(..) {
@@ -557,7 +551,7 @@ impl Server {
             worker.packets.push(received.packet);
         }
         self.verdicts.clear();
-        self.function.process_burst(now, &mut worker.packets, record, &mut self.verdicts);
+        self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
         let stride = self.layout.mbuf_stride();
         let mut freed = Vec::new();
         for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
@@ -565,8 +559,8 @@ impl Server {
                 Verdict::Forward { port } => {
                     let port = PortId(port.0 % worker.tx.len() as u16);
                     let tx = &mut worker.tx[usize::from(port.0)];
-                    tx.reclaim(now, id, &mut self.pool, stride, record);
-                    match tx.send(packet.id, entry.mbuf, record) {
+                    tx.reclaim(now, id, &mut self.pool, stride, script);
+                    match tx.send(packet.id, entry.mbuf, script) {
                         true => Fate::Sent(port),
                         false => Fate::Lost(Loss::NoTxDescriptor),
                     }
@@ -578,9 +572,9 @@ impl Server {
             }
         }
         if !freed.is_empty() {
-            self.pool.put_bulk(id, &freed, record);
+            self.pool.put_bulk(id, &freed, script);
         }
-        worker.rx.refill(id, &mut self.pool, record);
+        worker.rx.refill(id, &mut self.pool, script);
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
         worker.started = now;
@@ -702,7 +696,7 @@ impl Server {
         self.lines.sort_unstable();
         self.lines.dedup();
         for &line in &self.lines {
-            batch.in_memory = batch.in_memory.max(self.memory.dma_read(line, now) - now);
+            batch.in_memory = batch.in_memory.max(self.memory.dma_read(line, 1, now) - now);
         }
         let there = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES) + batch.in_memory;
         self.engine.schedule(there + self.down.latency(), PRIORITY_NIC, Event::ReadPackets(slot));
@@ -715,14 +709,8 @@ impl Server {
         let now = self.engine.now();
         let core = batch.core as u16;
         for packet in batch.packets {
-            let mut memory = Ps::ZERO;
-            let data = self.layout.data(packet.mbuf);
-            for line in lines(data, u64::from(packet.frame_bytes)) {
-                self.memory.prefetch(line);
-            }
-            for line in lines(data, u64::from(packet.frame_bytes)) {
-                memory = memory.max(self.memory.dma_read(line, now) - now);
-            }
+            let (first, count) = lines(self.layout.data(packet.mbuf), u64::from(packet.frame_bytes));
+            let memory = self.memory.dma_read(first, count, now) - now;
             let read = self.down.transfer(now, u64::from(packet.frame_bytes)) + memory;
             let port = usize::from(packet.port.0);
             let first_bit = read.max(self.port_free[port]);
@@ -754,9 +742,10 @@ fn next_poll(since: Ps, period: Ps, visible: Ps) -> Ps {
     since + period * visible.since(since).0.div_ceil(period.0.max(1))
 }
 
-/// The lines that `bytes` bytes from `start` on lie in.
-fn lines(start: Addr, bytes: u64) -> impl Iterator<Item = units::Line> {
-    (start.line().0..=Addr(start.0 + bytes.max(1) - 1).line().0).map(units::Line)
+/// The first of the lines that `bytes` bytes from `start` on lie in, and how many they are.
+fn lines(start: Addr, bytes: u64) -> (Line, u64) {
+    let (first, last) = (start.line().0, Addr(start.0 + bytes.max(1) - 1).line().0);
+    (Line(first), last - first + 1)
 }
 
 /// Locks of functions: who holds each, and who waits, first come first served.

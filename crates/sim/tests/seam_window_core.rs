@@ -10,7 +10,7 @@ use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
 use machine::{Level, Lookup, Memory, Reply, Response, Served};
 use probe::{Event, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
 use stats::{Path, Reason};
-use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Span};
 
 const LATENCY: Ps = Ps::from_ns(100);
 
@@ -74,9 +74,10 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         outstanding: outstanding as u32,
         store_buffer: 64,
         poll_cycles: 1,
+        lookahead: Span::from_ns(0.0),
     };
     let mut core = Core::new(&spec, CoreId(0), "core").expect("a core");
-    core.record = record.clone();
+    record.replay(core.script());
     core.start([BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) }], Ps::ZERO);
     match core.step(&mut Fixed, &Flat, Ps::ZERO, Ps::MAX) {
         Step::Done(at) => at,

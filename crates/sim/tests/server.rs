@@ -134,3 +134,36 @@ proptest! {
         prop_assert_eq!(first.all, again.all);
     }
 }
+
+/// Four busy cores over one LLC and DRAM: requests that are out of turn by up to the lookahead change what cores wait
+/// for each other, not what the server does.
+#[test]
+fn lookahead_does_not_change_what_is_measured() {
+    let measured = |load: f64, lookahead: &str| {
+        let set = [
+            "machine.cores=4".into(),
+            "mempool.size=16384".into(),
+            "traffic.sizes={fixed=\"64 B\"}".into(),
+            format!("traffic.load={load}"),
+            format!("machine.core.lookahead=\"{lookahead}\""),
+        ];
+        let mut server = server(&scenario(&set), 60_000);
+        let mut ends = Ends::default();
+        while server.advance(10_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
+        let sent: Vec<&End> = ends.all.iter().filter(|e| matches!(e.2, Fate::Sent(_))).collect();
+        let sojourn = sent.iter().map(|e| e.3.0 as f64).sum::<f64>() / sent.len() as f64;
+        let core_seconds: f64 = server.cores().iter().map(|c| c.busy.as_secs() / c.packets as f64).sum();
+        let misses = server.memory().counters().llc.misses as f64;
+        (sent.len() as f64, sojourn, core_seconds, misses)
+    };
+    for load in [0.2, 1.0] {
+        let exact = measured(load, "0 ns");
+        // A microsecond is too long: 4 % of the throughput at full load.
+        for lookahead in ["30 ns", "100 ns"] {
+            let close = measured(load, lookahead);
+            let off = |a: f64, b: f64| (b / a - 1.0).abs();
+            let all = [off(exact.0, close.0), off(exact.1, close.1), off(exact.2, close.2), off(exact.3, close.3)];
+            assert!(all.iter().all(|&off| off < 0.02), "load {load}, {lookahead}: {exact:?} and {close:?}");
+        }
+    }
+}

@@ -84,6 +84,15 @@ pub struct Victim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoWay;
 
+/// What [`TagArray::write_or_fill`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The line was there.
+    InPlace,
+    /// The line came in, and what had to go for it; or there was no way for it.
+    Filled(Result<Option<Victim>, NoWay>),
+}
+
 impl<const N: usize> Set<N> {
     fn empty<P: Policy>() -> Set<N> {
         Set { tags: [EMPTY; N], state: P::initial(), dirty: 0, exclusive: 0 }
@@ -224,6 +233,22 @@ impl<P: Policy> TagArray<P> {
         })
     }
 
+    /// [`TagArray::write_line`], and if the line is not there [`TagArray::fill_aged`] with a dirty line.
+    #[inline]
+    pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8) -> Written {
+        let at = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[at];
+            if let Some(way) = set.find(line.0 as u32) {
+                self.policy.hit(&mut set.state, way);
+                set.dirty |= 1 << way;
+                return Written::InPlace;
+            }
+            let fill = Fill { mask, dirty: true, exclusive: false, age };
+            Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
+        })
+    }
+
     /// Makes the line at `slot` count as used.
     #[inline]
     pub fn use_slot(&mut self, slot: Slot) {
@@ -295,8 +320,8 @@ impl<P: Policy> TagArray<P> {
     }
 
     /// Asks the host to bring the set of `line` into its own cache.
-    #[inline]
-    pub fn prefetch_set(&self, line: Line) {
+    #[inline(always)]
+    pub(crate) fn prefetch_set(&self, line: Line) {
         let set = self.set_of(line);
         with_sets!(&self.sets, sets => prefetch(&sets[set]));
     }

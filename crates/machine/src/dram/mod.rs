@@ -119,6 +119,8 @@ struct Timing {
 
 #[derive(Clone, Debug)]
 struct Channel {
+    /// When the latest request was made.
+    latest: Ps,
     bus_free: Ps,
     /// The refresh interval that was last looked at, and its start.
     epoch: u64,
@@ -197,7 +199,7 @@ impl Dram {
             lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
             banks_per_channel: spec.banks,
             channels: vec![
-                Channel { bus_free: Ps::ZERO, epoch: 0, epoch_start: Ps::ZERO, banks };
+                Channel { latest: Ps::ZERO, bus_free: Ps::ZERO, epoch: 0, epoch_start: Ps::ZERO, banks };
                 spec.channels as usize
             ],
             counters: DramCounters::default(),
@@ -243,8 +245,12 @@ impl Dram {
         let row = row_and_bank >> of_bank.count_ones();
         let bank = (row_and_bank ^ row) & of_bank;
         let channel = &mut self.channels[channel as usize];
+        // A request out of turn waits as if it came with the latest: those made before it are served before it,
+        // but not at a later time.
+        channel.latest = channel.latest.max(now);
+        let out_of_turn = channel.latest - now;
         let bank = &mut channel.banks[bank as usize];
-        let arrived = now + t.overhead;
+        let arrived = channel.latest + t.overhead;
         let mut at = arrived.max(bank.ready);
         let busy = at - arrived;
         // Refresh stops commands, so what counts is when the column command of a row hit could go:
@@ -298,7 +304,7 @@ impl Dram {
         part(Reason::BankBusy, busy);
         part(Reason::Bus, start - data);
         part(reason, data - at + t.burst);
-        channel.bus_free
+        channel.bus_free - out_of_turn
     }
 }
 

@@ -1,7 +1,5 @@
 use units::{CoreId, Line};
 
-use crate::cache::prefetch;
-
 /// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
 /// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
 #[derive(Clone, Debug)]
@@ -73,13 +71,6 @@ impl Directory {
             self.set_word(line, word & !self.mask);
         }
         sharers
-    }
-
-    #[inline(always)]
-    pub(super) fn prefetch(&self, line: Line) {
-        if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
-            prefetch(entry);
-        }
     }
 }
 

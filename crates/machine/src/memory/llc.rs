@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::MachineError;
-use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim};
+use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
 /// How the LLC relates to the private caches.
@@ -145,7 +145,7 @@ pub(super) enum Requester {
 }
 
 /// Where a line is: its slice, and the number under which the slice knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spot {
     slice: usize,
     within: Line,
@@ -178,6 +178,8 @@ pub(super) struct Llc {
 #[derive(Clone, Debug)]
 struct Slice {
     tags: Tags,
+    /// When the latest request came.
+    latest: Ps,
     free: Ps,
     counters: SliceCounters,
 }
@@ -314,7 +316,7 @@ impl Llc {
             Replacement::Lru => Tags::Lru(TagArray::new(sets, spec.ways)),
             other => Tags::Any(TagArray::with_replacement(sets, spec.ways, other, seed)),
         };
-        let slice = |i| Slice { tags: tags(i), free: Ps::ZERO, counters: SliceCounters::default() };
+        let slice = |i| Slice { tags: tags(i), latest: Ps::ZERO, free: Ps::ZERO, counters: SliceCounters::default() };
         Ok(Llc {
             slices: (0..u64::from(n)).map(slice).collect(),
             hash,
@@ -364,11 +366,14 @@ impl Llc {
         };
         let slice = &mut self.slices[spot.slice];
         let there = now + distance;
-        let at = there.max(slice.free);
+        // A request out of turn waits as if it came with the latest.
+        slice.latest = slice.latest.max(there);
+        let at = slice.latest.max(slice.free);
         slice.free = at + self.interval;
+        let waited = at - slice.latest;
         slice.counters.requests += 1;
-        slice.counters.waited += at - there;
-        Arrival { at, waited: at - there, distance }
+        slice.counters.waited += waited;
+        Arrival { at: there + waited, waited, distance }
     }
 
     #[inline(always)]
@@ -394,6 +399,19 @@ impl Llc {
         with_tags!(&mut self.slices[spot.slice].tags, tags => tags.remove(spot.within))
     }
 
+    /// As [`TagArray::write_or_fill`].
+    #[inline(always)]
+    pub(super) fn write_or_fill(&mut self, spot: Spot, share: Share) -> Written {
+        let tags = &mut self.slices[spot.slice].tags;
+        let written = with_tags!(tags, tags => tags.write_or_fill(spot.within, share.ways, share.age));
+        match written {
+            Written::Filled(Ok(Some(victim))) => {
+                Written::Filled(Ok(Some(Victim { line: self.hash.join(spot.slice, victim.line), ..victim })))
+            }
+            other => other,
+        }
+    }
+
     /// As [`TagArray::fill_aged`].
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
@@ -404,6 +422,7 @@ impl Llc {
         Ok(victim.map(|v| Victim { line: self.hash.join(spot.slice, v.line), ..v }))
     }
 
+    /// Asks the host to bring the set of the line into its own cache.
     #[inline(always)]
     pub(super) fn prefetch(&self, spot: Spot) {
         with_tags!(&self.slices[spot.slice].tags, tags => tags.prefetch_set(spot.within));

@@ -36,7 +36,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use tlb::Tlb;
 
-use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim};
+use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
 use crate::dram::{Dram, DramSpec};
 use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 
@@ -97,6 +97,14 @@ pub struct MemoryCounters {
     pub upgrades: u64,
     /// Dirty lines that the LLC wrote to DRAM.
     pub writebacks: u64,
+}
+
+impl LevelCounters {
+    #[inline(always)]
+    fn count(&mut self, hit: bool) {
+        self.hits += u64::from(hit);
+        self.misses += u64::from(!hit);
+    }
 }
 
 impl Sub for LevelCounters {
@@ -291,44 +299,61 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// A device writes a line at `now`: when the write is done.
-    pub fn dma_write(&mut self, line: Line, now: Ps) -> Ps {
-        let spot = self.llc.spot(line);
-        let at = self.reach_llc(spot, now);
-        let held = self.invalidate_private(line).is_some();
-        let ddio = self.io_ways.0 != 0;
-        let found = if ddio { self.llc.write_line(spot) } else { self.llc.remove(spot).is_some() };
-        // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
-        // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
-        self.counters.dma_write.hits += u64::from(found || held);
-        self.counters.dma_write.misses += u64::from(!found && !held);
-        if !ddio {
-            return self.dram.post(line, true, at);
-        }
-        if !found {
-            self.fill_llc(line, spot, true, Share { ways: self.io_ways, age: self.io_age }, at);
-        }
-        at
+    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done.
+    pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        let io = Share { ways: self.io_ways, age: self.io_age };
+        self.for_each_line(first, count, |memory, line, spot| {
+            let at = memory.reach_llc(spot, now);
+            let held = memory.invalidate_private(line).is_some();
+            // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
+            // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
+            if io.ways.0 == 0 {
+                let found = memory.llc.remove(spot).is_some();
+                memory.counters.dma_write.count(found || held);
+                return memory.dram.post(line, true, at);
+            }
+            match memory.llc.write_or_fill(spot, io) {
+                Written::InPlace => memory.counters.dma_write.hits += 1,
+                Written::Filled(victim) => {
+                    memory.counters.dma_write.count(held);
+                    memory.evict_from_llc(line, true, victim, at);
+                }
+            }
+            at
+        })
     }
 
-    /// A device reads a line at `now`: when the data are there. Nothing is allocated and nothing
-    /// moves.
-    pub fn dma_read(&mut self, line: Line, now: Ps) -> Ps {
-        let spot = self.llc.spot(line);
-        let at = self.reach_llc(spot, now);
-        if self.llc.has(spot) || self.private_has(line, self.directory.get(line)) {
-            self.counters.dma_read.hits += 1;
-            return at;
-        }
-        self.counters.dma_read.misses += 1;
-        self.dram.post(line, false, at)
+    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there.
+    /// Nothing is allocated and nothing moves.
+    pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        self.for_each_line(first, count, |memory, line, spot| {
+            let at = memory.reach_llc(spot, now);
+            let found = memory.llc.has(spot) || memory.private_has(line, memory.directory.get(line));
+            memory.counters.dma_read.count(found);
+            if found { at } else { memory.dram.post(line, false, at) }
+        })
     }
 
-    /// Asks the host to bring what a device's access to `line` will need.
-    #[inline]
-    pub fn prefetch(&self, line: Line) {
-        self.llc.prefetch(self.llc.spot(line));
-        self.directory.prefetch(line);
+    /// The latest of what `access` gives for each of `count` lines.
+    #[inline(always)]
+    fn for_each_line(&mut self, first: Line, count: u64, access: impl Fn(&mut Hierarchy, Line, Spot) -> Ps) -> Ps {
+        /// So many at a time, to have the host bring their sets before they are needed.
+        const GROUP: u64 = 8;
+        let mut spots = [Spot::default(); GROUP as usize];
+        let (mut line, end) = (first.0, first.0 + count);
+        let mut latest = Ps::ZERO;
+        while line < end {
+            let group = (end - line).min(GROUP) as usize;
+            for (i, spot) in spots[..group].iter_mut().enumerate() {
+                *spot = self.llc.spot(Line(line + i as u64));
+                self.llc.prefetch(*spot);
+            }
+            for (i, &spot) in spots[..group].iter().enumerate() {
+                latest = latest.max(access(self, Line(line + i as u64), spot));
+            }
+            line += group as u64;
+        }
+        latest
     }
 
     #[inline]
@@ -428,8 +453,16 @@ impl Hierarchy {
         }
     }
 
+    #[inline]
     fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: Share, now: Ps) {
-        match self.llc.fill(spot, share, dirty) {
+        let victim = self.llc.fill(spot, share, dirty);
+        self.evict_from_llc(line, dirty, victim, now);
+    }
+
+    /// `line` has come into the LLC, or found no way there, and `victim` has to go.
+    #[inline]
+    fn evict_from_llc(&mut self, line: Line, dirty: bool, victim: Result<Option<Victim>, NoWay>, now: Ps) {
+        match victim {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
@@ -691,7 +724,7 @@ impl Level for Hierarchy {
             probe::Access::DmaWrite | probe::Access::DmaRead => {
                 let line = request.addr.line();
                 let write = request.access == probe::Access::DmaWrite;
-                let at = if write { self.dma_write(line, now) } else { self.dma_read(line, now) };
+                let at = if write { self.dma_write(line, 1, now) } else { self.dma_read(line, 1, now) };
                 return Response { at, served: Served::Llc, path: Path::of(Reason::DmaMemory, at - now) };
             }
             _ => {}

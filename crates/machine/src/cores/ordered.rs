@@ -1,43 +1,19 @@
 use std::collections::VecDeque;
 
-use probe::{Access, CopyLoop, Event, Layout, Placed, Record, Ref, Request, Requests};
-use stats::{Attribution, Path, Reason};
-use units::{Addr, Clos, CoreId, Line, LockId, PacketId, Ps, Ticket};
+use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Requests};
+use stats::{Path, Reason};
+use units::{CoreId, Line, Ps, Ticket};
 
+use super::burst::{Burst, BurstPacket, Step};
+use super::fills::FillBuffers;
 use super::{CoreModel, CoreSpec};
-use crate::cache::equal_tags;
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 
-/// Where a packet of the current burst lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BurstPacket {
-    /// The packet.
-    pub id: PacketId,
-    /// Its mbuf header.
-    pub mbuf: Addr,
-    /// Its first data byte.
-    pub data: Addr,
-}
-
-/// Why [`Core::step`] came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The burst is complete at this time.
-    Done(Ps),
-    /// The core needs shared memory at this time: step again once that is the present.
-    At(Ps),
-    /// A controller has to answer first: see [`Core::complete`].
-    Wait,
-    /// The core wants a lock from this time on: see [`Core::grant`].
-    Lock(LockId, Ps),
-    /// The core gives a lock back at this time. Step again.
-    Unlock(LockId, Ps),
-}
-
-/// A core that replays a recorded burst. See the module header of `cores`.
+/// A core whose misses go out in order of time over all cores and devices, and whose answers may take their
+/// time. See the module header of `cores`.
 #[derive(Clone, Debug)]
-pub struct Core {
+pub struct Ordered {
     id: CoreId,
     in_order: bool,
     /// Picoseconds an instruction takes, in 1/1024.
@@ -45,22 +21,12 @@ pub struct Core {
     rob: u64,
     pending_limit: usize,
 
-    /// What is replayed; filled by whoever runs the function.
-    pub record: Record,
-    burst: Vec<BurstPacket>,
-    cursor: usize,
-    /// A copy that is being made by loads and stores.
-    copying: Option<CopyLoop>,
-    /// Time charged to each packet of the burst, and last to none of them.
-    own: Vec<Attribution>,
-    started: Ps,
+    pub(super) burst: Burst,
+    /// The instructions before the next act are dispatched.
+    worked: bool,
 
     /// Instructions dispatched.
     instructions: u64,
-    /// Where the packet lies whose events are dispatched.
-    placed: Placed<'static>,
-    /// The index after that of the packet begun last.
-    next_begun: usize,
     front_end: Ps,
     /// Instruction time dispatched since the last item.
     owed_work: Ps,
@@ -89,9 +55,6 @@ pub struct Core {
     history: VecDeque<(u64, Ps)>,
     /// From this instruction on the first of them has left the reorder buffer.
     history_end: u64,
-    retired: Ps,
-    /// The packet whose work retires.
-    retiring: usize,
     /// Slots that stand for several, with those that they stand for.
     joins: Vec<(u64, std::ops::Range<u64>)>,
     /// Private misses that still wait for their turn.
@@ -182,97 +145,22 @@ struct Fetch {
     ticket: Option<Ticket>,
 }
 
-/// The line fill buffers: private misses under way.
-#[derive(Clone, Debug)]
-struct FillBuffers {
-    /// Padded to whole vectors.
-    lines: Vec<u32>,
-    until: Vec<Ps>,
-    fills: Vec<(u64, Path)>,
-    /// The one that is free first.
-    first_free: usize,
-    /// When the last of them has its data.
-    latest: Ps,
-}
-
-impl FillBuffers {
-    fn new(buffers: usize) -> FillBuffers {
-        FillBuffers {
-            lines: vec![u32::MAX; buffers.next_multiple_of(8)],
-            until: vec![Ps::ZERO; buffers],
-            fills: vec![(0, Path::default()); buffers],
-            first_free: 0,
-            latest: Ps::ZERO,
-        }
-    }
-
-    /// When one is free.
-    #[inline(always)]
-    fn free_from(&self) -> Ps {
-        self.until[self.first_free]
-    }
-
-    /// The data for `slot` come at `until`.
-    #[inline]
-    fn insert(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
-        let at = self.first_free;
-        self.lines[at] = line.0 as u32;
-        self.until[at] = until;
-        self.fills[at] = (slot, *path);
-        self.latest = self.latest.max(until);
-        let mut first = 0;
-        let mut earliest = self.until[0];
-        for (i, &until) in self.until.iter().enumerate().skip(1) {
-            if until < earliest {
-                (first, earliest) = (i, until);
-            }
-        }
-        self.first_free = first;
-    }
-
-    /// The fill of `line` whose data come after `time`.
-    #[inline]
-    fn under_way(&self, line: Line, time: Ps) -> Option<(Ps, &Path)> {
-        for (group, lines) in self.lines.chunks(32).enumerate() {
-            let mut found = equal_tags(lines, line.0 as u32);
-            while found != 0 {
-                let at = group * 32 + found.trailing_zeros() as usize;
-                found &= found - 1;
-                if self.until[at] > time {
-                    return Some((self.until[at], &self.fills[at].1));
-                }
-            }
-        }
-        None
-    }
-
-    fn path_of(&self, slot: u64) -> Option<Path> {
-        self.fills.iter().find(|f| f.0 == slot).map(|f| f.1)
-    }
-}
-
-impl Core {
+impl Ordered {
     /// A core at rest.
     ///
     /// # Errors
     /// A value of the specification outside its range.
-    pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Core, MachineError> {
+    pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Ordered, MachineError> {
         spec.check(path)?;
-        Ok(Core {
+        Ok(Ordered {
             id,
             in_order: spec.model == CoreModel::InOrder,
             instruction_ps_x1024: (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64,
             rob: u64::from(spec.rob),
             pending_limit: spec.store_buffer as usize,
-            record: Record::new(),
-            burst: Vec::new(),
-            cursor: 0,
-            copying: None,
-            own: Vec::new(),
-            started: Ps::ZERO,
+            burst: Burst::new(id),
+            worked: false,
             instructions: 0,
-            placed: Placed { packet: PacketId(0), core: id, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] },
-            next_begun: 0,
             front_end: Ps::ZERO,
             owed_work: Ps::ZERO,
             slots: 0,
@@ -288,8 +176,6 @@ impl Core {
             waits: Vec::new(),
             history: VecDeque::new(),
             history_end: u64::MAX,
-            retired: Ps::ZERO,
-            retiring: 0,
             joins: Vec::new(),
             pending: Vec::new(),
             next_ready: Ps::MAX,
@@ -301,53 +187,23 @@ impl Core {
         })
     }
 
-    /// Which core it is.
-    pub fn id(&self) -> CoreId {
-        self.id
-    }
-
-    /// Puts the core's requests into a class of service.
-    pub fn set_clos(&mut self, clos: Clos) {
-        self.placed.clos = clos;
-    }
-
-    /// Begins to replay `record` at `at` for the packets of `burst`.
+    /// As [`super::Core::start`].
     pub fn start(&mut self, burst: impl IntoIterator<Item = BurstPacket>, at: Ps) {
         debug_assert!(self.is_drained(), "the last burst is complete");
-        self.burst.clear();
-        self.burst.extend(burst);
-        self.cursor = 0;
-        self.own.clear();
-        self.own.resize(self.burst.len() + 1, Attribution::default());
-        self.started = at;
+        self.burst.start(burst, at);
+        self.worked = false;
+        self.fills.forget(at);
         self.front_end = at;
-        self.retired = at;
         self.last_out = at;
         self.owed_work = Ps::ZERO;
         self.history.clear();
         self.history_end = u64::MAX;
-        self.next_begun = 0;
         self.walks.clear();
-        self.place(NOWHERE);
-        self.retiring = self.burst.len();
     }
 
     /// Instructions replayed so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
-    }
-
-    /// What the burst's time went to for packet `index`: its own work by reason, the work for
-    /// others as [`Reason::Burst`]. Sums exactly to the burst's duration.
-    pub fn attribution(&self, index: usize) -> Attribution {
-        let mut own = self.own[index];
-        own.charge(Reason::Burst, (self.retired - self.started).since(own.total()));
-        own
-    }
-
-    /// What the whole burst's time went to.
-    pub fn burst_attribution(&self) -> Attribution {
-        self.own.iter().fold(Attribution::default(), |sum, own| &sum + own)
     }
 
     /// Hands over the answer to a request that a controller had.
@@ -360,18 +216,13 @@ impl Core {
         }
     }
 
-    /// The lock that [`Step::Lock`] asked for is the core's from `at` on.
+    /// As [`super::Core::grant`].
     pub fn grant(&mut self, at: Ps) {
-        let wait = at.since(self.retired);
-        self.own[self.retiring].charge(Reason::Lock, wait);
-        self.retired += wait;
-        self.front_end = self.front_end.max(self.retired);
+        self.burst.charge(at, Reason::Lock);
+        self.front_end = self.front_end.max(self.burst.retired);
     }
 
-    /// Replays on, until the burst is complete or something outside is needed.
-    ///
-    /// `now` is the simulation's present. Shared memory may be used up to `horizon`, the time of the
-    /// next event elsewhere.
+    /// As [`super::Core::step`].
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
@@ -381,62 +232,69 @@ impl Core {
                     self.prefetch(memory, horizon);
                     continue;
                 }
-                let Some((event, next)) = self.record.event(self.cursor) else {
+                let step = self.burst.script.step(self.burst.cursor);
+                let at_end = step.is_none();
+                let instructions = step.map_or(self.burst.script.trailing(), probe::Step::instructions);
+                if instructions > 0 && !self.worked {
+                    let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
+                    self.instructions += u64::from(instructions);
+                    self.front_end += time;
+                    self.owed_work += time;
+                    self.worked = true;
+                    // There may be no room for more now.
+                    continue;
+                }
+                if at_end {
                     if !self.is_drained() {
                         break;
                     }
                     self.drain();
-                    return Step::Done(self.retired);
-                };
-                match event {
-                    Event::Work { instructions, .. } => {
-                        let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
-                        self.instructions += u64::from(instructions);
-                        self.front_end += time;
-                        self.owed_work += time;
-                    }
-                    Event::Touch(r) => {
+                    return Step::Done(self.burst.retired);
+                }
+                let (act, next) = self.burst.script.act(self.burst.cursor);
+                match act {
+                    Act::Touch(r) => {
                         if r.access == Access::Atomic && !self.is_drained() {
                             break;
                         }
                         self.touch(&r, memory, layout, now, horizon);
                     }
-                    Event::Copy { src, dst } => {
+                    Act::Copy { src, dst } => {
                         // Without a copy engine a copy is loads and stores.
-                        let mut copy = self.copying.take().unwrap_or(CopyLoop::new(src, dst));
+                        let mut copy = self.burst.copying.take().unwrap_or(CopyLoop::new(src, dst));
                         if let Some((load, store)) = copy.next() {
                             self.touch(&load, memory, layout, now, horizon);
                             self.touch(&store, memory, layout, now, horizon);
-                            self.copying = Some(copy);
+                            self.burst.copying = Some(copy);
                             continue;
                         }
                     }
-                    Event::Begin(packet) => {
-                        let index = self.index_of(packet);
-                        self.next_begun = index + 1;
-                        self.place(self.burst.get(index).copied().unwrap_or(NOWHERE));
+                    Act::Begin(packet) => {
+                        let index = self.burst.begin(packet);
                         self.change_owner(index);
                     }
-                    Event::End(_) => {
-                        self.place(NOWHERE);
-                        self.change_owner(self.burst.len());
+                    Act::End => {
+                        let none = self.burst.end();
+                        self.change_owner(none);
                     }
-                    Event::Lock(_) | Event::Unlock(_) if !self.is_drained() => break,
-                    Event::Lock(lock) | Event::Unlock(lock) => {
+                    Act::Lock(_) | Act::Unlock(_) if !self.is_drained() => break,
+                    Act::Lock(lock) | Act::Unlock(lock) => {
                         self.drain();
                         // Locks are taken in order of time.
-                        if self.retired > horizon {
-                            return Step::At(self.retired);
+                        if self.burst.retired > horizon {
+                            return Step::At(self.burst.retired);
                         }
-                        self.cursor = next;
-                        return match event {
-                            Event::Lock(_) => Step::Lock(lock, self.retired),
-                            _ => Step::Unlock(lock, self.retired),
+                        self.burst.cursor = next;
+                        self.worked = false;
+                        return match act {
+                            Act::Lock(_) => Step::Lock(lock, self.burst.retired),
+                            _ => Step::Unlock(lock, self.burst.retired),
                         };
                     }
-                    Event::Latch { .. } => {}
+                    Act::Nothing => {}
                 }
-                self.cursor = next;
+                self.burst.cursor = next;
+                self.worked = false;
             }
             let ready = self.next_ready;
             if ready == Ps::MAX {
@@ -492,11 +350,6 @@ impl Core {
         self.slots_end = waited_for.min().map_or(u64::MAX, |oldest| oldest + SLOTS as u64 - SLOTS_OF_A_REFERENCE);
     }
 
-    #[inline(always)]
-    fn place(&mut self, packet: BurstPacket) {
-        (self.placed.packet, self.placed.mbuf, self.placed.data) = (packet.id, packet.mbuf, packet.data);
-    }
-
     /// Dispatches a reference.
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
@@ -508,11 +361,11 @@ impl Core {
                 (self.slots - slot < SLOTS as u64).then_some(slot)
             }
         };
-        let last = match layout.place_line(r, &self.placed) {
+        let last = match layout.place_line(r, &self.burst.placed) {
             Some(addr) => {
                 let write = r.access.writes();
                 if r.access == Access::Atomic || self.in_order || !memory.repeat(self.id, addr.line(), write) {
-                    let request = Request::new(r, &self.placed, addr, r.bytes.max(1));
+                    let request = Request::new(r, &self.burst.placed, addr, r.bytes.max(1));
                     self.request(&request, after, memory, now, horizon);
                 } else {
                     let first = self.slots;
@@ -549,7 +402,7 @@ impl Core {
     ) -> u64 {
         let mut requests = std::mem::take(&mut self.requests);
         requests.clear();
-        layout.place(r, &self.placed, &mut requests);
+        layout.place(r, &self.burst.placed, &mut requests);
         debug_assert!(
             requests.len() <= REQUESTS,
             "{r:?} makes {} requests: make it several references",
@@ -575,21 +428,11 @@ impl Core {
         last
     }
 
-    /// Stage by stage, a function works on the packets of a burst in order: the next one is looked
-    /// at first.
-    #[inline]
-    fn index_of(&self, packet: PacketId) -> usize {
-        if self.burst.get(self.next_begun).is_some_and(|p| p.id == packet) {
-            return self.next_begun;
-        }
-        self.burst.iter().position(|p| p.id == packet).unwrap_or(self.burst.len())
-    }
-
     #[inline(never)]
     fn request<M: Memory>(&mut self, request: &Request, after: Option<u64>, memory: &mut M, now: Ps, horizon: Ps) {
         if self.in_order || request.access == Access::Atomic {
             // Nothing older waits: `update_window` and `step` have seen to that.
-            self.front_end = self.front_end.max(self.retired + self.owed_work);
+            self.front_end = self.front_end.max(self.burst.retired + self.owed_work);
             if request.access == Access::Atomic {
                 self.front_end = self.front_end.max(self.last_out);
             }
@@ -648,7 +491,7 @@ impl Core {
     #[inline(never)]
     fn prefetch<M: Memory>(&mut self, memory: &mut M, horizon: Ps) {
         if self.in_order {
-            self.front_end = self.front_end.max(self.retired);
+            self.front_end = self.front_end.max(self.burst.retired);
         }
         let free = self.pending.is_empty() && self.fills.free_from().max(self.last_out) <= self.front_end;
         let next = if free { memory.next_prefetch(self.id) } else { None };
@@ -676,7 +519,7 @@ impl Core {
     ) -> Address {
         match translation {
             Translation::Free => {
-                let Core { walks, done, front_end, .. } = self;
+                let Ordered { walks, done, front_end, .. } = self;
                 walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
                 let same = walks.iter().find(|&&(page, bits, _)| request.addr.0 >> bits == page);
                 // Of a walk and the address's own source the later in program order counts.
@@ -744,15 +587,15 @@ impl Core {
             return;
         }
         let arrives = Ps(self.front_end.0.max(source)) + latency;
-        if arrives < self.fills.latest {
+        if self.fills.under_way(line, arrives).is_some() {
             self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
         self.set_done(slot, arrives.0);
         let work = std::mem::take(&mut self.owed_work);
-        self.charge_work(work);
-        if arrives > self.retired {
-            self.charge_hit(arrives, reason, latency);
+        self.burst.charge_work(work);
+        if arrives > self.burst.retired {
+            self.burst.charge_hit(arrives, reason, latency, Reason::Mshr);
         }
         self.remember(self.instructions);
     }
@@ -760,17 +603,6 @@ impl Core {
     #[inline(always)]
     fn source(&self, after: Option<u64>) -> u64 {
         after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize])
-    }
-
-    /// The core waits until `at` for a private hit.
-    #[inline(always)]
-    fn charge_hit(&mut self, at: Ps, reason: Reason, latency: Ps) {
-        let wait = at - self.retired;
-        let own = &mut self.own[self.retiring];
-        own.charge(reason, wait.min(latency));
-        // Beyond its own latency lies the wait for its address.
-        own.charge(Reason::Mshr, wait.since(latency));
-        self.retired = at;
     }
 
     /// A private hit that may have to wait: something older, its address or its data may be missing.
@@ -786,9 +618,7 @@ impl Core {
         }
         let wait = |on, same_line| Wait { item, slot, on, same_line, dispatched, latency };
         // The tag is there, but the data may still be on their way, or not even asked for.
-        if arrives < self.fills.latest
-            && let Some((until, path)) = self.fills.under_way(line, arrives)
-        {
+        if let Some((until, path)) = self.fills.under_way(line, arrives) {
             self.paths[(item % ITEMS as u64) as usize] = *path;
             (at, kind) = (until.0, Kind::Path(Reason::Mshr));
         } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
@@ -968,7 +798,7 @@ impl Core {
     }
 
     fn resolve_waits(&mut self) {
-        let Core { waits, done, items, fills, first_item, paths, .. } = self;
+        let Ordered { waits, done, items, fills, first_item, paths, .. } = self;
         waits.retain(|w| {
             let Some(source) = known(done[(w.on % SLOTS as u64) as usize]) else { return true };
             let own = w.dispatched + w.latency;
@@ -992,8 +822,8 @@ impl Core {
     fn change_owner(&mut self, index: usize) {
         if self.items.is_empty() {
             let work = std::mem::take(&mut self.owed_work);
-            self.charge_work(work);
-            self.retiring = index;
+            self.burst.charge_work(work);
+            self.burst.retiring = index;
         } else {
             self.queue(0, Kind::Owner(index as u32));
         }
@@ -1015,18 +845,19 @@ impl Core {
     /// Retires the first item.
     #[inline(always)]
     fn retire(&mut self, item: &Item) {
-        self.charge_work(item.work);
+        let burst = &mut self.burst;
+        burst.charge_work(item.work);
         let at = Ps(item.at);
         match item.kind {
             Kind::Owner(index) => {
-                self.retiring = index as usize;
+                burst.retiring = index as usize;
                 return;
             }
-            Kind::Hit(reason, latency) if at > self.retired => self.charge_hit(at, reason, Ps(u64::from(latency))),
-            Kind::Path(address) if at > self.retired => {
-                let path = &self.paths[(self.first_item % ITEMS as u64) as usize];
-                path.charge_tail(at - self.retired, address, &mut self.own[self.retiring]);
-                self.retired = at;
+            Kind::Hit(reason, latency) if at > burst.retired => {
+                burst.charge_hit(at, reason, Ps(u64::from(latency)), Reason::Mshr);
+            }
+            Kind::Path(address) if at > burst.retired => {
+                burst.charge_path(at, &self.paths[(self.first_item % ITEMS as u64) as usize], address);
             }
             _ => {}
         }
@@ -1041,29 +872,21 @@ impl Core {
         }
         // References of one stretch of instructions retire together for this purpose.
         match self.history.back_mut() {
-            Some(last) if last.0 == instruction => last.1 = self.retired,
-            Some(_) => self.history.push_back((instruction, self.retired)),
+            Some(last) if last.0 == instruction => last.1 = self.burst.retired,
+            Some(_) => self.history.push_back((instruction, self.burst.retired)),
             None => {
                 self.history_end = instruction + self.rob;
-                self.history.push_back((instruction, self.retired));
+                self.history.push_back((instruction, self.burst.retired));
             }
         }
-    }
-
-    #[inline(always)]
-    fn charge_work(&mut self, work: Ps) {
-        self.own[self.retiring].charge(Reason::Core, work);
-        self.retired += work;
     }
 
     /// Retires the instructions after the last reference. Stores may have gone out later than the
     /// last instruction retired.
     fn drain(&mut self) {
         let work = std::mem::take(&mut self.owed_work);
-        self.charge_work(work);
-        let wait = self.last_out.since(self.retired);
-        self.own[self.retiring].charge(Reason::Mshr, wait);
-        self.retired += wait;
+        self.burst.charge_work(work);
+        self.burst.charge(self.last_out, Reason::Mshr);
     }
 }
 
@@ -1071,6 +894,3 @@ impl Core {
 fn known(done: u64) -> Option<u64> {
     (done != UNKNOWN).then_some(done)
 }
-
-/// Of packets that are not in the burst.
-const NOWHERE: BurstPacket = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) };

@@ -1,0 +1,151 @@
+use probe::{CopyLoop, Placed, Script};
+use stats::{Attribution, Path, Reason};
+use units::{Addr, Clos, CoreId, LockId, PacketId, Ps};
+
+/// Where a packet of the current burst lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurstPacket {
+    /// The packet.
+    pub id: PacketId,
+    /// Its mbuf header.
+    pub mbuf: Addr,
+    /// Its first data byte.
+    pub data: Addr,
+}
+
+/// Why [`Core::step`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The burst is complete at this time.
+    Done(Ps),
+    /// The core needs shared memory at this time: step again once that is the present.
+    At(Ps),
+    /// A controller has to answer first: see [`Core::complete`].
+    Wait,
+    /// The core wants a lock from this time on: see [`Core::grant`].
+    Lock(LockId, Ps),
+    /// The core gives a lock back at this time. Step again.
+    Unlock(LockId, Ps),
+}
+
+/// A burst under replay: what was recorded, for which packets, and what each has been charged.
+#[derive(Clone, Debug)]
+pub(super) struct Burst {
+    pub script: Script,
+    pub cursor: usize,
+    /// A copy that is being made by loads and stores.
+    pub copying: Option<CopyLoop>,
+    packets: Vec<BurstPacket>,
+    /// Time charged to each packet of the burst, and last to none of them.
+    own: Vec<Attribution>,
+    started: Ps,
+    /// Where the packet lies whose events are dispatched.
+    pub placed: Placed<'static>,
+    /// The index after that of the packet begun last.
+    next_begun: usize,
+    /// When the last instruction has retired.
+    pub retired: Ps,
+    /// The packet whose work retires.
+    pub retiring: usize,
+}
+
+impl Burst {
+    pub(super) fn new(core: CoreId) -> Burst {
+        Burst {
+            script: Script::new(),
+            cursor: 0,
+            copying: None,
+            packets: Vec::new(),
+            own: Vec::new(),
+            started: Ps::ZERO,
+            placed: Placed { packet: PacketId(0), core, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] },
+            next_begun: 0,
+            retired: Ps::ZERO,
+            retiring: 0,
+        }
+    }
+
+    pub(super) fn start(&mut self, packets: impl IntoIterator<Item = BurstPacket>, at: Ps) {
+        self.packets.clear();
+        self.packets.extend(packets);
+        self.cursor = 0;
+        self.own.clear();
+        self.own.resize(self.packets.len() + 1, Attribution::default());
+        self.started = at;
+        self.retired = at;
+        self.next_begun = 0;
+        self.end();
+        self.retiring = self.packets.len();
+    }
+
+    /// What is dispatched from here on is for `packet`: its index. One that is not of the burst has the
+    /// index of none.
+    #[inline]
+    pub(super) fn begin(&mut self, packet: PacketId) -> usize {
+        // Stage by stage, a function works on the packets of a burst in order: the next one is looked at first.
+        let index = match self.packets.get(self.next_begun) {
+            Some(next) if next.id == packet => self.next_begun,
+            _ => self.packets.iter().position(|p| p.id == packet).unwrap_or(self.packets.len()),
+        };
+        self.next_begun = index + 1;
+        self.place(self.packets.get(index).copied().unwrap_or(NOWHERE));
+        index
+    }
+
+    /// What is dispatched from here on is for none: its index.
+    #[inline(always)]
+    pub(super) fn end(&mut self) -> usize {
+        self.place(NOWHERE);
+        self.packets.len()
+    }
+
+    #[inline(always)]
+    fn place(&mut self, packet: BurstPacket) {
+        (self.placed.packet, self.placed.mbuf, self.placed.data) = (packet.id, packet.mbuf, packet.data);
+    }
+
+    /// Waits until `at` for `reason`.
+    #[inline]
+    pub(super) fn charge(&mut self, at: Ps, reason: Reason) {
+        let wait = at.since(self.retired);
+        self.own[self.retiring].charge(reason, wait);
+        self.retired += wait;
+    }
+
+    #[inline(always)]
+    pub(super) fn charge_work(&mut self, work: Ps) {
+        self.own[self.retiring].charge(Reason::Core, work);
+        self.retired += work;
+    }
+
+    /// Waits until `at`, which is later than `retired`, for a private hit: beyond its own latency lies the
+    /// wait for its address.
+    #[inline(always)]
+    pub(super) fn charge_hit(&mut self, at: Ps, reason: Reason, latency: Ps, address: Reason) {
+        let wait = at - self.retired;
+        let own = &mut self.own[self.retiring];
+        own.charge(reason, wait.min(latency));
+        own.charge(address, wait.since(latency));
+        self.retired = at;
+    }
+
+    /// Waits until `at`, which is later than `retired`, for data that come along `path`.
+    #[inline]
+    pub(super) fn charge_path(&mut self, at: Ps, path: &Path, address: Reason) {
+        path.charge_tail(at - self.retired, address, &mut self.own[self.retiring]);
+        self.retired = at;
+    }
+
+    pub(super) fn attribution(&self, index: usize) -> Attribution {
+        let mut own = self.own[index];
+        own.charge(Reason::Burst, (self.retired - self.started).since(own.total()));
+        own
+    }
+
+    pub(super) fn total(&self) -> Attribution {
+        self.own.iter().fold(Attribution::default(), |sum, own| &sum + own)
+    }
+}
+
+/// Of packets that are not in the burst.
+const NOWHERE: BurstPacket = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) };

@@ -1,0 +1,248 @@
+use units::{LockId, PacketId};
+
+use crate::{Access, Probe, Ref, RegionId};
+
+/// What a core replays: a recording without what cores do not look at.
+///
+/// Latches are left out, and instructions go with the event that comes after them, so a packet
+/// takes half as many steps as [`crate::Record`] has events. A step takes 16 bytes, a copy 48.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    steps: Vec<Step>,
+    /// Instructions since the last step.
+    carried: u64,
+}
+
+/// What comes after some instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A memory reference.
+    Touch(Ref),
+    /// A copy of `dst.bytes` bytes.
+    Copy {
+        /// Where from.
+        src: Ref,
+        /// Where to.
+        dst: Ref,
+    },
+    /// Work for a packet begins.
+    Begin(PacketId),
+    /// Work for a packet pauses or is complete.
+    End,
+    /// A lock is wanted.
+    Lock(LockId),
+    /// A lock is given back.
+    Unlock(LockId),
+    /// Nothing.
+    Nothing,
+}
+
+/// Some instructions and what comes after them.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// An offset, or a number, below 2^40, and above it the instructions before it.
+    word: u64,
+    region: u16,
+    site: u16,
+    bytes: u16,
+    kind: Kind,
+    dep: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Touch(Access),
+    /// The next two steps are the source and the target of a copy.
+    Copy,
+    Begin,
+    End,
+    Lock,
+    Unlock,
+    Nothing,
+}
+
+/// Offsets are below 2^38, the most memory that a machine has; no run offers 2^40 packets.
+const WORD_BITS: u32 = 40;
+const WORD: u64 = (1 << WORD_BITS) - 1;
+const MOST_INSTRUCTIONS: u64 = u64::MAX >> WORD_BITS;
+
+impl Step {
+    /// Instructions before it.
+    #[inline(always)]
+    pub fn instructions(&self) -> u32 {
+        (self.word >> WORD_BITS) as u32
+    }
+
+    /// The reference that it makes, if that is what it does.
+    #[inline(always)]
+    pub fn reference(&self) -> Option<Ref> {
+        match self.kind {
+            Kind::Touch(access) => Some(self.touched(access)),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn touched(&self, access: Access) -> Ref {
+        Ref {
+            offset: self.word & WORD,
+            region: RegionId(self.region),
+            site: self.site,
+            bytes: self.bytes,
+            access,
+            dep: self.dep,
+        }
+    }
+}
+
+impl Script {
+    /// An empty script.
+    pub fn new() -> Script {
+        Script::default()
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.steps.clear();
+        self.carried = 0;
+    }
+
+    /// The step at position `at`; [`None`] at the end, which may come after [`Script::trailing`]
+    /// instructions.
+    #[inline(always)]
+    pub fn step(&self, at: usize) -> Option<&Step> {
+        self.steps.get(at)
+    }
+
+    /// What the step at position `at` asks for, and the position of the next step. The end asks for nothing.
+    #[inline]
+    pub fn act(&self, at: usize) -> (Act, usize) {
+        let reference = |at: usize| self.steps.get(at).and_then(Step::reference);
+        let Some(step) = self.steps.get(at) else { return (Act::Nothing, at) };
+        let word = step.word & WORD;
+        let act = match step.kind {
+            Kind::Touch(access) => Act::Touch(step.touched(access)),
+            Kind::Begin => Act::Begin(PacketId(word)),
+            Kind::End => Act::End,
+            Kind::Lock => Act::Lock(LockId(word as u32)),
+            Kind::Unlock => Act::Unlock(LockId(word as u32)),
+            Kind::Nothing => Act::Nothing,
+            Kind::Copy => match (reference(at + 1), reference(at + 2)) {
+                (Some(src), Some(dst)) => return (Act::Copy { src, dst }, at + 3),
+                _ => Act::Nothing,
+            },
+        };
+        (act, at + 1)
+    }
+
+    /// Instructions after the last step.
+    pub fn trailing(&self) -> u32 {
+        self.carried as u32
+    }
+
+    #[inline(always)]
+    fn push(&mut self, kind: Kind, word: u64) {
+        let step = Step { word: self.stamp(word), region: 0, site: 0, bytes: 0, kind, dep: 0 };
+        self.steps.push(step);
+    }
+
+    #[inline(always)]
+    fn push_reference(&mut self, r: Ref) {
+        let word = self.stamp(r.offset);
+        let (region, kind) = (r.region.0, Kind::Touch(r.access));
+        self.steps.push(Step { word, region, site: r.site, bytes: r.bytes, kind, dep: r.dep });
+    }
+
+    /// `word` with the instructions before it.
+    #[inline(always)]
+    fn stamp(&mut self, word: u64) -> u64 {
+        debug_assert!(word <= WORD, "{word} does not fit {WORD_BITS} bits");
+        word & WORD | std::mem::take(&mut self.carried) << WORD_BITS
+    }
+}
+
+impl Probe for Script {
+    #[inline]
+    fn touch(&mut self, r: Ref) {
+        self.push_reference(r);
+    }
+    #[inline]
+    fn copy(&mut self, src: Ref, dst: Ref) {
+        self.push(Kind::Copy, 0);
+        self.push_reference(src);
+        self.push_reference(dst);
+    }
+    #[inline]
+    fn work(&mut self, _: u16, instructions: u32) {
+        self.carried += u64::from(instructions);
+        while self.carried > MOST_INSTRUCTIONS {
+            let rest = self.carried - MOST_INSTRUCTIONS;
+            self.carried = MOST_INSTRUCTIONS;
+            self.push(Kind::Nothing, 0);
+            self.carried = rest;
+        }
+    }
+    #[inline]
+    fn lock(&mut self, lock: LockId) {
+        self.push(Kind::Lock, u64::from(lock.0));
+    }
+    #[inline]
+    fn unlock(&mut self, lock: LockId) {
+        self.push(Kind::Unlock, u64::from(lock.0));
+    }
+    #[inline]
+    fn begin(&mut self, packet: PacketId) {
+        // An end that another packet's work follows at once need not be told.
+        match self.steps.last_mut() {
+            Some(last) if last.kind == Kind::End && self.carried == 0 => {
+                last.kind = Kind::Begin;
+                last.word = last.word & !WORD | packet.0 & WORD;
+            }
+            _ => self.push(Kind::Begin, packet.0),
+        }
+    }
+    #[inline]
+    fn end(&mut self, _: PacketId) {
+        self.push(Kind::End, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_keeps_references_owners_and_instructions() {
+        let mut script = Script::new();
+        let load = Ref::load(RegionId::FIRST_TABLE, 70, 8, 3).after(2);
+        script.work(1, 5);
+        script.latch(1);
+        script.begin(PacketId(7));
+        script.work(1, 6);
+        script.work(2, 7);
+        script.touch(load);
+        script.end(PacketId(7));
+        script.begin(PacketId(8));
+        script.copy(load, load.with_access(Access::Store));
+        script.lock(LockId(4));
+        script.work(1, u32::MAX);
+        script.end(PacketId(8));
+        script.work(1, 9);
+        let mut at = 0;
+        let all: Vec<_> = std::iter::from_fn(|| {
+            let instructions = script.step(at)?.instructions();
+            let (act, next) = script.act(at);
+            at = next;
+            Some((instructions, act))
+        })
+        .collect();
+        let copy = Act::Copy { src: load, dst: load.with_access(Access::Store) };
+        let (most, rest) = (MOST_INSTRUCTIONS as u32, u32::MAX % MOST_INSTRUCTIONS as u32);
+        let head = [(5, Act::Begin(PacketId(7))), (13, Act::Touch(load)), (0, Act::Begin(PacketId(8))), (0, copy)];
+        assert_eq!(all[..4], head);
+        assert_eq!(all[4], (0, Act::Lock(LockId(4))));
+        assert!(all[5..all.len() - 1].iter().all(|&step| step == (most, Act::Nothing)));
+        assert_eq!((*all.last().unwrap(), script.trailing()), ((rest, Act::End), 9));
+        assert_eq!(size_of::<Step>(), 16);
+    }
+}
