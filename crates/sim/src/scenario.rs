@@ -7,7 +7,7 @@ use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
 use machine::memory::{LlcSpec, MemorySpec, TlbSpec};
-use machine::nic::{MempoolSpec, NicSpec};
+use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
@@ -90,6 +90,9 @@ pub struct Scenario {
     pub nic: NicSpec,
     /// Packet buffers.
     pub mempool: MempoolSpec,
+    /// How packets pass from receiving to working cores; every core does both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineSpec>,
     /// How long and how often.
     #[serde(default)]
     pub run: RunSpec,
@@ -212,7 +215,7 @@ pub struct MachineSpec {
     /// A title for people.
     #[serde(default)]
     pub name: String,
-    /// Cores that forward packets, each with a receive queue of its own.
+    /// Cores that forward packets, each with a receive queue of its own unless there is a `pipeline`.
     pub cores: u32,
     /// Each core.
     pub core: CoreSpec,
@@ -504,8 +507,16 @@ impl Scenario {
         }
         self.nic.check("nic")?;
         self.machine.core.check("machine.core")?;
-        self.mempool.check("mempool", self.machine.cores, self.nic.rx_descriptors, self.nic.burst)?;
+        if let Some(pipeline) = &self.pipeline {
+            pipeline.check("pipeline", self.machine.cores)?;
+        }
+        self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
         Ok(())
+    }
+
+    /// Cores that poll a queue of the NIC.
+    pub fn receiving_cores(&self) -> u32 {
+        self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
     }
 
     /// As TOML, with everything filled in.

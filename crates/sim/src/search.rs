@@ -21,7 +21,7 @@ const SHORTEST_TRIAL: u64 = 200_000;
 /// Packets that the receive side holds before it loses one: all receive descriptors, and the NIC's packet memory
 /// in frames of the mean size.
 pub fn buffered_packets(scenario: &Scenario, blueprint: &Blueprint) -> u64 {
-    let rings = u64::from(scenario.machine.cores) * u64::from(scenario.nic.rx_descriptors);
+    let rings = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
     let frame = (blueprint.mean_size().l2 - ETHERNET_FCS_BYTES as f64).max(1.0);
     rings + (scenario.nic.fifo.bytes() as f64 / frame).ceil() as u64
 }

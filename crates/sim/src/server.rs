@@ -1,4 +1,5 @@
-//! A server that forwards packets: ports, NIC, rings, cores that run to completion, memory.
+//! A server that forwards packets: ports, NIC, rings, cores, memory. Cores run to completion, or some receive and
+//! the others work (`pipeline`).
 //!
 //! A packet's last bit arrives; the NIC takes a descriptor of the queue that RSS names and writes
 //! packet and descriptor through PCIe into the memory system; the core polls, takes a burst, runs
@@ -17,7 +18,8 @@ use functions::{Function, PacketFunction, Verdict};
 use machine::cores::{BurstPacket, Core, Step};
 use machine::memory::Hierarchy;
 use machine::nic::{
-    Credits, Link, Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue,
+    Credits, Link, Mempool, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, SoftQueue, TX_RING,
+    Toeplitz, TxQueue, choose_worker,
 };
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use stats::{Attribution, Reason};
@@ -44,19 +46,22 @@ pub enum Loss {
     NoRxDescriptor,
     /// The NIC's packet memory was full.
     NicFifoFull,
+    /// The software queue of its worker was full.
+    QueueFull,
     /// The transmit queue was full.
     NoTxDescriptor,
 }
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Loss; 3] = [Loss::NoRxDescriptor, Loss::NicFifoFull, Loss::NoTxDescriptor];
+    pub const ALL: [Loss; 4] = [Loss::NoRxDescriptor, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor];
 
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Loss::NoRxDescriptor => "no_rx_descriptor",
             Loss::NicFifoFull => "nic_fifo_full",
+            Loss::QueueFull => "queue_full",
             Loss::NoTxDescriptor => "no_tx_descriptor",
         }
     }
@@ -134,6 +139,9 @@ pub struct Server {
     wire_free: Ps,
 
     rss: Toeplitz,
+    pipeline: Option<Pipeline>,
+    /// Cores that poll a queue of the NIC, the first ones.
+    receiving: usize,
     up: Link,
     credits: Credits,
     down: Link,
@@ -159,6 +167,10 @@ pub struct Server {
     spare: Vec<Packet>,
     received: Vec<Received>,
     verdicts: Vec<Verdict>,
+    /// Mbufs of packets that end in their burst.
+    freed: Vec<u32>,
+    /// Packets on their way to their worker.
+    handed: Vec<(usize, Handed)>,
     /// Of the descriptors that the NIC reads.
     lines: Vec<Line>,
     locks: Locks,
@@ -209,9 +221,47 @@ enum State {
     Finishing,
 }
 
+/// How received packets find their worker.
+struct Pipeline {
+    spec: PipelineSpec,
+    /// Over the workers, by the hash of the flow.
+    workers: Toeplitz,
+}
+
+/// Where a core takes packets from.
+enum Input {
+    Nic(RxQueue),
+    /// What a receiving core has handed over, and its queue.
+    Queue(SoftQueue, VecDeque<Handed>),
+}
+
+/// A packet that a receiving core has handed over at `visible`.
+struct Handed {
+    received: Received,
+    /// What the time from its arrival until it was handed over was spent on.
+    before: Box<Attribution>,
+}
+
+impl Input {
+    /// When the oldest packet became visible.
+    fn oldest(&self) -> Option<Ps> {
+        match self {
+            Input::Nic(rx) => rx.oldest(),
+            Input::Queue(_, handed) => handed.front().map(|h| h.received.visible),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        match self {
+            Input::Nic(rx) => rx.waiting(),
+            Input::Queue(_, handed) => handed.len(),
+        }
+    }
+}
+
 struct Worker {
     core: Core,
-    rx: RxQueue,
+    input: Input,
     /// A transmit queue a port.
     tx: Vec<TxQueue>,
     state: State,
@@ -229,8 +279,18 @@ struct InBurst {
     frame_bytes: u32,
     dma_memory: Ps,
     visible: Ps,
-    fate: Fate,
+    /// What became of a packet before this core had it.
+    before: Option<Box<Attribution>>,
+    next: Next,
     mbuf: u32,
+}
+
+/// Where a packet goes from its burst.
+#[derive(Clone, Copy)]
+enum Next {
+    Ends(Fate),
+    /// To this core.
+    Worker(usize),
 }
 
 /// What a core hands to the NIC at the end of a burst.
@@ -272,6 +332,8 @@ impl Server {
             let mut order = seed.stream("mempool.order");
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
+        let mut regions = function.regions();
+        regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
         let layout = ServerLayout::new(
             m.cores,
             scenario.mempool.size,
@@ -279,7 +341,7 @@ impl Server {
             nic.rx_descriptors,
             nic.tx_descriptors,
             nic.ports,
-            &function.regions(),
+            &regions,
         )?;
         memory.tables_at(Addr(layout.bytes()));
         // Polls of different cores are not in step.
@@ -288,15 +350,23 @@ impl Server {
         let mut cores = Vec::with_capacity(m.cores as usize);
         for i in 0..m.cores as u16 {
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
-            // Scenario::check has held the inequality that makes this possible.
-            let Some(rx) = RxQueue::new(nic.rx_descriptors, CoreId(i), &mut pool) else {
-                scenario.mempool.check("mempool", m.cores, nic.rx_descriptors, nic.burst)?;
-                continue;
+            let input = match &scenario.pipeline {
+                Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
+                    Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
+                }
+                _ => {
+                    // Scenario::check has held the inequality that makes this possible.
+                    let Some(rx) = RxQueue::new(nic.rx_descriptors, CoreId(i), &mut pool) else {
+                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
+                        continue;
+                    };
+                    Input::Nic(rx)
+                }
             };
             let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
             cores.push(Worker {
                 core,
-                rx,
+                input,
                 tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect(),
                 state: State::Polling(phase),
                 latest_visible: Ps::ZERO,
@@ -315,7 +385,12 @@ impl Server {
             offered: 0,
             wire: nic.rate,
             wire_free: Ps::ZERO,
-            rss: Toeplitz::new(&RSS_KEY, m.cores as u16),
+            rss: Toeplitz::new(&RSS_KEY, scenario.receiving_cores() as u16),
+            pipeline: scenario
+                .pipeline
+                .clone()
+                .map(|spec| Pipeline { workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16), spec }),
+            receiving: scenario.receiving_cores() as usize,
             up: Link::new(&nic.pcie),
             credits: Credits::new(&nic.pcie),
             down: Link::new(&nic.pcie),
@@ -336,6 +411,8 @@ impl Server {
             spare: Vec::new(),
             received: Vec::new(),
             verdicts: Vec::new(),
+            freed: Vec::new(),
+            handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
             last_departure: Ps::ZERO,
@@ -405,9 +482,9 @@ impl Server {
         self.cores.iter().map(of).collect()
     }
 
-    /// Packets waiting in the rings of all cores.
+    /// Packets waiting in the rings and software queues of all cores.
     pub fn ring_occupancy(&self) -> usize {
-        self.cores.iter().map(|w| w.rx.waiting()).sum()
+        self.cores.iter().map(|w| w.input.waiting()).sum()
     }
 
     /// Payload bytes that crossed PCIe so far: to the host, from the host.
@@ -441,14 +518,16 @@ impl Server {
         packet.id = PacketId(self.offered);
         packet.arrival = now;
         self.offered += 1;
-        let core = match self.cores.len() {
+        let core = match self.receiving {
             1 => 0,
             _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
         };
         let held = self.up.backlog(now) + self.stalled_bytes;
         let lost = if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
             Some(Loss::NicFifoFull)
-        } else if let Some((descriptor, mbuf)) = self.cores[core].rx.take_descriptor() {
+        } else if let Input::Nic(rx) = &mut self.cores[core].input
+            && let Some((descriptor, mbuf)) = rx.take_descriptor()
+        {
             let bytes = u64::from(packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
             let at = self.up.transfer(now, bytes);
             let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO };
@@ -496,7 +575,8 @@ impl Server {
         let Crossing { mut received, descriptor, core } = crossing;
         let now = self.engine.now();
         let worker = &mut self.cores[core];
-        let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), core as u16);
+        let Input::Nic(rx) = &mut worker.input else { return now };
+        let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.dma_read(ring.line(), 1, now);
@@ -507,13 +587,18 @@ impl Server {
         worker.latest_visible = visible;
         received.dma_memory = visible - now;
         received.visible = visible;
-        worker.rx.complete(received);
+        rx.complete(received);
+        self.wake(core, visible);
+        visible
+    }
+
+    /// A packet is visible to core `i` at `visible`: if it polls in vain it will find it.
+    fn wake(&mut self, i: usize, visible: Ps) {
+        let worker = &mut self.cores[i];
         if let State::Polling(since) = worker.state {
             worker.state = State::Waking;
-            let at = next_poll(since, self.poll, visible);
-            self.engine.schedule(at, PRIORITY_CORE, Event::Core(core));
+            self.engine.schedule(next_poll(since, self.poll, visible), PRIORITY_CORE, Event::Core(i));
         }
-        visible
     }
 
     fn core(&mut self, i: usize, observer: &mut impl Observer) {
@@ -528,53 +613,55 @@ impl Server {
         self.step(i);
     }
 
-    /// Takes a burst, runs the function, and begins to replay what was done.
+    /// Takes a burst, does what is to be done with it, and begins to replay that.
     fn start_burst(&mut self, i: usize) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
-        let id = worker.core.id();
-        let script = worker.core.script();
-        script.clear();
-        self.received.clear();
-        worker.rx.receive(now, self.burst, &mut self.received, script);
+        worker.core.script().clear();
         worker.packets.clear();
         worker.in_burst.clear();
-        for received in self.received.drain(..) {
-            worker.in_burst.push(InBurst {
-                arrival: received.packet.arrival,
-                frame_bytes: received.packet.frame_bytes,
-                dma_memory: received.dma_memory,
-                visible: received.visible,
-                fate: Fate::Lost(Loss::NoTxDescriptor),
-                mbuf: received.mbuf,
-            });
-            worker.packets.push(received.packet);
-        }
-        self.verdicts.clear();
-        self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
-        let stride = self.layout.mbuf_stride();
-        let mut freed = Vec::new();
-        for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
-            entry.fate = match *verdict {
-                Verdict::Forward { port } => {
-                    let port = PortId(port.0 % worker.tx.len() as u16);
-                    let tx = &mut worker.tx[usize::from(port.0)];
-                    tx.reclaim(now, id, &mut self.pool, stride, script);
-                    match tx.send(packet.id, entry.mbuf, script) {
-                        true => Fate::Sent(port),
-                        false => Fate::Lost(Loss::NoTxDescriptor),
-                    }
+        let in_burst = |received: &Received, before| InBurst {
+            arrival: received.packet.arrival,
+            frame_bytes: received.packet.frame_bytes,
+            dma_memory: received.dma_memory,
+            visible: received.visible,
+            before,
+            next: Next::Ends(Fate::Lost(Loss::NoTxDescriptor)),
+            mbuf: received.mbuf,
+        };
+        match &mut worker.input {
+            Input::Nic(rx) => {
+                rx.receive(now, self.burst, &mut self.received, worker.core.script());
+                for received in self.received.drain(..) {
+                    worker.in_burst.push(in_burst(&received, None));
+                    worker.packets.push(received.packet);
                 }
-                Verdict::Drop(reason) => Fate::Rejected(reason),
-            };
-            if !matches!(entry.fate, Fate::Sent(_)) {
-                freed.push(entry.mbuf);
+            }
+            Input::Queue(queue, handed) => {
+                let n = handed.iter().take(self.burst).take_while(|h| h.received.visible <= now).count();
+                queue.take(n, worker.core.script());
+                for Handed { received, before } in handed.drain(..n) {
+                    worker.in_burst.push(in_burst(&received, Some(before)));
+                    worker.packets.push(received.packet);
+                }
             }
         }
+        let mut freed = std::mem::take(&mut self.freed);
+        match self.pipeline {
+            Some(_) if i < self.receiving => self.hand_over(i, &mut freed),
+            _ => self.process(i, now, &mut freed),
+        }
+        let worker = &mut self.cores[i];
+        let id = worker.core.id();
+        let script = worker.core.script();
         if !freed.is_empty() {
             self.pool.put_bulk(id, &freed, script);
         }
-        worker.rx.refill(id, &mut self.pool, script);
+        freed.clear();
+        self.freed = freed;
+        if let Input::Nic(rx) = &mut worker.input {
+            rx.refill(id, &mut self.pool, script);
+        }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
         worker.started = now;
@@ -586,6 +673,66 @@ impl Server {
         });
         worker.core.start(places, now);
         worker.state = State::Running;
+    }
+
+    /// Runs the function on the burst of core `i` and sends what leaves. `freed` gets the mbufs of what does not.
+    fn process(&mut self, i: usize, now: Ps, freed: &mut Vec<u32>) {
+        let worker = &mut self.cores[i];
+        let id = worker.core.id();
+        let script = worker.core.script();
+        self.verdicts.clear();
+        self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
+        let stride = self.layout.mbuf_stride();
+        for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
+            let fate = match *verdict {
+                Verdict::Forward { port } => {
+                    let port = PortId(port.0 % worker.tx.len() as u16);
+                    let tx = &mut worker.tx[usize::from(port.0)];
+                    tx.reclaim(now, id, &mut self.pool, stride, script);
+                    match tx.send(packet.id, entry.mbuf, script) {
+                        true => Fate::Sent(port),
+                        false => Fate::Lost(Loss::NoTxDescriptor),
+                    }
+                }
+                Verdict::Drop(reason) => Fate::Rejected(reason),
+            };
+            if !matches!(fate, Fate::Sent(_)) {
+                freed.push(entry.mbuf);
+            }
+            entry.next = Next::Ends(fate);
+        }
+    }
+
+    /// Chooses a worker for each packet of the burst of receiving core `i` and puts it into that one's queue.
+    /// `freed` gets the mbufs of those that find it full.
+    fn hand_over(&mut self, i: usize, freed: &mut Vec<u32>) {
+        let Some(pipeline) = &self.pipeline else { return };
+        let (receiving, working) = self.cores.split_at_mut(self.receiving);
+        let Worker { core, packets, in_burst, .. } = &mut receiving[i];
+        let script = core.script();
+        let mut counts = vec![0; working.len()];
+        for (packet, entry) in packets.iter().zip(in_burst) {
+            choose_worker(&pipeline.spec, packet.id, packet.frame_bytes, script);
+            let to = match working.len() {
+                1 => 0,
+                _ => pipeline.workers.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+            };
+            let Input::Queue(queue, _) = &working[to].input else { continue };
+            if counts[to] < queue.room() {
+                counts[to] += 1;
+                entry.next = Next::Worker(self.receiving + to);
+            } else {
+                entry.next = Next::Ends(Fate::Lost(Loss::QueueFull));
+                freed.push(entry.mbuf);
+            }
+        }
+        for (worker, n) in working.iter_mut().zip(counts) {
+            if let Input::Queue(queue, _) = &mut worker.input
+                && n > 0
+            {
+                queue.put(n, script);
+            }
+        }
     }
 
     /// Replays until the burst is complete or something else comes first.
@@ -622,15 +769,39 @@ impl Server {
     fn finish_burst(&mut self, i: usize, observer: &mut impl Observer) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
-        worker.rx.doorbell();
+        if let Input::Nic(rx) = &mut worker.input {
+            rx.doorbell();
+        }
         worker.counters.busy += now - worker.started;
         let mut leaving = Vec::new();
+        let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
-            if let Fate::Sent(port) = entry.fate {
+            let spent = || {
                 let mut attribution = worker.core.attribution(index);
-                attribution.charge(Reason::Pcie, entry.visible - entry.arrival - entry.dma_memory);
-                attribution.charge(Reason::DmaMemory, entry.dma_memory);
-                attribution.charge(Reason::Ring, worker.started - entry.visible);
+                let waited = worker.started - entry.visible;
+                match &entry.before {
+                    Some(before) => {
+                        attribution += before;
+                        attribution.charge(Reason::Queue, waited);
+                    }
+                    None => {
+                        attribution.charge(Reason::Pcie, entry.visible - entry.arrival - entry.dma_memory);
+                        attribution.charge(Reason::DmaMemory, entry.dma_memory);
+                        attribution.charge(Reason::Ring, waited);
+                    }
+                }
+                attribution
+            };
+            let fate = match entry.next {
+                Next::Ends(fate) => fate,
+                Next::Worker(to) => {
+                    let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
+                    handed.push((to, Handed { received, before: Box::new(spent()) }));
+                    continue;
+                }
+            };
+            if let Fate::Sent(port) = fate {
+                let attribution = spent();
                 leaving.push(Leaving {
                     id: packet.id,
                     arrival: entry.arrival,
@@ -645,7 +816,7 @@ impl Server {
                     arrival: entry.arrival,
                     frame_bytes: entry.frame_bytes,
                     core: CoreId(i as u16),
-                    fate: entry.fate,
+                    fate,
                     sojourn: Ps::ZERO,
                     attribution: &Attribution::default(),
                 });
@@ -667,7 +838,15 @@ impl Server {
             // The doorbell crosses, then the read request.
             self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, Event::ReadDescriptors(slot));
         }
-        match worker.rx.oldest() {
+        for (to, packet) in handed.drain(..) {
+            if let Input::Queue(_, queue) = &mut self.cores[to].input {
+                queue.push_back(packet);
+            }
+            self.wake(to, now);
+        }
+        self.handed = handed;
+        let worker = &mut self.cores[i];
+        match worker.input.oldest() {
             Some(visible) if visible <= now => {
                 worker.state = State::Waking;
                 self.start_burst(i);

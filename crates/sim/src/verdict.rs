@@ -294,6 +294,11 @@ impl Facts<'_> {
                     percent(least)
                 ));
                 advice.push(format!("The cores are the limit: try more of them (--set machine.cores={}).", cores + 1));
+            } else if let Some(pipeline) = &scenario.pipeline
+                && self.busy[..pipeline.rx_cores as usize].iter().all(|b| *b > SATURATED)
+            {
+                reasons.push(format!("{lead}: the cores that receive are saturated, those that work are not."));
+                advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
             } else if saturated > 0 {
                 reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
                 advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
@@ -328,6 +333,20 @@ impl Facts<'_> {
         } else if up.max(down) > LINK_FULL * rate.gbps() {
             reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
+        }
+        let queue = lost(Loss::QueueFull);
+        if queue > 0 {
+            let workers = cores - scenario.receiving_cores() as usize;
+            let state = if saturated > 0 {
+                "saturated cores do not take them out in time"
+            } else {
+                "they come in longer bursts than a queue holds"
+            };
+            reasons.push(format!("{} packets found the software queue of their worker full: {state}.", count(queue)));
+            advice.push(format!(
+                "The {workers} workers are the limit: try more cores (--set machine.cores={}), or longer queues (pipeline.queue) if loss comes in bursts.",
+                cores + 1
+            ));
         }
         let tx = lost(Loss::NoTxDescriptor);
         if tx > 0 {

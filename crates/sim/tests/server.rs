@@ -95,6 +95,11 @@ fn packets_are_conserved_whatever_they_are_lost_for() {
             "machine.cores=1 nic.ports=1 nic.rx--descriptors=1024 nic.tx--descriptors=32 nic.pcie.latency=20_us \
              traffic.load=0.3",
         ),
+        (
+            "queue_full",
+            "machine.cores=2 machine.core.frequency=0.8_GHz pipeline={rx--cores=1,queue=64,instructions=0} \
+             nic.rx--descriptors=512 traffic.load=0.9",
+        ),
         ("no_route", "nic.rx--descriptors=512 traffic.load=0.3 traffic.flows.destinations.pool=[\"203.0.113.0/24\"]"),
     ] {
         let tally = tally(&ends(&scenario(&set(settings)), 20_000));
@@ -113,14 +118,18 @@ proptest! {
         (load, pcie, fifo) in (0.05f64..=1.0, 5.0f64..120.0, 4u32..=256),
         (ghz, bytes) in (0.5f64..4.0, 64u32..=1518),
         (arrivals, kind) in (prop::sample::select(vec!["fixed", "poisson"]), prop::sample::select(vec!["fifo", "lifo"])),
-        (way, seed) in (0u32..9, 0u64..1 << 40),
+        (way, seed, pipeline, lookahead) in (0u32..9, 0u64..1 << 40, 0u32..4, prop::sample::select(vec![0, 100])),
     ) {
+        let pipeline = match pipeline {
+            rx @ 1.. if rx < cores => format!("pipeline.rx--cores={rx} pipeline.queue=64"),
+            _ => String::new(),
+        };
         let scenario = scenario(&set(&format!(
             "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={} run.seed={seed}",
+             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={lookahead}_ns {pipeline}",
             1 << rx, 1 << tx, 3 << way,
         )));
         let first = ends(&scenario, 3_000);

@@ -9,12 +9,14 @@ mod driver;
 mod layout;
 mod mempool;
 mod pcie;
+mod queue;
 mod rss;
 
 pub use driver::{Received, RxQueue, TxQueue};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, Link, PcieSpec};
+pub use queue::{PipelineSpec, SoftQueue, choose_worker};
 pub use rss::{RSS_KEY, Toeplitz};
 
 use probe::RegionId;
@@ -38,6 +40,8 @@ pub const POOL_CACHE: RegionId = RegionId(6);
 pub const POOL_RING: RegionId = RegionId(7);
 /// All mbufs, by address in the pool: for mbufs of other packets than the current one.
 pub const POOL: RegionId = RegionId(8);
+/// The software queues between receiving and working cores.
+pub const SW_QUEUE: RegionId = RegionId(9);
 
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +51,7 @@ pub struct NicSpec {
     pub ports: u16,
     /// Line rate of a port.
     pub rate: Rate,
-    /// Receive descriptors of each queue; there is a queue a core.
+    /// Receive descriptors of each queue; there is a queue a receiving core.
     pub rx_descriptors: u32,
     /// Transmit descriptors of each queue; there is a queue a core and port.
     pub tx_descriptors: u32,
