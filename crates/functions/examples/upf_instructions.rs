@@ -38,7 +38,7 @@ fn session(ue: u32, workload: &str) -> Session {
                 direction,
                 filters: if pair + 1 < PAIRS { filter.clone().into_iter().collect() } else { Vec::new() },
                 qfi: None,
-                far: if workload == "drop" { 3 } else { 1 + u32::from(direction == Direction::Downlink) },
+                far: if matches!(workload, "drop" | "downlink_buffered") { 3 } else { 1 + u32::from(direction == Direction::Downlink) },
                 qers: if workload.contains("metered") { vec![1, 2] } else { vec![1] },
                 urrs: if workload.contains("metered") { vec![1, 2] } else { vec![1] },
             });
@@ -56,7 +56,7 @@ fn session(ue: u32, workload: &str) -> Session {
         fars: vec![
             Far { id: 1, action: Action::ToCore },
             Far { id: 2, action: Action::ToAccess { peer, teid: ue + 1, qfi: 9 } },
-            Far { id: 3, action: Action::Drop },
+            Far { id: 3, action: if workload == "downlink_buffered" { Action::Buffer } else { Action::Drop } },
         ],
         qers: (1..3).map(|id| Qer { id, uplink: bucket, downlink: bucket, ..Qer::default() }).collect(),
         urrs: (1..3).map(|id| Urr { id, ..Urr::default() }).collect(),
@@ -80,7 +80,8 @@ fn frame(workload: &str, i: usize) -> Vec<u8> {
         other => other,
     };
     let ue = (i as u32 * 37) % UES;
-    let address = (0x0a40_0000 + ue).to_be_bytes();
+    let unknown = if kind == "downlink_unknown" { 1 << 20 } else { 0 };
+    let address = (0x0a40_0000 + unknown + ue).to_be_bytes();
     let remote = [100, 64, rule_of(kind) as u8, 7];
     let mut l4 = if kind.starts_with("downlink") { vec![1, 187, 200, 0] } else { vec![200, 0, 1, 187] };
     l4.extend([0; 60]);
@@ -124,7 +125,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut options = workload.split('+');
     let workload = options.next().unwrap_or_default();
-    let mut spec = UpfSpec::default();
+    let mut spec = UpfSpec { buffer: (BURST * BURSTS) as u32, ..UpfSpec::default() };
     for option in options {
         match option {
             "single" => spec.lookup = LookupMode::Single,

@@ -16,7 +16,7 @@
 
 use std::net::Ipv4Addr;
 
-use packet::{ETHERTYPE_IPV4, PROTO_UDP, internet_checksum};
+use packet::{ETHERTYPE_IPV4, PROTO_UDP};
 use probe::{Null, Probe, Ref, RegionId};
 
 use super::site;
@@ -167,8 +167,7 @@ pub(super) fn outer_header(to: &Outer, inner: u16) -> [u8; OUTER_BYTES] {
     out[20..24].copy_from_slice(&[0x40, 0, 64, PROTO_UDP]);
     out[26..30].copy_from_slice(&to.src.octets());
     out[30..34].copy_from_slice(&to.dst.octets());
-    let checksum = internet_checksum(&out[14..34]);
-    out[24..26].copy_from_slice(&checksum.to_be_bytes());
+    out[24..26].copy_from_slice(&checksum(udp.saturating_add(20), to.src.into(), to.dst.into()).to_be_bytes());
     out[34..36].copy_from_slice(&GTPU_PORT.to_be_bytes());
     out[36..38].copy_from_slice(&GTPU_PORT.to_be_bytes());
     out[38..40].copy_from_slice(&udp.to_be_bytes());
@@ -181,8 +180,19 @@ pub(super) fn outer_header(to: &Outer, inner: u16) -> [u8; OUTER_BYTES] {
     out
 }
 
+/// The checksum of the outer IPv4 header, of which only length and addresses vary (RFC 1071).
+#[inline(always)]
+fn checksum(total: u16, src: u32, dst: u32) -> u16 {
+    const FIXED: u32 = 0x4500 + 0x4000 + (64 << 8) + PROTO_UDP as u32;
+    let sum = FIXED + u32::from(total) + (src >> 16) + (src & 0xffff) + (dst >> 16) + (dst & 0xffff);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
 #[cfg(test)]
 mod tests {
+    use packet::internet_checksum;
+
     use super::*;
     use DropReason::*;
 

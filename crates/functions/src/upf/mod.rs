@@ -148,20 +148,24 @@ mod site {
 /// what valgrind counts.
 mod cost {
     pub(super) const PREFETCH: u32 = 7;
-    pub(super) const BAD: u32 = 60;
-    pub(super) const UPLINK: u32 = 150;
+    pub(super) const NOT_IP: u32 = 70;
+    /// Of the faults that are met after the outer header; they come at any depth.
+    pub(super) const BAD: u32 = 250;
+    pub(super) const UPLINK: u32 = 386;
     pub(super) const EXTENSION: u32 = 14;
-    pub(super) const DOWNLINK: u32 = 100;
+    pub(super) const DOWNLINK: u32 = 224;
     pub(super) const BUCKET: u32 = 30;
-    pub(super) const FOUND: u32 = 20;
-    pub(super) const NOT_FOUND: u32 = 12;
-    pub(super) const PDR: u32 = 12;
-    pub(super) const RULES: u32 = 40;
-    pub(super) const QER: u32 = 40;
-    pub(super) const URR: u32 = 30;
-    pub(super) const DECAPSULATE: u32 = 90;
-    pub(super) const ENCAPSULATE: u32 = 150;
-    pub(super) const BUFFERED: u32 = 100;
+    pub(super) const FOUND: u32 = 25;
+    pub(super) const NOT_FOUND: u32 = 14;
+    pub(super) const PDR: u32 = 37;
+    pub(super) const RULES: u32 = 43;
+    pub(super) const QER: u32 = 16;
+    /// A token bucket more than a gate.
+    pub(super) const METER: u32 = 29;
+    pub(super) const URR: u32 = 33;
+    pub(super) const DECAPSULATE: u32 = 116;
+    pub(super) const ENCAPSULATE: u32 = 205;
+    pub(super) const BUFFERED: u32 = 250;
 }
 
 /// How the user plane function works.
@@ -326,34 +330,38 @@ struct SessionLine {
     qers: (u32, u32),
 }
 
-const HAS_V4: u8 = 1;
-const HAS_V6: u8 = 2;
+const HAS_V4: u32 = 1;
+const HAS_V6: u32 = 2;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 struct PdrLine {
     remote_ports: (u16, u16),
     ue_ports: (u16, u16),
-    proto: u8,
-    qfi: u8,
-    flags: u8,
-    /// Bits of the remote address that do not count.
-    host_bits: u8,
-    id: u16,
-    _pad: u16,
+    /// Protocol, QoS flow, and the bits below; in the last byte the bits of the remote address that do not
+    /// count.
+    what: u32,
+    /// The bits of `what` that a packet's have to equal.
+    mask: u32,
     remote: u128,
     far: u32,
     qers: [u32; 2],
-    precedence: u32,
+    id: u32,
     urrs: [u32; 2],
+    precedence: u32,
 }
 
-/// What of a [`PdrLine`] is looked at.
-const ANY_PROTO: u8 = 1;
-const ANY_QFI: u8 = 2;
-const ANY_PORTS: u8 = 4;
-const REMOTE_V4: u8 = 8;
-const REMOTE_V6: u8 = 16;
+/// Bits of [`PdrLine::what`] and [`Parsed::what`]: of the user's packet, IPv4 and whether it has ports; of a
+/// rule, whether it has a remote address.
+const IS_V4: u32 = 1 << 16;
+const HAS_PORTS: u32 = 1 << 17;
+const HAS_REMOTE: u32 = 1 << 18;
+const PROTO: u32 = 0xff;
+const QFI: u32 = 0xff00;
+const QFI_SHIFT: u32 = 8;
+/// No flow: identifiers have 6 bits.
+const NO_QFI: u8 = 0xff;
+const HOST_BITS_SHIFT: u32 = 24;
 const PDR_KEY_BYTES: u16 = 16;
 const PDR_REMOTE_OFFSET: u64 = 16;
 const PDR_ACTION_OFFSET: u64 = 32;
@@ -425,14 +433,9 @@ struct Parsed {
     at: u32,
     /// Its bytes.
     bytes: u32,
-    proto: u8,
-    qfi: u8,
-    flags: u8,
+    /// Protocol, QoS flow and bits as in a rule.
+    what: u32,
 }
-
-const V4: u8 = 1;
-const HAS_PORTS: u8 = 2;
-const HAS_QFI: u8 = 4;
 
 /// What is known about a packet between the stages.
 #[derive(Clone, Copy)]
@@ -598,7 +601,7 @@ impl Upf {
             seid: session.seid,
             ue_v6: v6.unwrap_or(0),
             ue_v4: session.ue_v4.map_or(0, u32::from),
-            has: u32::from(flag(v4.is_some(), HAS_V4) | flag(v6.is_some(), HAS_V6)),
+            has: v4.map_or(0, |_| HAS_V4) | v6.map_or(0, |_| HAS_V6),
             pdrs: [up, down],
             uplink_teid: session.uplink_teid,
             fars,
@@ -642,10 +645,10 @@ impl Upf {
             self.reports.push(self.urrs[place].report(seid, id, Trigger::Release));
         }
         rules.teids.remove(line.uplink_teid.into());
-        if line.has & u32::from(HAS_V4) != 0 {
+        if line.has & HAS_V4 != 0 {
             rules.ue_v4.remove(line.ue_v4.into());
         }
-        if line.has & u32::from(HAS_V6) != 0 {
+        if line.has & HAS_V6 != 0 {
             rules.ue_v6.remove(line.ue_v6);
         }
         for (first, n) in line.pdrs {
@@ -779,7 +782,7 @@ impl Upf {
                     if uplink { Fate::Uplink(bucket as u32) } else { Fate::Downlink(bucket as u32) }
                 }
                 Err(reason) => {
-                    tape.work(site::PARSED, cost::BAD);
+                    tape.work(site::PARSED, if reason == DropReason::NotIp { cost::NOT_IP } else { cost::BAD });
                     Fate::Drop(reason)
                 }
             };
@@ -794,7 +797,7 @@ impl Upf {
         let rules = &*self.rules;
         if key.teid != 0 {
             (&rules.teids, TEIDS, key.teid.into())
-        } else if key.flags & V4 != 0 {
+        } else if key.what & IS_V4 != 0 {
             (&rules.ue_v4, UE_V4, key.ue as u64)
         } else {
             (&rules.ue_v6, UE_V6, (key.ue >> 64) as u64)
@@ -878,7 +881,7 @@ impl Upf {
             tape.touch_after(here, Ref::load(PDRS, line, PDR_KEY_BYTES, site::PDR));
             if pdr.fits(key) {
                 let mut matches = true;
-                if pdr.flags & (REMOTE_V4 | REMOTE_V6) != 0 {
+                if pdr.what & HAS_REMOTE != 0 {
                     tape.touch_after(here, Ref::load(PDRS, line + PDR_REMOTE_OFFSET, 16, site::PDR_REMOTE));
                     matches = pdr.reaches(key);
                 }
@@ -929,6 +932,7 @@ impl Upf {
             let passed = qer.pass(now, way, key.bytes);
             if passed != Err(DropReason::GateClosed) && qer.meters[way].bits_per_s > 0 {
                 tape.touch_after(action, Ref::store(QERS, half + 8, 16, site::QER_STORE));
+                tape.work(site::QER_STORE, cost::METER);
             }
             tape.work(site::QER_LATCH, cost::QER);
             tape.latch(site::QER_LATCH);
@@ -1008,10 +1012,10 @@ impl SessionLine {
     /// Whether the inner source is the UE's.
     #[inline(always)]
     fn is_of(&self, key: &Parsed) -> bool {
-        if key.flags & V4 != 0 {
-            self.has & u32::from(HAS_V4) != 0 && key.ue == u128::from(self.ue_v4)
+        if key.what & IS_V4 != 0 {
+            self.has & HAS_V4 != 0 && key.ue == u128::from(self.ue_v4)
         } else {
-            self.has & u32::from(HAS_V6) != 0 && (key.ue >> 64) as u64 == self.ue_v6
+            self.has & HAS_V6 != 0 && (key.ue >> 64) as u64 == self.ue_v6
         }
     }
 }
@@ -1022,50 +1026,47 @@ impl PdrLine {
         let qer = |i: usize| place(pdr.qers.get(i).and_then(|id| session.qers.iter().position(|q| q.id == *id)), qers);
         let urr = |i: usize| place(pdr.urrs.get(i).and_then(|id| session.urrs.iter().position(|u| u.id == *id)), urrs);
         let whole = (0, u16::MAX);
-        let (remote, host_bits, family) = match filter.remote {
-            None => (0, 0, 0),
-            Some(packet::Prefix::V4 { addr, len }) => (addr.into(), 32 - len, REMOTE_V4),
-            Some(packet::Prefix::V6 { addr, len }) => (addr, 128 - len, REMOTE_V6),
+        let (remote, host_bits, family, family_mask) = match filter.remote {
+            None => (0, 0, 0, 0),
+            Some(packet::Prefix::V4 { addr, len }) => (addr.into(), 32 - len, HAS_REMOTE | IS_V4, IS_V4),
+            Some(packet::Prefix::V6 { addr, len }) => (addr, 128 - len, HAS_REMOTE, IS_V4),
         };
         let any_ports = filter.remote_ports == whole && filter.ue_ports == whole;
+        let ports = if any_ports { 0 } else { HAS_PORTS };
+        let qfi = u32::from(pdr.qfi.unwrap_or(0)) << QFI_SHIFT;
         PdrLine {
             remote_ports: filter.remote_ports,
             ue_ports: filter.ue_ports,
-            proto: filter.proto.unwrap_or(0),
-            qfi: pdr.qfi.unwrap_or(0),
-            flags: family
-                | flag(filter.proto.is_none(), ANY_PROTO)
-                | flag(pdr.qfi.is_none(), ANY_QFI)
-                | flag(any_ports, ANY_PORTS),
-            host_bits,
-            id: pdr.id,
-            _pad: 0,
+            what: u32::from(filter.proto.unwrap_or(0)) | qfi | ports | family | u32::from(host_bits) << HOST_BITS_SHIFT,
+            mask: filter.proto.map_or(0, |_| PROTO) | pdr.qfi.map_or(0, |_| QFI) | ports | family_mask,
             remote,
             far: place(session.fars.iter().position(|f| f.id == pdr.far), fars),
             qers: [qer(0), qer(1)],
-            precedence: pdr.precedence,
+            id: pdr.id.into(),
             urrs: [urr(0), urr(1)],
+            precedence: pdr.precedence,
         }
     }
 
     /// All but the remote address.
     #[inline(always)]
     fn fits(&self, key: &Parsed) -> bool {
+        // Where ports do not matter the ranges are whole.
         let within = |port: u16, (from, to): (u16, u16)| port.wrapping_sub(from) <= to - from;
-        let ports = self.flags & ANY_PORTS != 0
-            || (key.flags & HAS_PORTS != 0
-                && within(key.ports.0, self.remote_ports)
-                && within(key.ports.1, self.ue_ports));
-        (self.flags & ANY_PROTO != 0 || self.proto == key.proto)
-            && ports
-            && (self.flags & ANY_QFI != 0 || (key.flags & HAS_QFI != 0 && self.qfi == key.qfi))
+        (self.what ^ key.what) & self.mask == 0
+            && within(key.ports.0, self.remote_ports)
+            && within(key.ports.1, self.ue_ports)
     }
 
+    /// Whether the remote address is one of the rule's; families are compared before.
     #[inline(always)]
     fn reaches(&self, key: &Parsed) -> bool {
-        let family = if key.flags & V4 != 0 { REMOTE_V4 } else { REMOTE_V6 };
-        let apart = (self.remote ^ key.remote).checked_shr(self.host_bits.into()).unwrap_or(0);
-        self.flags & family != 0 && apart == 0
+        let host_bits = self.what >> HOST_BITS_SHIFT;
+        if self.what & IS_V4 != 0 {
+            (self.remote as u64 ^ key.remote as u64) >> host_bits == 0
+        } else {
+            (self.remote ^ key.remote).checked_shr(host_bits).unwrap_or(0) == 0
+        }
     }
 }
 
@@ -1177,12 +1178,6 @@ impl UrrLine {
     }
 }
 
-/// `bit` where it applies.
-#[inline(always)]
-const fn flag(applies: bool, bit: u8) -> u8 {
-    if applies { bit } else { 0 }
-}
-
 #[inline(always)]
 fn data_address<P: Probe>(tape: &mut Tape<'_, P>, buf_addr: u16, data_off: u16) -> Mark {
     tape.touch(Ref::load(RegionId::MBUF, mbuf::BUF_ADDR, 8, buf_addr));
@@ -1253,10 +1248,17 @@ fn downlink(ip: &Ip, at: usize, ports: Option<(u16, u16)>) -> Parsed {
         ports: ports.unwrap_or_default(),
         at: at as u32,
         bytes: (ip.end - at) as u32,
-        proto: ip.proto,
-        qfi: 0,
-        flags: flag(ip.v4, V4) | flag(ports.is_some(), HAS_PORTS),
+        what: what(ip, ports, None),
     }
+}
+
+/// What a rule's `what` is compared with.
+#[inline(always)]
+fn what(ip: &Ip, ports: Option<(u16, u16)>, qfi: Option<u8>) -> u32 {
+    u32::from(ip.proto)
+        | u32::from(qfi.unwrap_or(NO_QFI)) << QFI_SHIFT
+        | if ip.v4 { IS_V4 } else { 0 }
+        | if ports.is_some() { HAS_PORTS } else { 0 }
 }
 
 /// Reads GTP-U and the user's packet in it: the UE is its source.
@@ -1291,9 +1293,7 @@ fn inner<P: Probe>(
         ports: ports.map_or((0, 0), |(src, dst)| (dst, src)),
         at: at as u32,
         bytes: (ip.end - at) as u32,
-        proto: ip.proto,
-        qfi: header.qfi.unwrap_or(0),
-        flags: flag(ip.v4, V4) | flag(ports.is_some(), HAS_PORTS) | flag(header.qfi.is_some(), HAS_QFI),
+        what: what(&ip, ports, header.qfi),
     };
     Ok((key, mark))
 }
@@ -1421,7 +1421,7 @@ fn leave<P: Probe>(
         _ => {
             let cut = at.saturating_sub(ETHERNET);
             packet.data.drain(..cut);
-            let v4 = key.flags & V4 != 0;
+            let v4 = key.what & IS_V4 != 0;
             let gateway = mac(u32::from_be_bytes([10, 0, 0, 1]));
             if let Some(header) = packet.data.first_chunk_mut::<14>() {
                 header[..6].copy_from_slice(&gateway);
