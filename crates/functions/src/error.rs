@@ -52,6 +52,26 @@ pub enum FunctionError {
     /// A prefix whose length does not exist.
     #[error("forward.routes: {0} has a prefix length that its family does not have: allowed are 0 to 32 and 0 to 128")]
     PrefixLength(Prefix),
+    /// A value of a specification or of a session that cannot be.
+    #[error("{path} = {came}: {allowed}")]
+    Spec {
+        /// Where.
+        path: String,
+        /// What came.
+        came: String,
+        /// What is allowed and what to do.
+        allowed: String,
+    },
+    /// A line of a file of sessions that cannot be.
+    #[error("{origin}:{line}: {message}")]
+    Line {
+        /// The file.
+        origin: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What came, what is allowed and what to do.
+        message: String,
+    },
     /// The system refuses the memory.
     #[error("{table}: the system refuses {bytes} bytes (free memory, or take narrower entries or fewer groups)")]
     Memory {

@@ -11,11 +11,13 @@ mod forward;
 pub mod lookup;
 mod tape;
 pub mod ttl;
+pub mod upf;
 mod verdict;
 
 pub use error::FunctionError;
 pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
 pub use lookup::NextHop;
+pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 
 use packet::Packet;
@@ -45,24 +47,29 @@ pub trait PacketFunction {
 pub enum Function {
     /// IP forwarding.
     Forward(Forward),
+    /// The user plane function of a 5G core.
+    Upf(Upf),
 }
 
 impl PacketFunction for Function {
     fn name(&self) -> &'static str {
         match self {
             Function::Forward(f) => f.name(),
+            Function::Upf(f) => f.name(),
         }
     }
 
     fn regions(&self) -> Vec<RegionSpec> {
         match self {
             Function::Forward(f) => f.regions(),
+            Function::Upf(f) => f.regions(),
         }
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
         match self {
             Function::Forward(f) => f.process_burst(now, burst, probe, out),
+            Function::Upf(f) => f.process_burst(now, burst, probe, out),
         }
     }
 }

@@ -68,6 +68,50 @@ drop_reasons! {
     TtlExpired = "ttl_expired";
     /// The IPv6 hop limit runs out here (RFC 8200 3).
     HopLimitExceeded = "hop_limit_exceeded";
+    /// A fragment of an outer packet: tunnel endpoints here do not reassemble.
+    OuterFragment = "outer_fragment";
+    /// A UDP length below 8 or above what the IP packet carries (RFC 768).
+    BadUdpLength = "bad_udp_length";
+    /// The UDP payload ends before the GTP-U header or its optional fields do (TS 29.281 5.1).
+    GtpuTruncated = "gtpu_truncated";
+    /// A GTP version other than 1 (TS 29.281 5.1).
+    GtpuBadVersion = "gtpu_bad_version";
+    /// Protocol type 0, which is GTP' (charging), on the user plane's port (TS 29.281 5.1).
+    GtpPrime = "gtp_prime";
+    /// A length field above what the UDP payload carries (TS 29.281 5.1).
+    GtpuBadLength = "gtpu_bad_length";
+    /// An extension header of length 0, or one that ends after the message (TS 29.281 5.2.1).
+    GtpuBadExtension = "gtpu_bad_extension";
+    /// An extension header that the endpoint has to comprehend and does not (TS 29.281 5.2.1).
+    GtpuUnknownExtension = "gtpu_unknown_extension";
+    /// Not user data: echo, error indication, end marker. The control plane's, not the fast path's.
+    GtpuNotUserData = "gtpu_not_user_data";
+    /// No session has the tunnel endpoint identifier (TS 29.281 7.3.1 has an error indication sent).
+    UnknownTeid = "unknown_teid";
+    /// What the tunnel carries is neither IPv4 nor IPv6.
+    InnerNotIp = "inner_not_ip";
+    /// The inner packet ends before its header does, or its header length is impossible.
+    InnerBadHeader = "inner_bad_header";
+    /// The inner packet's length field is above what the tunnel carries, or below its header's.
+    InnerBadLength = "inner_bad_length";
+    /// The inner source is not the address of the session's UE (TS 29.244 5.2.1A, UE IP address).
+    UeSpoofed = "ue_spoofed";
+    /// No session has the destination as the address of its UE.
+    UnknownUe = "unknown_ue";
+    /// No packet detection rule of the session matches (TS 29.244 5.2.1).
+    NoPdr = "no_pdr";
+    /// The forwarding action rule says drop (TS 29.244 8.2.26).
+    FarDrop = "far_drop";
+    /// Not lost: the forwarding action rule says buffer, and a copy is kept (TS 29.244 8.2.26).
+    Buffered = "buffered";
+    /// It would have been buffered, but the buffer is full.
+    BufferFull = "buffer_full";
+    /// A QoS enforcement rule's gate is closed in this direction (TS 29.244 8.2.7).
+    GateClosed = "gate_closed";
+    /// A QoS enforcement rule's maximum bit rate is used up (TS 29.244 8.2.8).
+    RateExceeded = "rate_exceeded";
+    /// A usage reporting rule's volume quota is used up (TS 29.244 8.2.50).
+    QuotaExhausted = "quota_exhausted";
 }
 
 impl fmt::Display for DropReason {

@@ -5,24 +5,29 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The example, built as released.
-fn program() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
+/// The examples, built as released.
+fn programs() -> &'static PathBuf {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
         // target/<profile>/deps/<this test>
         let test = std::env::current_exe().expect("a test knows its path");
         let target = test.ancestors().nth(3).expect("cargo's target folder");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--release", "--offline", "--quiet", "-p", env!("CARGO_PKG_NAME")])
-            .args(["--example", "forward_instructions", "--target-dir"])
+            .args(["--example", "forward_instructions", "--example", "upf_instructions", "--target-dir"])
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_remove("RUSTFLAGS")
             .output()
             .expect("cargo runs");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        target.join("release/examples/forward_instructions")
+        target.join("release/examples")
     })
+}
+
+/// The example that runs a function.
+fn program(function: &str) -> PathBuf {
+    programs().join(format!("{}_instructions", function.split('_').next().expect("a name")))
 }
 
 fn valgrind_is_missing() -> bool {
@@ -47,7 +52,7 @@ fn executed(mode: &str, function: &str, workload: &str) -> (f64, String) {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(format!("--toggle-collect={function}"))
-        .arg(program())
+        .arg(program(function))
         .args([mode, workload])
         .output()
         .expect("valgrind runs");
@@ -94,9 +99,36 @@ fn reported_work_is_what_is_executed_within_a_tenth() {
         "v4+no_prefetch",
         "mixed+single",
     ];
+    reported_is_executed("forward_null", &workloads);
+}
+
+#[test]
+fn the_work_that_the_upf_reports_is_what_is_executed_within_a_tenth() {
+    if valgrind_is_missing() {
+        return;
+    }
+    let workloads = [
+        "uplink_1",
+        "uplink",
+        "downlink_1",
+        "downlink",
+        "metered",
+        "downlink_metered",
+        "downlink_buffered",
+        "drop",
+        "unknown",
+        "arp",
+        "mixed",
+        "uplink+single",
+        "mixed+no_prefetch",
+    ];
+    reported_is_executed("upf_null", &workloads);
+}
+
+fn reported_is_executed(function: &str, workloads: &[&str]) {
     for workload in workloads {
-        let (executed, _) = executed("null", "forward_null", workload);
-        let output = Command::new(program()).args(["report", workload]).output().expect("the example runs");
+        let (executed, _) = executed("null", function, workload);
+        let output = Command::new(program(function)).args(["report", workload]).output().expect("the example runs");
         let (packets, instructions) = printed(&output.stdout);
         let reported = instructions.parse::<f64>().expect("a number of instructions") / packets;
         println!("{workload}: {executed:.1} instructions a packet executed, {reported:.1} reported");

@@ -1,4 +1,4 @@
-//! Closed forms of queues: numbers in, numbers out, no state.
+//! Closed forms of queues, and of caches that packets go through: numbers in, numbers out, no state.
 //!
 //! `lambda` is the rate of arrivals and `mu` the rate at which one server serves, both per the same
 //! unit of time, in which waiting times come out. `rho` is lambda / (c mu), `scv` the squared
@@ -11,8 +11,10 @@
 
 mod error;
 mod finite;
+mod leakage;
 mod open;
 
 pub use error::QueueError;
 pub use finite::{Finite, erlang_b, mmck};
+pub use leakage::{CyclicBuffers, IoWays, MbufStates, Pipeline, balls_into_bins, cyclic_leakage, mbuf_series};
 pub use open::{Open, erlang_c, md1, mg1, mm1, mmc};

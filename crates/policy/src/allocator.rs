@@ -1,0 +1,518 @@
+//! The LLC allocator: four states, and steps of one way that are judged by how the program responds.
+//!
+//! # The states
+//! 5GC2ache (section 5.2, figure 12) has four states and eight numbered transitions between them, and acts where PCIe
+//! bandwidth, DDIO write miss rate or LLC miss rate change evidently. Thresholds, step and interval are not given, nor is
+//! the state without bottleneck. [`TRANSITIONS`] is that table as we read it: 1 and 3 to 8 are in the text, 2 is what is left
+//! over; leaving "no bottleneck" for the core's bottleneck has no number there and is marked so.
+//!
+//! # Judging by response
+//! Absolute thresholds on the two miss rates stick or run away, since with a large pool the DDIO write miss rate is
+//! the same for every number of ways. So a bottleneck's state only says what is tried: one way more for
+//! devices, or for cores. A step is kept if packets per busy second of the receiving cores gain more than a small share,
+//! else it is taken back and its direction is blocked; with both blocked there is balance. Busy time, not
+//! throughput, because below saturation throughput has no gradient.
+//!
+//! # Noise, lag and gaps
+//! A sample counts if its interval began after the settings were in force, and an interval more (lines that are already
+//! in the cache leave slowly). Several are averaged before a step and after it, more where the difference is within their
+//! own scatter. Missing counters are waited for; settings that are not in force are applied again.
+//!
+//! # Rest
+//! In balance and without bottleneck nothing changes until traffic does (packet size, PCIe bandwidth or a miss rate, after
+//! a cool-down), except that a blocked direction is tried again after a long time, which doubles each time in vain. For each
+//! class of packet size the ways that were found are remembered, and are where the search begins when it comes back.
+
+use control::{Allocation, Counter, Observation, Policy};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Ps;
+
+use crate::{Floors, Partition, PolicyError};
+
+/// What limits the program, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Both miss rates are low.
+    NoBottleneck,
+    /// Device writes miss, and a way more for them is being tried or pays.
+    DdioBottleneck,
+    /// Cores miss, and a way more for them is being tried or pays.
+    CoreBottleneck,
+    /// Neither more ways for devices nor fewer pay.
+    Balance,
+}
+
+/// Why a state is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Both miss rates have become low.
+    MissesLow,
+    /// Device writes miss more than cores do.
+    DdioMisses,
+    /// Cores miss more than device writes do.
+    CoreMisses,
+    /// The last step in the state's direction was taken back.
+    StepInVain,
+}
+
+/// A row of the table of states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The number in the paper's figure 12; [`None`] for what it leaves out.
+    pub number: Option<u8>,
+    /// The state that is left.
+    pub from: State,
+    /// Why.
+    pub cause: Cause,
+    /// The state that is entered.
+    pub to: State,
+}
+
+/// The table of states.
+pub const TRANSITIONS: [Transition; 9] = {
+    use Cause::*;
+    use State::*;
+    const fn row(number: u8, from: State, cause: Cause, to: State) -> Transition {
+        Transition { number: if number == 0 { None } else { Some(number) }, from, cause, to }
+    }
+    [
+        row(1, DdioBottleneck, MissesLow, NoBottleneck),
+        row(2, NoBottleneck, DdioMisses, DdioBottleneck),
+        row(3, DdioBottleneck, StepInVain, Balance),
+        row(4, Balance, DdioMisses, DdioBottleneck),
+        row(5, Balance, MissesLow, NoBottleneck),
+        row(6, Balance, CoreMisses, CoreBottleneck),
+        row(7, CoreBottleneck, StepInVain, Balance),
+        row(8, CoreBottleneck, MissesLow, NoBottleneck),
+        row(0, NoBottleneck, CoreMisses, CoreBottleneck),
+    ]
+};
+
+/// How the allocator judges. The defaults are those that the study over random schedules was made with
+/// (`tests/regret.rs`); none is from the paper, which gives none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AllocatorSpec {
+    /// What each part keeps.
+    pub floors: Floors,
+    /// Ways of devices at the start.
+    pub start_io: u32,
+    /// The class of service of receiving cores, whose busy time is judged by.
+    pub rx_class: u8,
+    /// A miss rate above this is a bottleneck.
+    pub miss_rate: f64,
+    /// A step is kept if it gains more than this share.
+    pub gain: f64,
+    /// Intervals that are averaged before and after a step, at least.
+    pub samples: u32,
+    /// At most, where the difference is within its scatter.
+    pub most_samples: u32,
+    /// Intervals after a change in which nothing is judged.
+    pub settle: u32,
+    /// A change of PCIe bandwidth by this share is a change of traffic.
+    pub bandwidth_change: f64,
+    /// A change of a miss rate by this much is.
+    pub miss_change: f64,
+    /// A change of the mean packet by this share is.
+    pub size_change: f64,
+    /// Intervals of rest after which a change of traffic is looked for.
+    pub cool_down: u32,
+    /// Intervals of rest after which a blocked direction is tried again; doubles each time in vain.
+    pub retry: u32,
+}
+
+impl Default for AllocatorSpec {
+    fn default() -> AllocatorSpec {
+        AllocatorSpec {
+            floors: Floors::default(),
+            start_io: 2,
+            rx_class: 1,
+            miss_rate: 0.05,
+            gain: 0.003,
+            samples: 2,
+            most_samples: 6,
+            settle: 1,
+            bandwidth_change: 0.1,
+            miss_change: 0.1,
+            size_change: 0.1,
+            cool_down: 2,
+            retry: 64,
+        }
+    }
+}
+
+impl AllocatorSpec {
+    /// Checks the numbers; `path` is where the specification stands.
+    ///
+    /// # Errors
+    /// As [`Floors::check`], and shares or counts that cannot be.
+    pub fn check(&self, path: &str) -> Result<(), PolicyError> {
+        self.floors.check(&format!("{path}.floors"))?;
+        let share = [
+            ("miss_rate", self.miss_rate),
+            ("gain", self.gain),
+            ("bandwidth_change", self.bandwidth_change),
+            ("miss_change", self.miss_change),
+            ("size_change", self.size_change),
+        ];
+        if let Some((what, came)) = share.into_iter().find(|(_, x)| !(0.0..=1.0).contains(x)) {
+            let (path, came) = (format!("{path}.{what}"), came.to_string());
+            return Err(PolicyError::Value { path, came, allowed: "a share of 0 to 1 is wanted".into() });
+        }
+        if self.samples == 0 || self.most_samples < self.samples || self.most_samples > 1000 {
+            return Err(PolicyError::Value {
+                path: format!("{path}.samples"),
+                came: format!("{} to {}", self.samples, self.most_samples),
+                allowed: "allowed are 1 to most_samples, and that up to 1000".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The allocator. See the module header.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    spec: AllocatorSpec,
+    state: State,
+    partition: Partition,
+    phase: Phase,
+    /// The settings in force are those wanted since then.
+    since: Option<Ps>,
+    /// The end of the interval that was last judged.
+    judged: Option<Ps>,
+    /// Directions that were tried in vain: more ways for devices, and fewer.
+    blocked: [bool; 2],
+    /// Ways by class of packet size.
+    memory: [Option<Partition>; SIZE_CLASSES],
+    retry: u32,
+    /// Transitions so far, the last ones.
+    history: Vec<Transition>,
+}
+
+/// Mean packets up to 96, 192, 384, 768, 1200 bytes, and beyond.
+const SIZE_CLASSES: usize = 6;
+const SIZE_LIMITS: [f64; SIZE_CLASSES - 1] = [96.0, 192.0, 384.0, 768.0, 1200.0];
+/// Transitions that are kept for reports.
+const HISTORY: usize = 64;
+/// Retries are at most this many times `retry` apart.
+const MOST_DOUBLING: u32 = 32;
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Averages at rest, before a step.
+    Measure(Mean),
+    /// Averages after a step that came from `from`; `before` is what it is compared with.
+    Try { from: Partition, up: bool, before: Mean, after: Mean },
+    /// Nothing is to be changed.
+    Rest { traffic: Mean, quiet: u32, odd: u32 },
+}
+
+/// What is judged by, averaged over intervals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    n: u32,
+    score: f64,
+    squares: f64,
+    bandwidth: f64,
+    bytes: f64,
+    io_miss: f64,
+    core_miss: f64,
+}
+
+/// One interval's counters.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    /// Packets a busy second of the receiving cores.
+    score: f64,
+    /// Bytes a second that devices write.
+    bandwidth: f64,
+    /// Of a packet.
+    bytes: f64,
+    io_miss: Option<f64>,
+    core_miss: Option<f64>,
+}
+
+impl Mean {
+    fn add(&mut self, s: &Sight) {
+        self.n += 1;
+        let n = f64::from(self.n);
+        let mean = |old: f64, new: f64| old + (new - old) / n;
+        let before = self.score;
+        self.score = mean(self.score, s.score);
+        self.squares += (s.score - before) * (s.score - self.score);
+        self.bandwidth = mean(self.bandwidth, s.bandwidth);
+        self.bytes = mean(self.bytes, s.bytes);
+        // A counter that is missing is what it was.
+        self.io_miss = s.io_miss.map_or(self.io_miss, |x| mean(self.io_miss, x));
+        self.core_miss = s.core_miss.map_or(self.core_miss, |x| mean(self.core_miss, x));
+    }
+
+    /// The relative standard error of the score.
+    fn error(&self) -> f64 {
+        if self.n < 2 || self.score <= 0.0 {
+            return 0.0;
+        }
+        let n = f64::from(self.n);
+        (self.squares / (n - 1.0) / n).sqrt() / self.score
+    }
+}
+
+impl Allocator {
+    /// An allocator at the start.
+    ///
+    /// # Errors
+    /// As [`AllocatorSpec::check`], with path `policy`.
+    pub fn new(spec: AllocatorSpec) -> Result<Allocator, PolicyError> {
+        spec.check("policy")?;
+        let partition = Partition::new(spec.start_io, &spec.floors);
+        Ok(Allocator {
+            retry: spec.retry,
+            spec,
+            state: State::NoBottleneck,
+            partition,
+            phase: Phase::Measure(Mean::default()),
+            since: None,
+            judged: None,
+            blocked: [false; 2],
+            memory: [None; SIZE_CLASSES],
+            history: Vec::new(),
+        })
+    }
+
+    /// What limits the program, as far as is known.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The partition that is wanted.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
+    /// Whether nothing is being tried.
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.phase, Phase::Rest { .. })
+    }
+
+    /// The latest transitions, oldest first.
+    pub fn history(&self) -> &[Transition] {
+        &self.history
+    }
+
+    /// Goes from state to state as the table has it; a cause that the state does not know changes nothing.
+    fn go(&mut self, cause: Cause) {
+        if let Some(row) = TRANSITIONS.iter().find(|t| t.from == self.state && t.cause == cause) {
+            self.state = row.to;
+            if self.history.len() == HISTORY {
+                self.history.remove(0);
+            }
+            self.history.push(*row);
+        }
+    }
+
+    /// The counters of an interval that may be judged: complete, sound, not judged before, and begun after the settings
+    /// took effect.
+    fn sight(&mut self, seen: &Observation) -> Option<Sight> {
+        let since = self.since?;
+        let settled = Ps(since.0 + seen.interval.0 * u64::from(self.spec.settle));
+        let sound = |c: Counter| {
+            c.filter(|s| s.value.is_finite() && s.value >= 0.0 && seen.at.since(Ps(s.age.0 + s.interval.0)) >= settled)
+        };
+        let pps = sound(seen.received_pps)?;
+        let bytes = sound(seen.pcie_write_bytes_per_s)?.value;
+        let rx = seen.classes.iter().find(|c| c.clos.0 == self.spec.rx_class)?;
+        let busy = sound(rx.busy)?.value;
+        let end = seen.at.since(pps.age);
+        if self.judged.is_some_and(|judged| end <= judged) || pps.value <= 0.0 || busy <= 0.0 {
+            return None;
+        }
+        self.judged = Some(end);
+        let cores = seen.classes.iter().filter(|c| self.spec.floors.core_classes.contains(&c.clos.0));
+        let core_miss = cores.filter_map(|c| sound(c.llc_miss_rate)).map(|s| s.value).reduce(f64::max);
+        Some(Sight {
+            score: pps.value / busy.min(1.0),
+            bandwidth: bytes,
+            bytes: bytes / pps.value,
+            io_miss: sound(seen.ddio_write_miss_rate).map(|s| s.value),
+            core_miss,
+        })
+    }
+
+    /// Where `up` leads, if anywhere.
+    fn next(&self, up: bool) -> Option<Partition> {
+        let io = if up { self.partition.io() + 1 } else { self.partition.io().checked_sub(1)? };
+        Some(Partition::new(io, &self.spec.floors)).filter(|p| *p != self.partition)
+    }
+
+    /// The direction to try after `mean` at rest, or none.
+    fn direction(&mut self, mean: &Mean) -> Option<bool> {
+        let limit = self.spec.miss_rate;
+        if mean.io_miss <= limit && mean.core_miss <= limit {
+            self.go(Cause::MissesLow);
+            return None;
+        }
+        let wanted = [(true, mean.io_miss), (false, mean.core_miss)];
+        let can =
+            |&(up, miss): &(bool, f64)| miss > limit && !self.blocked[usize::from(!up)] && self.next(up).is_some();
+        let (up, _) = wanted.into_iter().filter(can).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        // The figure has no way from one bottleneck to the other but through balance.
+        let elsewhere = if up { State::CoreBottleneck } else { State::DdioBottleneck };
+        if self.state == elsewhere {
+            self.go(Cause::StepInVain);
+        }
+        self.go(if up { Cause::DdioMisses } else { Cause::CoreMisses });
+        Some(up)
+    }
+
+    /// Takes up rest with what was seen there.
+    fn rest(&mut self, traffic: Mean) {
+        self.memory[size_class(traffic.bytes)] = Some(self.partition);
+        if matches!(self.state, State::DdioBottleneck | State::CoreBottleneck) {
+            self.go(Cause::StepInVain);
+        }
+        self.phase = Phase::Rest { traffic, quiet: 0, odd: 0 };
+    }
+
+    /// Begins to look again: traffic has changed to packets of `bytes` bytes.
+    fn arm(&mut self, bytes: f64) {
+        self.blocked = [false; 2];
+        self.retry = self.spec.retry;
+        if let Some(known) = self.memory[size_class(bytes)] {
+            self.set(known);
+        }
+        self.phase = Phase::Measure(Mean::default());
+    }
+
+    fn set(&mut self, partition: Partition) {
+        if partition != self.partition {
+            self.partition = partition;
+            self.since = None;
+        }
+    }
+
+    fn judge(&mut self, s: &Sight) {
+        match std::mem::replace(&mut self.phase, Phase::Measure(Mean::default())) {
+            Phase::Measure(mut mean) => {
+                if mean.n > 0 && apart(s.bytes, mean.bytes) > self.spec.size_change {
+                    self.arm(s.bytes);
+                    return;
+                }
+                mean.add(s);
+                if mean.n < self.spec.samples {
+                    self.phase = Phase::Measure(mean);
+                    return;
+                }
+                self.step(mean);
+            }
+            Phase::Try { from, up, before, mut after } => {
+                if apart(s.bytes, before.bytes) > self.spec.size_change {
+                    self.set(from);
+                    self.arm(s.bytes);
+                    return;
+                }
+                after.add(s);
+                let gain = after.score / before.score - 1.0 - self.spec.gain;
+                let scatter = before.error().hypot(after.error());
+                let is_open = gain.abs() < scatter && after.n < self.spec.most_samples;
+                if after.n < self.spec.samples || is_open {
+                    self.phase = Phase::Try { from, up, before, after };
+                } else if gain > 0.0 {
+                    // What was found on the way is not tried again.
+                    self.blocked[usize::from(up)] = true;
+                    self.blocked[usize::from(!up)] = false;
+                    self.retry = self.spec.retry;
+                    self.step(after);
+                } else {
+                    self.set(from);
+                    self.blocked[usize::from(!up)] = true;
+                    self.step(before);
+                }
+            }
+            Phase::Rest { mut traffic, quiet, odd } => {
+                let changed = apart(s.bytes, traffic.bytes) > self.spec.size_change
+                    || apart(s.bandwidth, traffic.bandwidth) > self.spec.bandwidth_change
+                    || s.io_miss.is_some_and(|m| (m - traffic.io_miss).abs() > self.spec.miss_change)
+                    || s.core_miss.is_some_and(|m| (m - traffic.core_miss).abs() > self.spec.miss_change);
+                // Another size is certain; for the rest one odd sample may be noise.
+                let odd = if changed && quiet >= self.spec.cool_down { odd + 1 } else { 0 };
+                if odd >= 2 {
+                    self.arm(s.bytes);
+                    return;
+                }
+                if !changed {
+                    traffic.n = traffic.n.min(15);
+                    traffic.add(s);
+                }
+                let quiet = quiet + 1;
+                if quiet >= self.retry {
+                    self.retry = (self.retry * 2).min(self.spec.retry.saturating_mul(MOST_DOUBLING));
+                    self.blocked = [false; 2];
+                    self.phase = Phase::Measure(Mean::default());
+                } else {
+                    self.phase = Phase::Rest { traffic, quiet, odd };
+                }
+            }
+        }
+    }
+
+    /// Takes the next step after `mean`, or rests.
+    fn step(&mut self, mean: Mean) {
+        match self.direction(&mean).and_then(|up| Some((up, self.next(up)?))) {
+            Some((up, to)) => {
+                self.phase = Phase::Try { from: self.partition, up, before: mean, after: Mean::default() };
+                self.set(to);
+            }
+            None => self.rest(mean),
+        }
+    }
+}
+
+impl Policy for Allocator {
+    fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
+        let plan = self.partition.plan(&self.spec.floors);
+        if !plan.is_in_force(&seen.in_force, &self.spec.floors)? {
+            self.since = None;
+            return Some(plan.allocation(&self.spec.floors));
+        }
+        self.since.get_or_insert(seen.at);
+        let sight = self.sight(seen)?;
+        let before = self.partition;
+        self.judge(&sight);
+        (self.partition != before).then(|| self.partition.plan(&self.spec.floors).allocation(&self.spec.floors))
+    }
+}
+
+/// How far a value is from what it was, as a share of that.
+fn apart(now: f64, then: f64) -> f64 {
+    if then > 0.0 { (now / then - 1.0).abs() } else { f64::from(u8::from(now > 0.0)) }
+}
+
+fn size_class(bytes: f64) -> usize {
+    SIZE_LIMITS.iter().filter(|limit| bytes > **limit).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_papers_eight_transitions_once_and_is_deterministic() {
+        let mut numbers: Vec<_> = TRANSITIONS.iter().filter_map(|t| t.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
+        for (i, a) in TRANSITIONS.iter().enumerate() {
+            assert!(TRANSITIONS[..i].iter().all(|b| (a.from, a.cause) != (b.from, b.cause)), "{a:?}");
+            assert_ne!(a.from, a.to);
+        }
+    }
+
+    #[test]
+    fn impossible_numbers_are_told_what_is_allowed() {
+        let error = |spec: AllocatorSpec| Allocator::new(spec).unwrap_err().to_string();
+        let spec = AllocatorSpec::default;
+        assert_eq!(error(AllocatorSpec { gain: 2.0, ..spec() }), "policy.gain = 2: a share of 0 to 1 is wanted");
+        assert!(error(AllocatorSpec { samples: 9, ..spec() }).starts_with("policy.samples = 9 to 6"));
+    }
+}
