@@ -72,6 +72,12 @@ impl Distributor {
         *n
     }
 
+    /// Whether the bank is idle.
+    #[inline]
+    pub fn is_idle(&self, place: Place) -> bool {
+        self.idle[usize::from(place.bank)] >> place.channel & 1 == 1
+    }
+
     /// How many banks of the channel are busy.
     #[inline]
     pub fn busy(&self, channel: u8) -> u8 {

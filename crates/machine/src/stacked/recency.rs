@@ -90,23 +90,24 @@ impl Recency {
         }
     }
 
-    /// Puts `line` in as the last used, and gives what left for it; nothing leaves where it was there already.
-    /// Without room, `line` itself leaves.
+    /// Puts `line` in as the last used, marked as `reused` or not, and gives what left for it; nothing leaves where it was
+    /// there already. Without room, `line` itself leaves.
     #[inline]
-    pub fn insert(&mut self, index: u32, line: u32) -> Option<Left> {
+    pub fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<Left> {
+        let mark = u32::from(reused) << 31;
         match &mut self.kind {
             Kind::Ordered(tags) => {
                 let set = set_of(tags, self.sets, self.ways, index);
-                let Some(last) = set.len().checked_sub(1) else { return Some(Left { line, reused: false }) };
+                let Some(last) = set.len().checked_sub(1) else { return Some(Left { line, reused }) };
                 let (at, leaves) = match find(set, line) {
                     Some(at) => (at, NONE),
                     None => (last, set[last]),
                 };
                 set.copy_within(..at, 1);
-                set[0] = line;
+                set[0] = line | mark;
                 (leaves & LINE != NONE).then_some(Left { line: leaves & LINE, reused: leaves & REUSED != 0 })
             }
-            Kind::Linked(list) => list.insert(line),
+            Kind::Linked(list) => list.insert(line, mark),
         }
     }
 }
@@ -184,11 +185,11 @@ impl Linked {
         at != 0
     }
 
-    fn insert(&mut self, line: u32) -> Option<Left> {
+    fn insert(&mut self, line: u32, mark: u32) -> Option<Left> {
         let at = self.slot[line as usize];
         if at != 0 {
             self.unlink(at);
-            self.place_first(at, line);
+            self.place_first(at, line | mark);
             return None;
         }
         let (at, left) = match self.free.pop() {
@@ -202,7 +203,7 @@ impl Linked {
             }
         };
         self.slot[line as usize] = at;
-        self.place_first(at, line);
+        self.place_first(at, line | mark);
         left
     }
 }
@@ -238,14 +239,14 @@ mod tests {
             set.retain(|(other, _)| *other != line);
             set.len() < n
         }
-        fn insert(&mut self, index: u32, line: u32) -> Option<Left> {
+        fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<Left> {
             let ways = self.ways;
             if ways == 0 {
-                return Some(Left { line, reused: false });
+                return Some(Left { line, reused });
             }
             self.take(index, line);
             let set = self.set(index);
-            set.insert(0, (line, false));
+            set.insert(0, (line, reused));
             (set.len() > ways).then(|| set.pop()).flatten().map(|(line, reused)| Left { line, reused })
         }
     }
@@ -257,7 +258,7 @@ mod tests {
                 (Just(0usize), Just(1usize)), (1usize..20, Just(1usize)), (65usize..90, Just(1usize)), (1usize..20, 2usize..9),
                 (Just(16usize), 1usize..9)
             ],
-            steps in prop::collection::vec((0u8..3, 0u32..200), 1..600)
+            steps in prop::collection::vec((0u8..4, 0u32..200), 1..600)
         ) {
             let lines = ways * sets;
             let mut fast = Recency::new(lines, if sets > 1 { ways } else { 0 }, 200);
@@ -267,7 +268,7 @@ mod tests {
                 match what {
                     0 => prop_assert_eq!(fast.touch(line, line), naive.touch(line, line)),
                     1 => prop_assert_eq!(fast.take(line, line), naive.take(line, line)),
-                    _ => prop_assert_eq!(fast.insert(line, line), naive.insert(line, line)),
+                    _ => prop_assert_eq!(fast.insert(line, line, what == 2), naive.insert(line, line, what == 2)),
                 }
             }
         }
