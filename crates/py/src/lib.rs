@@ -3,6 +3,7 @@
 
 mod memory;
 mod papers;
+mod slices;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -424,6 +425,8 @@ mod _wirespeed {
     use super::memory::{Trace, simulate_cache, simulate_dram};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
+    #[pymodule_export]
+    use super::slices::{run_slices, slices_spec};
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,
