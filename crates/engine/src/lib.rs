@@ -11,7 +11,9 @@ mod draw;
 pub mod queue;
 pub mod restart;
 mod seed;
+mod tournament;
 
 pub use calendar::{Engine, Model};
 pub use draw::{Draw, Exponential, Fixed};
 pub use seed::Seed;
+pub use tournament::Tournament;

@@ -8,6 +8,7 @@ mod error;
 mod level;
 pub mod memory;
 pub mod nic;
+pub mod stacked;
 
 pub use error::MachineError;
 pub use level::{Controller, Full, Level, Lookup, Memory, Reply, Response, Served};

@@ -10,6 +10,7 @@ mod schedule;
 mod search;
 pub mod server;
 mod simulate;
+pub mod slices;
 pub mod summary;
 pub mod tables;
 pub mod verdict;

@@ -1,0 +1,764 @@
+//! The event loop: packets, cores, slices, banks.
+
+use std::collections::VecDeque;
+
+use engine::{Draw, Exponential, Fixed, Seed, Tournament};
+use machine::MachineError;
+use machine::stacked::{Distributor, Place, Recency, SkipLogic, Timing, Using};
+use rand::Rng;
+use rand_pcg::Pcg64;
+use units::Ps;
+
+use super::popularity::Popularity;
+use super::spec::{Architecture, Isolation, OnHit, SlicesSpec};
+use super::trace::Lookups;
+
+/// Batches that a run's measured part is cut into.
+pub(super) const BATCHES: usize = 32;
+
+/// Running totals; a batch is the difference of two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) now: u64,
+    pub(super) arrived: u64,
+    pub(super) blocked: u64,
+    pub(super) begun: u64,
+    pub(super) done: u64,
+    pub(super) waited: u64,
+    pub(super) sojourn: u64,
+    pub(super) held: u64,
+    pub(super) header: u64,
+    pub(super) l1: u64,
+    pub(super) l2: u64,
+    pub(super) slice_wait: u64,
+    pub(super) slice: u64,
+    pub(super) bank_wait: u64,
+    pub(super) dram: u64,
+    pub(super) link: u64,
+    pub(super) lookups: u64,
+    pub(super) l1_hits: u64,
+    pub(super) l2_hits: u64,
+    pub(super) llc_lookups: u64,
+    pub(super) llc_hits: u64,
+    pub(super) skipped: u64,
+    pub(super) full: u64,
+    pub(super) dram_requests: u64,
+    pub(super) interleaved: u64,
+    pub(super) bank_busy: u64,
+    pub(super) changes: u64,
+}
+
+impl Totals {
+    /// Member by member.
+    pub(super) fn since(&self, before: &Totals) -> Totals {
+        macro_rules! differences {
+            ($($field:ident)*) => { Totals { $($field: self.$field - before.$field),* } };
+        }
+        differences!(now arrived blocked begun done waited sojourn held header l1 l2 slice_wait slice bank_wait dram link
+            lookups l1_hits l2_hits llc_lookups llc_hits skipped full dram_requests interleaved bank_busy changes)
+    }
+}
+
+/// Where an application's lookups come from.
+#[derive(Clone, Debug)]
+pub(super) enum Workload {
+    Law(Popularity),
+    /// Recorded, and where the next packet begins.
+    Recorded(Lookups, usize),
+}
+
+/// What a context does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    ToSlice,
+    FromSlice,
+    ToDram,
+    FromDram,
+    Return,
+}
+
+/// A packet that a core works on.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    next: Next,
+    /// Whether the line comes from memory.
+    fill: bool,
+    more: bool,
+    core: u16,
+    slice: u16,
+    /// The store of the slice that the line belongs to, and its number there.
+    store: u32,
+    index: u32,
+    line: u32,
+    place: Place,
+    began: u64,
+    arrived: u64,
+    /// When it came to where it waits.
+    mark: u64,
+}
+
+struct Application {
+    first_core: u16,
+    cores: u32,
+    base: u32,
+    workload: Workload,
+    rng: Pcg64,
+    /// Slices that its lines belong to now.
+    slices: Vec<u16>,
+    own: Vec<u16>,
+    uses_llc: bool,
+    skip: Option<SkipLogic>,
+    bypass: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Exponential(Box<Exponential>),
+    Fixed(Fixed),
+}
+
+impl Source {
+    fn new(exponential: bool, mean: Ps, rng: Pcg64) -> Source {
+        if exponential {
+            Source::Exponential(Box::new(Exponential::new(mean, rng)))
+        } else {
+            Source::Fixed(Fixed(mean))
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        match self {
+            Source::Exponential(source) => source.draw().0,
+            Source::Fixed(source) => source.draw().0,
+        }
+    }
+}
+
+/// How banks serve: rates that depend on the channel's state, or a device whose times are settled on arrival.
+enum Banks {
+    Rates {
+        table: Distributor,
+        /// By partial table: contexts that wait for a bank.
+        waiting: Vec<VecDeque<usize>>,
+        /// By channel and bank: the context that it serves.
+        serves: Vec<usize>,
+        source: Source,
+        /// By busy banks less one: service time against that of a bank alone, in 1/65536.
+        slower: Vec<u64>,
+    },
+    Device(Box<machine::stacked::Stacked>),
+}
+
+pub(super) struct System {
+    now: u64,
+    arrival: u64,
+    next: Tournament,
+    work: Vec<Work>,
+    outstanding: usize,
+    /// By core: contexts that are idle, a bit each.
+    idle: Vec<u64>,
+    /// By core: when waiting packets arrived.
+    queues: Vec<VecDeque<u64>>,
+    app_of: Vec<u16>,
+    applications: Vec<Application>,
+    /// Of 2^32, at which draw which application's packet arrives.
+    mix: Vec<u32>,
+    l1: Vec<Recency>,
+    l2: Vec<Recency>,
+    stores: Vec<Recency>,
+    /// By slice: when it is free.
+    slice_free: Vec<u64>,
+    slice_queue: Vec<u32>,
+    queue_room: u32,
+    reading_l2: OnHit,
+    reading_llc: OnHit,
+    store_of: StoreOf,
+    banks: Banks,
+    bank_count: u32,
+    link: u64,
+    header: Vec<u64>,
+    header_read: u64,
+    in_system: u32,
+    limit: u32,
+    arrivals: Exponential,
+    choice: Pcg64,
+    l1_time: Source,
+    l2_time: Source,
+    llc_time: Source,
+    totals: Totals,
+}
+
+/// Which store holds what of a slice.
+#[derive(Clone, Copy, Debug)]
+enum StoreOf {
+    /// Each slice has one.
+    Slice,
+    /// All have one.
+    Pool,
+    /// Each application has one in each of so many slices.
+    Ways(u32),
+}
+
+impl System {
+    /// An empty system. `spec` has been checked.
+    pub(super) fn new(spec: &SlicesSpec, seed: Seed, recorded: &[Option<Lookups>]) -> Result<System, MachineError> {
+        let stream = |name: &str| seed.stream(&format!("slices.{name}"));
+        let caches = &spec.caches;
+        let has_llc = spec.architecture != Architecture::NoLlc;
+        let shared = spec.architecture == Architecture::SharedLlc;
+        let slices = if shared { 1 } else { spec.slices as usize };
+        let level = if shared { &caches.shared } else { &caches.slice };
+        let per_line = spec.entries_per_line();
+
+        let (mut applications, mut base, mut core, mut slice) = (Vec::new(), 0u64, 0u32, 0u32);
+        for (n, a) in spec.applications.iter().enumerate() {
+            let workload = match recorded.get(n).cloned().flatten() {
+                Some(lookups) => Workload::Recorded(lookups, 0),
+                None => {
+                    let mut spread = stream(&format!("applications.{n}.table"));
+                    Workload::Law(Popularity::new(a.entries, per_line, a.alpha, spec.reading.ranks, &mut spread))
+                }
+            };
+            let lines = match &workload {
+                Workload::Recorded(lookups, _) => lookups.lines(),
+                Workload::Law(_) => spec.lines(a),
+            };
+            let own: Vec<u16> = match (shared, spec.isolation) {
+                (true, _) => vec![0],
+                (false, Isolation::Slices) => (slice..slice + a.slices).map(|s| s as u16).collect(),
+                (false, _) => (0..spec.slices).map(|s| s as u16).collect(),
+            };
+            applications.push(Application {
+                first_core: core as u16,
+                cores: a.cores,
+                base: base as u32,
+                workload,
+                rng: stream(&format!("applications.{n}.lookups")),
+                slices: own.clone(),
+                own,
+                uses_llc: has_llc,
+                skip: a.skip.as_ref().filter(|_| has_llc).map(|s| SkipLogic::new(s, "skip")).transpose()?,
+                bypass: a.bypass,
+            });
+            base += lines;
+            core += a.cores;
+            slice += a.slices;
+        }
+        let universe = base as usize;
+        let cache = |bytes_level: &super::spec::Level| {
+            Recency::new(spec.lines_of(bytes_level), bytes_level.ways as usize, universe)
+        };
+        let (store_of, stores) = match (has_llc, shared, spec.reading.pooled, spec.isolation) {
+            (false, ..) => (StoreOf::Slice, Vec::new()),
+            (_, false, true, _) => (StoreOf::Pool, vec![cache(&caches.shared)]),
+            (_, false, false, Isolation::Ways) => {
+                let ways = |a: &super::spec::Application| {
+                    let all = if level.ways == 0 { spec.lines_of(level) as u32 } else { level.ways };
+                    all * a.slices / spec.slices
+                };
+                let sets = if level.ways == 0 { 1 } else { spec.lines_of(level) / level.ways as usize };
+                let of = |a| Recency::new(sets * ways(a) as usize, ways(a) as usize, universe);
+                let stores = spec.applications.iter().flat_map(|a| (0..slices).map(move |_| of(a))).collect();
+                (StoreOf::Ways(slices as u32), stores)
+            }
+            _ => (StoreOf::Slice, (0..slices).map(|_| cache(level)).collect()),
+        };
+        let timing = spec.dram.resolve("dram")?;
+        let places = (spec.dram.channels * spec.dram.banks) as usize;
+        let banks = match timing {
+            Timing::Rates { means, exponential } => Banks::Rates {
+                table: Distributor::new(spec.dram.channels, spec.dram.banks),
+                waiting: vec![VecDeque::new(); spec.dram.banks as usize],
+                serves: vec![0; places],
+                source: Source::new(exponential, means[0], stream("dram.service")),
+                slower: (0..spec.dram.banks as usize)
+                    .map(|n| {
+                        let mean = means[n.min(means.len() - 1)].0 as f64;
+                        (mean / means[0].0 as f64 * 65536.0).round() as u64
+                    })
+                    .collect(),
+            },
+            Timing::Device { .. } => {
+                // The hop is charged here.
+                let inside = machine::stacked::StackedSpec { link_ns: 0.0, ..spec.dram.clone() };
+                Banks::Device(Box::new(machine::stacked::Stacked::new(&inside, "slices.dram", seed)?))
+            }
+        };
+        let total: f64 = spec.applications.iter().map(|a| a.rho).sum();
+        let mut reached = 0.0;
+        let mix = spec.applications.iter().map(|a| {
+            reached += a.rho;
+            (reached / total * 4_294_967_295.0) as u32
+        });
+        let mean_gap = Ps((1e6 / spec.offered_per_us()).round() as u64);
+        let cores = spec.cores as usize;
+        let contexts = cores * spec.outstanding as usize;
+        let blank = Work {
+            next: Next::Return,
+            fill: false,
+            more: false,
+            core: 0,
+            slice: 0,
+            store: 0,
+            index: 0,
+            line: 0,
+            place: Place { channel: 0, bank: 0 },
+            began: 0,
+            arrived: 0,
+            mark: 0,
+        };
+        let app_of = spec.applications.iter().enumerate().flat_map(|(n, a)| vec![n as u16; a.cores as usize]);
+        let exponential = caches.exponential;
+        let mut system = System {
+            now: 0,
+            arrival: 0,
+            next: Tournament::new(contexts),
+            work: vec![blank; contexts],
+            outstanding: spec.outstanding as usize,
+            idle: vec![u64::MAX >> (64 - spec.outstanding); cores],
+            queues: vec![VecDeque::new(); cores],
+            app_of: app_of.collect(),
+            applications,
+            mix: mix.collect(),
+            l1: (0..cores).map(|_| cache(&caches.l1)).collect(),
+            l2: (0..cores).map(|_| cache(&caches.l2)).collect(),
+            stores,
+            slice_free: vec![0; slices],
+            slice_queue: vec![0; slices],
+            queue_room: spec.cores,
+            reading_l2: spec.reading.l2_hit,
+            reading_llc: spec.reading.llc_hit,
+            store_of,
+            banks,
+            bank_count: spec.dram.banks,
+            link: spec.dram.link().0,
+            header: spec.header_read.map_or(Vec::new(), |read| vec![0; read.channels as usize]),
+            header_read: spec.header_read.map_or(0, |read| (read.read_ns * 1e3).round() as u64),
+            in_system: 0,
+            limit: spec.limit,
+            arrivals: Exponential::new(mean_gap, stream("arrivals")),
+            choice: stream("choice"),
+            l1_time: Source::new(exponential, SlicesSpec::mean(&caches.l1), stream("l1")),
+            l2_time: Source::new(exponential, SlicesSpec::mean(&caches.l2), stream("l2")),
+            llc_time: Source::new(exponential, SlicesSpec::mean(level), stream("llc")),
+            totals: Totals::default(),
+        };
+        system.arrival = system.arrivals.draw().0;
+        Ok(system)
+    }
+
+    /// Lines that all caches hold.
+    fn capacity(&self) -> u64 {
+        let all = self.l1.iter().chain(&self.l2).chain(&self.stores);
+        all.map(|cache| cache.capacity() as u64).sum()
+    }
+
+    /// Warms up, then measures `requests` arrivals: running totals at the ends of batches, the first at their start.
+    /// `go_on` is asked now and then; [`None`] if it said no.
+    pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Totals>> {
+        const ASK_EVERY: u64 = 1 << 18;
+        let mut left = 8 * self.capacity() * factor;
+        while left > 0 {
+            let some = left.min(ASK_EVERY);
+            self.walk(some);
+            left -= some;
+            if !go_on() {
+                return None;
+            }
+        }
+        let warm = (10_000.max(100 * u64::from(self.limit))) * factor;
+        self.simulate(warm);
+        let mut snapshots = vec![self.totals];
+        for batch in 0..BATCHES as u64 {
+            let mut left = requests * (batch + 1) / BATCHES as u64 - requests * batch / BATCHES as u64;
+            while left > 0 {
+                let some = left.min(ASK_EVERY);
+                self.simulate(some);
+                left -= some;
+                if !go_on() {
+                    return None;
+                }
+            }
+            snapshots.push(self.totals);
+        }
+        Some(snapshots)
+    }
+
+    /// The shares of measured lookups... of each application that skip now.
+    pub(super) fn skipping(&self) -> Vec<bool> {
+        self.applications.iter().map(|a| !a.uses_llc).collect()
+    }
+
+    /// Lookups through the caches alone.
+    fn walk(&mut self, lookups: u64) {
+        for _ in 0..lookups {
+            let core = self.choose();
+            let app = usize::from(self.app_of[core]);
+            let line = self.draw(app).0;
+            if self.l1[core].touch(line, line) {
+                continue;
+            }
+            if self.hit_l2(core, line) {
+                self.fill(core, app, line);
+                continue;
+            }
+            if self.applications[app].uses_llc {
+                let (_, store, index) = self.home(app, line);
+                self.hit_llc(store, index, line);
+            }
+            self.fill(core, app, line);
+        }
+    }
+
+    /// Goes on for so many arrivals.
+    fn simulate(&mut self, arrivals: u64) {
+        let mut left = arrivals;
+        while left > 0 {
+            match self.next.first() {
+                Some((at, context)) if at.0 <= self.arrival => {
+                    self.now = at.0;
+                    self.step(context);
+                }
+                _ => {
+                    self.now = self.arrival;
+                    self.arrival += self.arrivals.draw().0;
+                    self.arrive();
+                    left -= 1;
+                }
+            }
+        }
+        self.totals.now = self.now;
+    }
+
+    /// A core of an application, as a packet that arrives chooses it.
+    #[inline]
+    fn choose(&mut self) -> usize {
+        let draw = self.choice.next_u64();
+        let app = if self.mix.len() == 1 { 0 } else { self.mix.partition_point(|edge| *edge < draw as u32) };
+        let app = &self.applications[app.min(self.applications.len() - 1)];
+        usize::from(app.first_core) + ((u128::from(draw >> 32) * u128::from(app.cores)) >> 32) as usize
+    }
+
+    #[inline]
+    fn arrive(&mut self) {
+        self.totals.arrived += 1;
+        if self.in_system >= self.limit {
+            self.totals.blocked += 1;
+            return;
+        }
+        self.in_system += 1;
+        let core = self.choose();
+        if self.idle[core] == 0 {
+            self.queues[core].push_back(self.now);
+            return;
+        }
+        let slot = self.idle[core].trailing_zeros() as usize;
+        self.idle[core] &= self.idle[core] - 1;
+        self.begin(core * self.outstanding + slot, core, self.now);
+    }
+
+    /// A core takes a packet.
+    #[inline]
+    fn begin(&mut self, context: usize, core: usize, arrived: u64) {
+        self.totals.begun += 1;
+        self.totals.waited += self.now - arrived;
+        let work = &mut self.work[context];
+        (work.core, work.began, work.arrived) = (core as u16, self.now, arrived);
+        let mut start = self.now;
+        if !self.header.is_empty() {
+            // Whichever channel is free first: packets lie anywhere.
+            if let Some(free) = self.header.iter_mut().min() {
+                let done = (*free).max(start) + self.header_read;
+                *free = done;
+                self.totals.header += done - start;
+                start = done;
+            }
+        }
+        self.look_up(context, start);
+    }
+
+    /// The next lookup of the context's packet, from L1 on.
+    #[inline]
+    fn look_up(&mut self, context: usize, start: u64) {
+        let core = usize::from(self.work[context].core);
+        let app = usize::from(self.app_of[core]);
+        let (line, more) = self.draw(app);
+        self.totals.lookups += 1;
+        let first = self.l1_time.draw();
+        self.totals.l1 += first;
+        let mut at = start + first;
+        let next = if self.l1[core].touch(line, line) {
+            self.totals.l1_hits += 1;
+            Next::Return
+        } else {
+            let second = self.l2_time.draw();
+            self.totals.l2 += second;
+            at += second;
+            if self.hit_l2(core, line) {
+                self.totals.l2_hits += 1;
+                self.fill(core, app, line);
+                Next::Return
+            } else if self.applications[app].uses_llc {
+                let (slice, store, index) = self.home(app, line);
+                let work = &mut self.work[context];
+                (work.slice, work.store, work.index) = (slice, store, index);
+                Next::ToSlice
+            } else {
+                self.totals.skipped += 1;
+                if let Some(skip) = &mut self.applications[app].skip
+                    && let Some(using) = skip.skipped()
+                {
+                    self.assign(app, using);
+                }
+                at += self.link;
+                self.totals.link += self.link;
+                Next::ToDram
+            }
+        };
+        let work = &mut self.work[context];
+        (work.line, work.more, work.next, work.fill) = (line, more, next, false);
+        self.next.set(context, Ps(at));
+    }
+
+    /// The next line that the application looks up, and whether its packet has more of them.
+    #[inline]
+    fn draw(&mut self, app: usize) -> (u32, bool) {
+        let app = &mut self.applications[app];
+        match &mut app.workload {
+            Workload::Law(popularity) => (app.base + popularity.draw(&mut app.rng), false),
+            Workload::Recorded(lookups, at) => {
+                let (line, more) = lookups.next(at);
+                (app.base + line, more)
+            }
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, context: usize) {
+        match self.work[context].next {
+            Next::Return => self.finish(context),
+            Next::ToSlice => {
+                let slice = usize::from(self.work[context].slice);
+                let begin = self.slice_free[slice].max(self.now);
+                let time = self.llc_time.draw();
+                self.slice_free[slice] = begin + time;
+                self.totals.slice_wait += begin - self.now;
+                self.totals.slice += time;
+                // Those that wait are all but the one that is served.
+                self.totals.full += u64::from(self.slice_queue[slice] > self.queue_room);
+                self.slice_queue[slice] += 1;
+                self.work[context].next = Next::FromSlice;
+                self.next.set(context, Ps(begin + time));
+            }
+            Next::FromSlice => self.leave_slice(context),
+            Next::ToDram => self.to_dram(context),
+            Next::FromDram => self.leave_bank(context),
+        }
+    }
+
+    fn leave_slice(&mut self, context: usize) {
+        let Work { core, slice, store, index, line, .. } = self.work[context];
+        self.slice_queue[usize::from(slice)] -= 1;
+        let hit = self.hit_llc(store, index, line);
+        self.totals.llc_lookups += 1;
+        self.totals.llc_hits += u64::from(hit);
+        let core = usize::from(core);
+        let app = usize::from(self.app_of[core]);
+        if let Some(skip) = &mut self.applications[app].skip
+            && let Some(using) = skip.saw(!hit)
+        {
+            self.assign(app, using);
+        }
+        if hit {
+            self.fill(core, app, line);
+            self.finish(context);
+        } else if self.link == 0 {
+            self.to_dram(context);
+        } else {
+            self.totals.link += self.link;
+            self.work[context].next = Next::ToDram;
+            self.next.set(context, Ps(self.now + self.link));
+        }
+    }
+
+    fn to_dram(&mut self, context: usize) {
+        let line = self.work[context].line;
+        let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
+        self.totals.dram_requests += 1;
+        self.work[context].mark = self.now;
+        self.work[context].fill = true;
+        match &mut self.banks {
+            Banks::Device(device) => {
+                let (begin, done) = device.serve(usize::from(bank), Ps(self.now));
+                self.totals.bank_wait += begin.0 - self.now;
+                self.totals.dram += done.0 - begin.0;
+                self.totals.bank_busy += done.0 - begin.0;
+                self.totals.link += self.link;
+                self.work[context].next = Next::Return;
+                self.next.set(context, Ps(done.0 + self.link));
+            }
+            Banks::Rates { waiting, .. } => {
+                if waiting[usize::from(bank)].is_empty() && self.grant(context, bank) {
+                    return;
+                }
+                if let Banks::Rates { waiting, .. } = &mut self.banks {
+                    waiting[usize::from(bank)].push_back(context);
+                }
+                self.next.clear(context);
+            }
+        }
+    }
+
+    /// Gives the context a bank, if one is idle, and slows the others of its channel.
+    fn grant(&mut self, context: usize, bank: u8) -> bool {
+        let Banks::Rates { table, serves, source, slower, .. } = &mut self.banks else { return false };
+        let Some(grant) = table.claim(bank) else { return false };
+        let (place, busy) = (grant.place, usize::from(grant.interleaved));
+        let channel = usize::from(place.channel) * self.bank_count as usize;
+        let work = &mut self.work[context];
+        self.totals.bank_wait += self.now - work.mark;
+        (work.mark, work.place, work.next) = (self.now, place, Next::FromDram);
+        self.next.set(context, Ps(self.now + (source.draw() * slower[busy - 1] >> 16)));
+        if busy > 1 {
+            self.totals.interleaved += 1;
+            let (from, to) = (slower[busy - 2], slower[busy - 1]);
+            for other in 0..self.bank_count as u8 {
+                if other != bank && !table.is_idle(Place { channel: place.channel, bank: other }) {
+                    stretch(&mut self.next, serves[channel + usize::from(other)], self.now, from, to);
+                }
+            }
+        }
+        serves[channel + usize::from(bank)] = context;
+        true
+    }
+
+    fn leave_bank(&mut self, context: usize) {
+        let Work { place, mark, .. } = self.work[context];
+        self.totals.dram += self.now - mark;
+        self.totals.bank_busy += self.now - mark;
+        let mut woken = None;
+        if let Banks::Rates { table, serves, slower, waiting, .. } = &mut self.banks {
+            let busy = usize::from(table.release(place));
+            if busy > 0 {
+                let channel = usize::from(place.channel) * self.bank_count as usize;
+                let (from, to) = (slower[busy], slower[busy - 1]);
+                for other in 0..self.bank_count as u8 {
+                    if !table.is_idle(Place { channel: place.channel, bank: other }) {
+                        stretch(&mut self.next, serves[channel + usize::from(other)], self.now, from, to);
+                    }
+                }
+            }
+            woken = waiting[usize::from(place.bank)].pop_front();
+        }
+        if let Some(other) = woken {
+            self.grant(other, place.bank);
+        }
+        if self.link == 0 {
+            self.finish(context);
+        } else {
+            self.totals.link += self.link;
+            self.work[context].next = Next::Return;
+            self.next.set(context, Ps(self.now + self.link));
+        }
+    }
+
+    /// The data are in the core: the next lookup of the packet, or the next packet.
+    #[inline]
+    fn finish(&mut self, context: usize) {
+        let Work { core, line, fill, more, began, arrived, .. } = self.work[context];
+        let core = usize::from(core);
+        if fill {
+            let app = usize::from(self.app_of[core]);
+            self.fill(core, app, line);
+        }
+        if more {
+            self.look_up(context, self.now);
+            return;
+        }
+        self.in_system -= 1;
+        self.totals.done += 1;
+        self.totals.held += self.now - began;
+        self.totals.sojourn += self.now - arrived;
+        match self.queues[core].pop_front() {
+            Some(arrived) => self.begin(context, core, arrived),
+            None => {
+                self.idle[core] |= 1 << (context - core * self.outstanding);
+                self.next.clear(context);
+            }
+        }
+    }
+
+    #[inline]
+    fn hit_l2(&mut self, core: usize, line: u32) -> bool {
+        match self.reading_l2 {
+            OnHit::Copy => self.l2[core].touch(line, line),
+            OnHit::Move => self.l2[core].take(line, line),
+        }
+    }
+
+    #[inline]
+    fn hit_llc(&mut self, store: u32, index: u32, line: u32) -> bool {
+        match self.reading_llc {
+            OnHit::Copy => self.stores[store as usize].touch(index, line),
+            OnHit::Move => self.stores[store as usize].take(index, line),
+        }
+    }
+
+    /// Puts a line into L1; what leaves goes down.
+    #[inline]
+    fn fill(&mut self, core: usize, app: usize, line: u32) {
+        let Some(first) = self.l1[core].insert(line, line, false) else { return };
+        let Some(second) = self.l2[core].insert(first.line, first.line, first.reused) else { return };
+        let application = &self.applications[app];
+        if application.uses_llc && (second.reused || !application.bypass) {
+            let (_, store, index) = self.home(app, second.line);
+            self.stores[store as usize].insert(index, second.line, false);
+        }
+    }
+
+    /// The slice of a line, the store that holds it there, and the number that chooses its set.
+    #[inline]
+    fn home(&self, app: usize, line: u32) -> (u16, u32, u32) {
+        let application = &self.applications[app];
+        let own = line - application.base;
+        let n = application.slices.len() as u32;
+        let slice = application.slices[(own % n) as usize];
+        match self.store_of {
+            StoreOf::Slice => (slice, u32::from(slice), line / n),
+            StoreOf::Pool => (slice, 0, line),
+            StoreOf::Ways(slices) => (slice, app as u32 * slices + u32::from(slice), line / n),
+        }
+    }
+
+    /// An application begins to skip the LLC, or to use it: slices that nobody of their owners uses go round the others.
+    fn assign(&mut self, app: usize, using: Using) {
+        self.applications[app].uses_llc = using != Using::Nothing;
+        self.totals.changes += 1;
+        let owned = self.stores.len() == self.slice_free.len() && self.applications.len() > 1;
+        let exclusive = owned && self.applications.windows(2).all(|pair| pair[0].own != pair[1].own);
+        if !exclusive {
+            return;
+        }
+        let released: Vec<u16> =
+            self.applications.iter().filter(|a| !a.uses_llc).flat_map(|a| a.own.iter().copied()).collect();
+        let users: Vec<usize> = (0..self.applications.len()).filter(|n| self.applications[*n].uses_llc).collect();
+        for &n in &users {
+            let own = self.applications[n].own.clone();
+            self.applications[n].slices = own;
+        }
+        for (slice, user) in released.into_iter().zip(users.iter().cycle()) {
+            self.applications[*user].slices.push(slice);
+        }
+    }
+}
+
+/// Moves the completion of a context whose rate changes, and with it what is left of its service.
+fn stretch(next: &mut Tournament, context: usize, now: u64, from: u64, to: u64) {
+    if from != to
+        && let Some(at) = next.at(context)
+    {
+        let left = (at.0 - now) as u128 * u128::from(to) / u128::from(from);
+        next.set(context, Ps(now + left as u64));
+    }
+}

@@ -1,0 +1,50 @@
+//! Lookups that a packet function made, as lines of its table.
+
+use std::sync::Arc;
+
+/// What packets look up, in order: of each packet the lines of its tables that it reads, one after the other. After the last packet
+/// the first comes again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lookups {
+    /// Lines; the last of a packet has its highest bit set.
+    refs: Arc<[u32]>,
+    lines: u64,
+}
+
+const LAST: u32 = 1 << 31;
+
+impl Lookups {
+    /// The lines of each packet; packets without any are left out. `None` where none has any, or a line is 2^31 or higher.
+    pub fn new<'a>(packets: impl Iterator<Item = &'a [u32]>) -> Option<Lookups> {
+        let mut refs = Vec::new();
+        for packet in packets {
+            refs.extend_from_slice(packet);
+            if let (Some(last), false) = (refs.last_mut(), packet.is_empty()) {
+                if *last >= LAST {
+                    return None;
+                }
+                *last |= LAST;
+            }
+        }
+        let highest = refs.iter().map(|line| line & !LAST).max()?;
+        Some(Lookups { refs: refs.into(), lines: u64::from(highest) + 1 })
+    }
+
+    /// Lines of the tables: one more than the highest that was looked up.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Lookups of a packet, on average.
+    pub fn per_packet(&self) -> f64 {
+        self.refs.len() as f64 / self.refs.iter().filter(|line| *line & LAST != 0).count() as f64
+    }
+
+    /// The line at `at`, which moves on, and whether its packet has more.
+    #[inline]
+    pub(super) fn next(&self, at: &mut usize) -> (u32, bool) {
+        let line = self.refs[*at];
+        *at = if *at + 1 == self.refs.len() { 0 } else { *at + 1 };
+        (line & !LAST, line & LAST == 0)
+    }
+}
