@@ -21,6 +21,21 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// First byte from, first byte to, and how many, with lines of `line` bytes.
+    pub fn span(self, line: u64) -> (u64, u64, u64) {
+        match self {
+            Piece::Line { src, dst } => (src * line, dst * line, line),
+            Piece::Software { src, dst, bytes } => (src, dst, bytes),
+        }
+    }
+
+    /// How many bytes, with lines of `line` bytes.
+    pub fn bytes(self, line: u64) -> u64 {
+        self.span(line).2
+    }
+}
+
 impl CopyInstruction {
     /// How `bytes` bytes go from `src` to `dst` with lines of `line` bytes: the whole lines by the table
     /// where size and alignment allow it, the rest by software.

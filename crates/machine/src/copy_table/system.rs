@@ -60,6 +60,12 @@ impl CopySystem {
         &self.shared
     }
 
+    /// Whether CPUs have L1s.
+    #[inline]
+    pub fn has_l1(&self) -> bool {
+        !self.l1.is_empty()
+    }
+
     /// `core` reads some of `line`.
     #[inline]
     pub fn read(&mut self, core: CoreId, line: Line, moves: &mut Moves) -> Source {

@@ -1,6 +1,7 @@
 use units::Line;
 
 use super::moves::{Fault, Move, Moves};
+use crate::cache::equal_tags;
 use crate::divisor::Divisor;
 
 /// The indexing table: which lines are copies that only a pointer to a cached source represents.
@@ -17,6 +18,9 @@ use crate::divisor::Divisor;
 pub struct IndexTable {
     classes: Divisor,
     ways: u32,
+    /// Targets, class after class, each class rounded up to what is compared at once: apart from the
+    /// rest of the entries, since every read looks here.
+    targets: Vec<u32>,
     /// Class after class.
     entries: Vec<Entry>,
     /// First entry of the sources of each bucket.
@@ -29,7 +33,6 @@ pub struct IndexTable {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    dst: u32,
     src: u32,
     next: u32,
     previous: u32,
@@ -52,7 +55,7 @@ pub enum Mesi {
 
 const NONE: u32 = u32::MAX;
 
-const EMPTY: Entry = Entry { dst: NONE, src: NONE, next: NONE, previous: NONE, filled: 0, state: Mesi::Invalid };
+const EMPTY: Entry = Entry { src: NONE, next: NONE, previous: NONE, filled: 0, state: Mesi::Invalid };
 
 impl IndexTable {
     /// An empty table of `classes` classes (1 to 2^32 - 1) of `ways` entries.
@@ -61,6 +64,7 @@ impl IndexTable {
         IndexTable {
             classes: Divisor::new(classes as u32),
             ways,
+            targets: vec![NONE; classes as usize * stride(ways)],
             entries: vec![EMPTY; n],
             heads: vec![NONE; n.next_power_of_two()],
             live: 0,
@@ -220,8 +224,9 @@ impl IndexTable {
         }
         self.fills += 1;
         self.live += 1;
-        let (dst, src) = (dst.0 as u32, src.0 as u32);
-        self.entries[at] = Entry { dst, src, next, previous: NONE, filled: self.fills, state: Mesi::Modified };
+        let target = self.target_of(at);
+        self.targets[target] = dst.0 as u32;
+        self.entries[at] = Entry { src: src.0 as u32, next, previous: NONE, filled: self.fills, state: Mesi::Modified };
     }
 
     fn class_of(&self, dst: Line) -> std::ops::Range<usize> {
@@ -231,9 +236,10 @@ impl IndexTable {
 
     #[inline]
     fn find(&self, dst: Line) -> Option<usize> {
-        let class = self.class_of(dst);
-        let first = class.start;
-        self.entries[class].iter().position(|e| e.dst == dst.0 as u32).map(|place| first + place)
+        let class = self.classes.remainder(dst.0 as u32) as usize;
+        let stride = stride(self.ways);
+        let found = equal_tags(&self.targets[class * stride..][..stride], dst.0 as u32);
+        (found != 0).then(|| class * self.ways as usize + found.trailing_zeros() as usize)
     }
 
     #[inline]
@@ -261,7 +267,8 @@ impl IndexTable {
     }
 
     fn settle(&mut self, at: usize, moves: &mut Moves) {
-        let Entry { dst, src, state, .. } = self.entries[at];
+        let Entry { src, state, .. } = self.entries[at];
+        let dst = self.targets[self.target_of(at)];
         if state == Mesi::Modified {
             moves.push(Move::Settle { src: Line(u64::from(src)), dst: Line(u64::from(dst)) });
         }
@@ -278,12 +285,26 @@ impl IndexTable {
             self.entries[next as usize].previous = previous;
         }
         self.entries[at] = EMPTY;
+        let target = self.target_of(at);
+        self.targets[target] = NONE;
         self.live -= 1;
     }
 
     /// Targets and sources of all entries.
     pub fn pointers(&self) -> impl Iterator<Item = (Line, Line)> + '_ {
-        let live = self.entries.iter().filter(|e| e.state != Mesi::Invalid);
-        live.map(|e| (Line(u64::from(e.dst)), Line(u64::from(e.src))))
+        let live = self.entries.iter().enumerate().filter(|(_, e)| e.state != Mesi::Invalid);
+        live.map(|(at, e)| (Line(u64::from(self.targets[self.target_of(at)])), Line(u64::from(e.src))))
     }
+
+    /// Where the target of entry `at` is.
+    fn target_of(&self, at: usize) -> usize {
+        let ways = self.ways as usize;
+        at / ways * stride(self.ways) + at % ways
+    }
+}
+
+/// Targets of a class, rounded up.
+#[inline(always)]
+fn stride(ways: u32) -> usize {
+    (ways as usize).next_multiple_of(8)
 }
