@@ -1,6 +1,7 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
 pub mod compare;
+pub mod copies;
 mod load;
 pub mod measure;
 pub mod memory;

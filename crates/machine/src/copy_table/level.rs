@@ -103,11 +103,13 @@ pub struct CopyCounts {
 /// busy-until resources.
 ///
 /// The CPU is held for all that a step costs but for what the write buffer takes. Left out: the bus
-/// between L1s, whose cost is the shared cache's; banks and rows of DRAM.
+/// between L1s, whose cost is the shared cache's; banks and rows of DRAM; bus time of devices.
 #[derive(Clone, Debug)]
 pub struct CopyLevel {
     system: CopySystem,
     line: u64,
+    /// Lines are powers of two.
+    shift: u32,
     instruction: CopyInstruction,
     costs: Clocks,
     moves: Moves,
@@ -189,6 +191,7 @@ impl CopyLevel {
         Ok(CopyLevel {
             system: CopySystem::new(spec)?,
             line: u64::from(spec.line),
+            shift: spec.line.trailing_zeros(),
             instruction: spec.instruction,
             costs,
             moves: Moves::new(),
@@ -214,10 +217,6 @@ impl CopyLevel {
 
     pub(super) fn instruction(&self) -> CopyInstruction {
         self.instruction
-    }
-
-    pub(super) fn bus_free(&self) -> Ps {
-        self.bus_free
     }
 
     /// A piece of a copy by the table; [`None`], and nothing has happened, without a table. A piece for
@@ -252,9 +251,9 @@ impl CopyLevel {
     /// A load or store of a few bytes that may cross a line.
     #[inline]
     pub fn word(&mut self, core: CoreId, access: Access, addr: u64, bytes: u64, now: Ps) -> Response {
-        let mut response = self.one(core, access, addr / self.line, now);
-        let last = (addr + bytes.max(1) - 1) / self.line;
-        if last != addr / self.line {
+        let (first, last) = (addr >> self.shift, (addr + bytes.max(1) - 1) >> self.shift);
+        let mut response = self.one(core, access, first, now);
+        if last != first {
             let more = self.one(core, access, last, response.at);
             response.path.extend(&more.path);
             response.at = more.at;
@@ -281,35 +280,44 @@ impl CopyLevel {
         spent.response(Served::Dram)
     }
 
-    /// A device writes whole lines from `addr` on; with `placed` into the shared cache. The CPU does not
-    /// wait; the memory bus is busy.
-    pub fn device_write(&mut self, addr: u64, bytes: u64, placed: bool, now: Ps) {
-        for line in addr / self.line..(addr + bytes.max(1)).div_ceil(self.line) {
+    /// A device writes whole lines from `addr` on; with `placed` into the shared cache.
+    ///
+    /// The CPU has the memory bus first and does not wait.
+    pub fn device_write(&mut self, addr: u64, bytes: u64, placed: bool) {
+        for line in addr >> self.shift..(addr + bytes.max(1)).div_ceil(self.line) {
             self.moves.clear();
             if placed {
                 self.system.place(Line(line), &mut self.moves);
             } else {
                 self.system.before_memory_write(Line(line), true, &mut self.moves);
-                self.occupy(now);
             }
-            self.in_background(now);
+            self.count_moves();
         }
     }
 
-    /// A device reads whole lines from `addr` on.
-    pub fn device_read(&mut self, addr: u64, bytes: u64, now: Ps) {
-        for line in addr / self.line..(addr + bytes.max(1)).div_ceil(self.line) {
+    /// A device reads whole lines from `addr` on. As [`CopyLevel::device_write`].
+    pub fn device_read(&mut self, addr: u64, bytes: u64) {
+        for line in addr >> self.shift..(addr + bytes.max(1)).div_ceil(self.line) {
             self.moves.clear();
             self.system.before_memory_read(Line(line), &mut self.moves);
-            self.in_background(now);
-            self.occupy(now);
+            self.count_moves();
         }
     }
 
-    /// One line over the memory bus, for whoever is not the CPU; when it is over.
-    pub(super) fn occupy(&mut self, now: Ps) -> Ps {
-        self.bus_free = self.bus_free.max(now) + self.costs.transfer;
-        self.bus_free
+    /// Lines go from memory to memory as fast as the bus carries them, and the CPU waits for it like for
+    /// any other; when the last one is there.
+    pub(super) fn by_memory(&mut self, src: u64, dst: u64, bytes: u64, now: Ps) -> Ps {
+        if bytes == 0 {
+            return now;
+        }
+        let before = self.counts.write_backs + self.counts.settled;
+        self.device_read(src, bytes);
+        self.device_write(dst, bytes, false);
+        let cleaned = self.counts.write_backs + self.counts.settled - before;
+        let lines = |addr: u64| (addr + bytes).div_ceil(self.line) - (addr >> self.shift);
+        let all = lines(src) + lines(dst) + cleaned;
+        self.bus_free = self.bus_free.max(now) + Ps(self.costs.transfer.0 * all);
+        self.bus_free + self.costs.memory
     }
 
     #[inline]
@@ -402,7 +410,7 @@ impl CopyLevel {
     /// A line to memory, on the CPU's time as far as no buffer takes it.
     fn write_back(&mut self, spent: &mut Spent) {
         if self.costs.buffer == 0 {
-            self.occupy(spent.at);
+            self.bus_free = self.bus_free.max(spent.at) + self.costs.transfer;
             spent.push(Reason::Copy, self.costs.write_back);
         } else {
             self.post(spent, self.costs.transfer, self.costs.write_back);
@@ -434,14 +442,13 @@ impl CopyLevel {
     }
 
     /// Counts the steps of the last operation, which nobody waits for.
-    fn in_background(&mut self, now: Ps) {
-        for i in 0..self.moves.len() {
-            match self.moves[i] {
+    fn count_moves(&mut self) {
+        for moved in &self.moves {
+            match moved {
                 Move::WriteBack(_) => self.counts.write_backs += 1,
                 Move::Settle { .. } => self.counts.settled += 1,
-                _ => continue,
+                _ => {}
             }
-            self.occupy(now);
         }
     }
 }
@@ -453,9 +460,9 @@ impl Level for CopyLevel {
         if request.access.is_dma() {
             let served = Served::Dram;
             if request.access.writes() {
-                self.device_write(addr, u64::from(request.bytes), false, now);
+                self.device_write(addr, u64::from(request.bytes), false);
             } else {
-                self.device_read(addr, u64::from(request.bytes), now);
+                self.device_read(addr, u64::from(request.bytes));
             }
             let path = Path::of(Reason::RowMiss, self.costs.memory);
             return Response { at: now + self.costs.memory, served, path };
