@@ -275,8 +275,7 @@ def predict(
 ) -> int:
     """Predict throughput, waiting and CPI in closed form, from the function's own instructions and misses."""
     with _stoppable():
-        judged = api.resolved(scenario, set=settings or [], capture=capture, table=table, seed=seed)
-        found = predictions.predict(judged)
+        found = api.predict(scenario, capture, table, settings, seed)
     compared = None
     if check:
         result = _run(scenario, capture, table, settings, seed, None, None, True)
