@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wirespeed import _wirespeed, scenarios
+from wirespeed import predict as predictions
 from wirespeed.progress import Bar, Callback
 from wirespeed.result import SUMMARY_FILE, TABLES, Comparison, Result, read
 from wirespeed.scenarios import Overrides
@@ -127,6 +128,19 @@ def resolve(
 ) -> str:
     """The scenario checked and with all its defaults filled in, as TOML; nothing is run. Raises InputError."""
     return _judged(scenario, capture, table, set, seed, None).resolved
+
+
+def predict(
+    scenario: PathLike,
+    capture: PathLike | None = None,
+    table: PathLike | None = None,
+    set: Overrides = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Throughput, waiting and CPI in closed form, from a pass without time; see the guide, "Predictions". Raises
+    InputError.
+    """
+    return predictions.predict(_judged(scenario, capture, table, set, seed, None))
 
 
 def schema() -> dict[str, Any]:

@@ -21,8 +21,10 @@ import typer
 from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
+from wirespeed import predict as predictions
 from wirespeed.errors import InputError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
@@ -254,6 +256,52 @@ def run(
     """Send traffic through a packet function on a machine; say whether it keeps wire speed and where time goes."""
     result = _run(scenario, capture, table, settings, seed, search, threads, quiet)
     return _finish(result, out, form, not no_report, quiet)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  wirespeed predict forwarding\n\n"
+    "  wirespeed predict forwarding --set traffic.load=0.9 --check\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C.",
+)
+def predict(
+    scenario: ScenarioArg,
+    capture: CaptureOpt = None,
+    table: TableOpt = None,
+    settings: SetOpt = None,
+    seed: SeedOpt = None,
+    check: Annotated[bool, typer.Option("--check", help="Simulate too, and show the error.")] = False,
+    form: FormatOpt = Format.table,
+) -> int:
+    """Predict throughput, waiting and CPI in closed form, from the function's own instructions and misses."""
+    with _stoppable():
+        found = api.predict(scenario, capture, table, settings, seed)
+    compared = None
+    if check:
+        result = _run(scenario, capture, table, settings, seed, None, None, True)
+        compared = predictions.errors(found, result.summary)
+    if form is Format.json:
+        _emit(json.dumps({**found, "beside_simulation": compared}, indent=2, allow_nan=False))
+    else:
+        for shown in predictions.table(found, compared):
+            _show(shown)
+    return 0
+
+
+@app.command()
+def cost(
+    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=1024, help="The cache's capacity.")] = 1 << 20,
+    address: Annotated[int, typer.Option("--address", metavar="BITS", min=16, max=64, help="Address bits.")] = 32,
+    form: FormatOpt = Format.table,
+) -> int:
+    """Show what a copy table and other techniques cost in bits and area."""
+    found = hardware.document(size, address)
+    if form is Format.json:
+        _emit(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        for shown in hardware.tables(found):
+            _show(shown)
+    return 0
 
 
 @app.command()

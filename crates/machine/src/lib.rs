@@ -1,6 +1,7 @@
 //! Machines: what turns memory references into time.
 
 pub mod cache;
+pub mod copy_table;
 pub mod cores;
 mod divisor;
 pub mod dram;

@@ -2,6 +2,7 @@
 //! here. Text in, JSON and Arrow out.
 
 mod memory;
+mod models;
 mod papers;
 mod slices;
 
@@ -423,6 +424,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 mod _wirespeed {
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
+    #[pymodule_export]
+    use super::models::{predict, queueing_model, run_copies};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
     #[pymodule_export]

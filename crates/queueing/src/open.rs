@@ -1,4 +1,4 @@
-use crate::error::{QueueError, rate};
+use crate::error::{QueueError, positive, rate};
 use crate::finite::erlang_b;
 
 /// The steady state of a queue that loses nobody.
@@ -46,9 +46,7 @@ pub fn md1(lambda: f64, mu: f64) -> Result<Open, QueueError> {
 /// As [`mm1`], and [`QueueError::Scv`] for an `scv` below 0.
 pub fn mg1(lambda: f64, mu: f64, scv: f64) -> Result<Open, QueueError> {
     let rho = utilisation(lambda, mu, 1)?;
-    if !(scv.is_finite() && scv >= 0.0) {
-        return Err(QueueError::Scv { value: scv });
-    }
+    let scv = positive(scv)?;
     Ok(Open::new(lambda, rho, 0.5 * (1.0 + scv) * rho / (1.0 - rho) / mu, 1.0 / mu))
 }
 

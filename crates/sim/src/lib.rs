@@ -1,9 +1,11 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
 pub mod compare;
+pub mod copies;
 mod load;
 pub mod measure;
 pub mod memory;
+pub mod predict;
 pub mod run;
 pub mod scenario;
 mod schedule;

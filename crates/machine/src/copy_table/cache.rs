@@ -1,0 +1,182 @@
+use units::{Cbm, Line};
+
+use super::moves::{Fault, Move, Moves, Source};
+use super::table::IndexTable;
+use crate::cache::TagArray;
+
+/// A write-back cache with true LRU, and the indexing table beside it, as state without time.
+///
+/// One way makes it direct-mapped. A line that is represented by an entry of the table is never in
+/// the cache itself, and a source always is.
+#[derive(Clone, Debug)]
+pub struct CopyCache {
+    tags: TagArray,
+    table: Option<IndexTable>,
+    fault: Fault,
+}
+
+impl CopyCache {
+    /// An empty cache of `sets` sets of `ways` ways (1 to 32), with a table of as many entries or
+    /// without one.
+    pub fn new(sets: u64, ways: u32, with_table: bool) -> CopyCache {
+        let table = with_table.then(|| IndexTable::new(sets, ways));
+        CopyCache { tags: TagArray::new(sets, ways), table, fault: Fault::None }
+    }
+
+    pub(super) fn with_fault(mut self, fault: Fault) -> CopyCache {
+        self.table = self.table.map(|table| table.with_fault(fault));
+        self.fault = fault;
+        self
+    }
+
+    /// The table, where there is one.
+    pub fn table(&self) -> Option<&IndexTable> {
+        self.table.as_ref()
+    }
+
+    /// Whether the cache itself has `line`.
+    pub fn holds(&self, line: Line) -> bool {
+        self.tags.find(line).is_some()
+    }
+
+    /// Reads `line`; says who has its data, which are in the cache afterwards, as [`Source::Table`]'s
+    /// `src` or as `line`.
+    #[inline]
+    pub fn read(&mut self, line: Line, moves: &mut Moves) -> Source {
+        if let Some((src, place)) = self.table.as_ref().and_then(|t| t.source(line)) {
+            moves.push(Move::Search { place });
+            self.tags.use_line(src);
+            return Source::Table { src };
+        }
+        if self.tags.use_line(line).is_some() {
+            return Source::Cache;
+        }
+        self.fill(line, false, moves);
+        moves.push(Move::Fill(line));
+        Source::Memory
+    }
+
+    /// Writes some of `line`, which is in the cache afterwards; says whether it was before.
+    #[inline]
+    pub fn write(&mut self, line: Line, moves: &mut Moves) -> bool {
+        self.own(line, moves);
+        if self.tags.write_line(line) {
+            return true;
+        }
+        self.fill(line, true, moves);
+        moves.push(Move::Fill(line));
+        false
+    }
+
+    /// Takes all of `line` as its latest content: from an L1, or placed by a device.
+    #[inline]
+    pub fn take(&mut self, line: Line, moves: &mut Moves) {
+        if let Some(table) = &mut self.table {
+            table.before_overwrite(line, moves);
+        }
+        if !self.tags.write_line(line) {
+            self.fill(line, true, moves);
+        }
+    }
+
+    /// `line` is about to be written, here or in an L1.
+    #[inline]
+    pub fn own(&mut self, line: Line, moves: &mut Moves) {
+        if let Some(table) = &mut self.table {
+            table.before_write(line, moves);
+        }
+    }
+
+    /// All of `src` becomes the content of `dst`, by a pointer.
+    ///
+    /// Without a table, nothing happens and the answer is `false`.
+    pub fn copy(&mut self, src: Line, dst: Line, moves: &mut Moves) -> bool {
+        let Some(table) = &mut self.table else { return false };
+        let src = table.original(src);
+        if src == dst && self.fault != Fault::PointAtSelf {
+            return true;
+        }
+        table.before_copy_onto(dst, moves);
+        if self.fault != Fault::KeepTargetCached && self.tags.remove(dst).is_some() {
+            moves.push(Move::Drop(dst));
+        }
+        if self.tags.use_line(src).is_none() {
+            self.fill(src, false, moves);
+            moves.push(Move::Fill(src));
+        }
+        if let Some(table) = &mut self.table {
+            table.point(dst, src, moves);
+        }
+        true
+    }
+
+    /// A device, or a store that goes around the cache, is about to write `line` in memory, `whole` or
+    /// in part: nobody has it here afterwards, and memory is current where it has to be.
+    pub fn before_memory_write(&mut self, line: Line, whole: bool, moves: &mut Moves) {
+        if let Some(table) = &mut self.table
+            && self.fault != Fault::DeviceWriteMissesTable
+        {
+            if whole { table.before_overwrite(line, moves) } else { table.before_write(line, moves) }
+        }
+        if let Some(dirty) = self.tags.remove(line) {
+            if dirty && !whole {
+                moves.push(Move::WriteBack(line));
+            }
+            moves.push(Move::Drop(line));
+        }
+    }
+
+    /// A device, or a load that goes around the cache, is about to read `line` from memory: memory is
+    /// current afterwards.
+    pub fn before_memory_read(&mut self, line: Line, moves: &mut Moves) {
+        if let Some(table) = &mut self.table {
+            table.before_device_read(line, moves);
+        }
+        if let Some(slot) = self.tags.find(line)
+            && self.tags.is_dirty(slot)
+        {
+            self.tags.set_dirty(slot, false);
+            moves.push(Move::WriteBack(line));
+        }
+    }
+
+    /// An L1 has got `line`: says whether it may have it as exclusive. Not where the table has to do with
+    /// it: the first write of a source or a target is to settle at once. Data would be right even
+    /// so, since the cache keeps a source's old content until the L1 writes back.
+    #[inline]
+    pub fn share(&mut self, line: Line, source: Source) -> bool {
+        let Some(table) = &mut self.table else { return true };
+        if let Source::Table { .. } = source {
+            table.share(line);
+            return false;
+        }
+        !table.is_source(line)
+    }
+
+    /// Makes room for `line` and counts it as there.
+    #[inline]
+    fn fill(&mut self, line: Line, dirty: bool, moves: &mut Moves) {
+        let Ok(Some(victim)) = self.tags.fill(line, Cbm(u32::MAX), dirty, false) else { return };
+        let before = moves.len();
+        if let Some(table) = &mut self.table {
+            table.before_eviction(victim.line, moves);
+        }
+        let settled = moves.len() > before;
+        if victim.dirty && !(settled && self.fault == Fault::SettleCleansSource) {
+            moves.push(Move::WriteBack(victim.line));
+        }
+        moves.push(Move::Drop(victim.line));
+    }
+
+    /// Whether sources are cached, targets are not, and no source is a target.
+    pub fn is_consistent(&self) -> bool {
+        self.table.as_ref().is_none_or(|table| {
+            table.pointers().all(|(dst, src)| {
+                self.holds(src)
+                    && !self.holds(dst)
+                    && table.source(dst).is_some_and(|(s, _)| s == src)
+                    && table.source(src).is_none()
+            })
+        })
+    }
+}

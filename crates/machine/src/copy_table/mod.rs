@@ -1,0 +1,37 @@
+//! A cache-based copy accelerator: a table beside a cache that represents copies by pointers.
+//!
+//! A copy of a line is an entry: the target, and the cached line that has its data. A read of the
+//! target is served from the source; a write to either, or the source leaving the cache, first
+//! writes the copied data to memory. What the hardware cannot take (by size or alignment) is copied
+//! by software. Several CPUs with an L1 each share the cache on a snooping bus, and send and receive
+//! messages by such copies.
+//!
+//! State is free of time: [`IndexTable`] beside any cache, [`CopyCache`] a cache with its table,
+//! [`CopySystem`] CPUs around it. Operations list the lines that move ([`Move`]); [`CopyLevel`] charges
+//! them, and [`Functional`] applies them to real bytes.
+//!
+//! Left out: lines of different size in L1 and L2 (the paper's are 64 and 128 B), page faults between
+//! the lines of a copy, and virtual addresses.
+//!
+//! Source: Duarte and Wong, "Cache-based Memory Copy Hardware Accelerator for Multi-core Systems",
+//! IEEE TC 2010, sections 1.1 and 3, table 2.
+
+mod cache;
+mod functional;
+mod instruction;
+mod level;
+mod moves;
+mod rivals;
+mod spec;
+mod system;
+mod table;
+
+pub use cache::CopyCache;
+pub use functional::Functional;
+pub use instruction::{Piece, Plan};
+pub use level::{CopyCosts, CopyCounts, CopyLevel, Search};
+pub use moves::{Fault, Move, Moves, Source};
+pub use rivals::{ControllerEngine, Copied, CopyMethod, CopyRequest, DmaEngine, Notice, Retires, Words};
+pub use spec::{CopyInstruction, CopySystemSpec, L1Spec, WritePolicy};
+pub use system::{CopySystem, Written};
+pub use table::{IndexTable, Mesi};

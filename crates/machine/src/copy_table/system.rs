@@ -1,0 +1,226 @@
+use units::{Cbm, CoreId, Line};
+
+use super::cache::CopyCache;
+use super::moves::{Fault, Move, Moves, Source};
+use super::spec::{CopySystemSpec, WritePolicy};
+use crate::MachineError;
+use crate::cache::TagArray;
+
+/// CPUs with an L1 each on a snooping bus, and a shared cache with the indexing table, as state
+/// without time. Without L1s, CPUs use the shared cache itself.
+///
+/// L1 lines follow MESI: modified is a dirty line, exclusive one that no other L1 has. A line that
+/// the table serves or points at is never given as exclusive: its first write is to reach the
+/// table. Devices are coherent: what they read or write is settled first.
+#[derive(Clone, Debug)]
+pub struct CopySystem {
+    l1: Vec<TagArray>,
+    policy: WritePolicy,
+    shared: CopyCache,
+    fault: Fault,
+}
+
+/// Where the bytes of a write go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Who had the line.
+    pub source: Source,
+    /// The writer's L1 has the line and gets the bytes.
+    pub l1: bool,
+    /// The shared cache gets the bytes.
+    pub shared: bool,
+}
+
+impl CopySystem {
+    /// An empty system.
+    ///
+    /// # Errors
+    /// What is wrong in `spec`.
+    pub fn new(spec: &CopySystemSpec) -> Result<CopySystem, MachineError> {
+        CopySystem::with_fault(spec, Fault::None)
+    }
+
+    /// A system that leaves out a rule, for tests.
+    ///
+    /// # Errors
+    /// As [`CopySystem::new`].
+    pub fn with_fault(spec: &CopySystemSpec, fault: Fault) -> Result<CopySystem, MachineError> {
+        let shape = spec.shape()?;
+        let l1 = match shape.l1 {
+            Some((sets, ways, _)) => (0..spec.cpus).map(|_| TagArray::new(sets, ways)).collect(),
+            None => Vec::new(),
+        };
+        let policy = shape.l1.map_or(WritePolicy::Through, |(.., policy)| policy);
+        let shared = CopyCache::new(shape.sets, shape.ways, spec.table).with_fault(fault);
+        Ok(CopySystem { l1, policy, shared, fault })
+    }
+
+    /// The shared cache.
+    pub fn shared(&self) -> &CopyCache {
+        &self.shared
+    }
+
+    /// Whether CPUs have L1s.
+    #[inline]
+    pub fn has_l1(&self) -> bool {
+        !self.l1.is_empty()
+    }
+
+    /// `core` reads some of `line`.
+    #[inline]
+    pub fn read(&mut self, core: CoreId, line: Line, moves: &mut Moves) -> Source {
+        let me = core.0 as usize;
+        if self.l1.is_empty() {
+            return self.shared.read(line, moves);
+        }
+        if self.l1[me].use_line(line).is_some() {
+            return Source::L1;
+        }
+        self.bring(core, line, false, moves)
+    }
+
+    /// `core` writes some of `line`.
+    #[inline]
+    pub fn write(&mut self, core: CoreId, line: Line, moves: &mut Moves) -> Written {
+        let me = core.0 as usize;
+        if self.l1.is_empty() {
+            let hit = self.shared.write(line, moves);
+            let source = if hit { Source::Cache } else { Source::Memory };
+            return Written { source, l1: false, shared: true };
+        }
+        if self.policy == WritePolicy::Through {
+            let l1 = self.l1[me].use_line(line).is_some();
+            self.drop_from_others(me, line, false, moves);
+            let hit = self.shared.write(line, moves);
+            let source = if l1 {
+                Source::L1
+            } else if hit {
+                Source::Cache
+            } else {
+                Source::Memory
+            };
+            return Written { source, l1, shared: true };
+        }
+        if let Some(slot) = self.l1[me].use_line(line) {
+            if !self.l1[me].is_exclusive(slot) {
+                self.drop_from_others(me, line, true, moves);
+                self.shared.own(line, moves);
+                self.l1[me].set_exclusive(line, true);
+            }
+            self.l1[me].set_dirty(slot, true);
+            return Written { source: Source::L1, l1: true, shared: false };
+        }
+        self.drop_from_others(me, line, true, moves);
+        self.shared.own(line, moves);
+        let source = self.bring(core, line, true, moves);
+        Written { source, l1: true, shared: false }
+    }
+
+    /// All of `src` becomes the content of `dst` by a pointer of the table; `false`, and nothing has
+    /// happened, without a table.
+    ///
+    /// L1s write back what they have of the source, and give up what they have of both.
+    pub fn copy(&mut self, src: Line, dst: Line, moves: &mut Moves) -> bool {
+        if self.shared.table().is_none() {
+            return false;
+        }
+        if src == dst {
+            return true;
+        }
+        for core in 0..self.l1.len() {
+            if self.fault != Fault::KeepSourceInL1 {
+                self.give_up(core, src, true, moves);
+            }
+            if self.fault != Fault::KeepTargetInL1 {
+                self.give_up(core, dst, false, moves);
+            }
+        }
+        self.shared.copy(src, dst, moves)
+    }
+
+    /// A device, or a store around the caches, is about to write `line` in memory.
+    pub fn before_memory_write(&mut self, line: Line, whole: bool, moves: &mut Moves) {
+        for core in 0..self.l1.len() {
+            self.give_up(core, line, !whole, moves);
+        }
+        self.shared.before_memory_write(line, whole, moves);
+    }
+
+    /// A device writes all of `line` into the shared cache.
+    pub fn place(&mut self, line: Line, moves: &mut Moves) {
+        for core in 0..self.l1.len() {
+            self.give_up(core, line, false, moves);
+        }
+        self.shared.take(line, moves);
+    }
+
+    /// A device, or a load around the caches, is about to read `line` from memory.
+    pub fn before_memory_read(&mut self, line: Line, moves: &mut Moves) {
+        if self.fault != Fault::DeviceReadMissesL1 {
+            for core in 0..self.l1.len() {
+                self.write_back(core, line, moves);
+            }
+        }
+        self.shared.before_memory_read(line, moves);
+    }
+
+    /// Whether all rules between caches and table hold.
+    pub fn is_consistent(&self) -> bool {
+        self.shared.is_consistent()
+    }
+
+    /// `line` comes into the L1 of `core`, as modified or not.
+    fn bring(&mut self, core: CoreId, line: Line, modified: bool, moves: &mut Moves) -> Source {
+        let me = core.0 as usize;
+        let mut alone = true;
+        let mut snooped = false;
+        for other in (0..self.l1.len()).filter(|&other| other != me) {
+            if self.l1[other].set_exclusive(line, false).is_some() {
+                alone = false;
+                snooped |= self.write_back(other, line, moves);
+            }
+        }
+        let source = self.shared.read(line, moves);
+        let from = if let Source::Table { src } = source { src } else { line };
+        moves.push(Move::L1Fill { core, from, line });
+        let exclusive = modified || alone && self.shared.share(line, source) && self.policy == WritePolicy::Back;
+        if let Ok(Some(victim)) = self.l1[me].fill(line, Cbm(u32::MAX), modified, exclusive) {
+            if victim.dirty {
+                self.shared.take(victim.line, moves);
+                moves.push(Move::L1WriteBack { core, line: victim.line });
+            }
+            moves.push(Move::L1Drop { core, line: victim.line });
+        }
+        if snooped { Source::Snoop } else { source }
+    }
+
+    /// The L1 of `core` writes `line` back if it has it modified; says so.
+    fn write_back(&mut self, core: usize, line: Line, moves: &mut Moves) -> bool {
+        let Some(slot) = self.l1[core].find(line) else { return false };
+        if !self.l1[core].is_dirty(slot) || self.fault == Fault::SnoopMissesModified {
+            return false;
+        }
+        self.l1[core].set_dirty(slot, false);
+        self.l1[core].set_exclusive(line, false);
+        // Copies of the line's old content are settled before the new one comes.
+        self.shared.take(line, moves);
+        moves.push(Move::L1WriteBack { core: CoreId(core as u16), line });
+        true
+    }
+
+    /// The L1 of `core` gives `line` up, its data saved if `keep`.
+    fn give_up(&mut self, core: usize, line: Line, keep: bool, moves: &mut Moves) {
+        if keep {
+            self.write_back(core, line, moves);
+        }
+        if self.l1[core].remove(line).is_some() {
+            moves.push(Move::L1Drop { core: CoreId(core as u16), line });
+        }
+    }
+
+    fn drop_from_others(&mut self, me: usize, line: Line, keep: bool, moves: &mut Moves) {
+        for other in (0..self.l1.len()).filter(|&other| other != me) {
+            self.give_up(other, line, keep, moves);
+        }
+    }
+}

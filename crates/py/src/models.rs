@@ -1,0 +1,134 @@
+//! Closed forms, predictions and workloads of copies: JSON in, JSON out.
+
+use pyo3::prelude::*;
+use queueing::{Class, MemoryModel, QueueError, Reading, Service, Station, System};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{InputError, Scenario, error, interruptible};
+
+/// A closed form and its parameters.
+#[derive(Deserialize)]
+#[serde(tag = "model", rename_all = "lowercase", deny_unknown_fields)]
+enum Question {
+    Mm1 { lambda: f64, mu: f64 },
+    Md1 { lambda: f64, mu: f64 },
+    Mg1 { lambda: f64, mu: f64, scv: f64 },
+    Mmc { lambda: f64, mu: f64, servers: u32 },
+    Mmck { lambda: f64, mu: f64, servers: u32, capacity: u32 },
+    Priority { classes: Vec<(f64, f64, f64)>, preemptive: bool },
+    Mmcpriority { lambdas: Vec<f64>, mu: f64, servers: u32 },
+    Mva { stations: Vec<(f64, u32)>, customers: u32, approximate: bool },
+    Memory(MemoryQuestion),
+}
+
+/// The memory model: table 6 of the paper with what is given in its place.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryQuestion {
+    reading: String,
+    multi: bool,
+    exponential: bool,
+    #[serde(default)]
+    parameters: std::collections::BTreeMap<String, f64>,
+}
+
+/// Solves a closed form; JSON to JSON.
+#[pyfunction]
+pub(crate) fn queueing_model(question: &str) -> PyResult<String> {
+    let question: Question = serde_json::from_str(question).map_err(|e| InputError::new_err(e.to_string()))?;
+    Ok(answer(question).map_err(|e| InputError::new_err(e.to_string()))?.to_string())
+}
+
+fn answer(question: Question) -> Result<Value, QueueError> {
+    let open = |q: queueing::Open| json!({"rho": q.rho, "w_q": q.w_q, "w": q.w, "l_q": q.l_q, "l": q.l});
+    let waits = |all: Vec<queueing::Waits>| all.iter().map(|w| json!({"w_q": w.w_q, "w": w.w, "l": w.l})).collect();
+    Ok(match question {
+        Question::Mm1 { lambda, mu } => open(queueing::mm1(lambda, mu)?),
+        Question::Md1 { lambda, mu } => open(queueing::md1(lambda, mu)?),
+        Question::Mg1 { lambda, mu, scv } => open(queueing::mg1(lambda, mu, scv)?),
+        Question::Mmc { lambda, mu, servers } => open(queueing::mmc(lambda, mu, servers)?),
+        Question::Mmck { lambda, mu, servers, capacity } => {
+            let q = queueing::mmck(lambda, mu, servers, capacity)?;
+            json!({"rho": q.rho, "blocking": q.blocking, "w_q": q.w_q, "w": q.w, "l": q.l})
+        }
+        Question::Priority { classes, preemptive } => {
+            let classes: Vec<Class> = classes.into_iter().map(|(lambda, mu, scv)| Class { lambda, mu, scv }).collect();
+            let solve = if preemptive { queueing::mg1_preemptive } else { queueing::mg1_priority };
+            waits(solve(&classes)?)
+        }
+        Question::Mmcpriority { lambdas, mu, servers } => waits(queueing::mmc_priority(&lambdas, mu, servers)?),
+        Question::Mva { stations, customers, approximate } => {
+            let stations: Vec<Station> =
+                stations.into_iter().map(|(demand, servers)| Station { demand, servers }).collect();
+            let closed = if approximate {
+                queueing::mva_approximate(&stations, customers.into())?
+            } else {
+                queueing::mva(&stations, customers)?
+            };
+            json!({"throughput": closed.throughput, "cycle": closed.cycle, "residence": closed.residence,
+                   "l": closed.l, "rho": closed.rho})
+        }
+        Question::Memory(asked) => memory(&asked)?,
+    })
+}
+
+fn memory(asked: &MemoryQuestion) -> Result<Value, QueueError> {
+    let mut model = match asked.reading.as_str() {
+        "fitted" => MemoryModel::fitted(),
+        _ => MemoryModel::as_printed(),
+    };
+    let mut cpi = None;
+    for (name, &value) in &asked.parameters {
+        let place = match name.as_str() {
+            "cpi_inf" => &mut model.cpi_inf,
+            "t_cpu" => &mut model.t_cpu,
+            "mr1" => &mut model.mr1,
+            "mr2" => &mut model.mr2,
+            "s_2" => &mut model.s_2,
+            "s_main" => &mut model.s_main,
+            "hro1" => &mut model.hro1,
+            "fe" => &mut model.fe,
+            "co" => &mut model.co,
+            "te" => &mut model.te,
+            "cpus" => &mut model.cpus,
+            "l1_line" => &mut model.l1_line,
+            "l2_line" => &mut model.l2_line,
+            "cpi" => cpi.insert(0.0),
+            _ => {
+                let allowed = "one of cpi_inf t_cpu mr1 mr2 s_2 s_main hro1 fe co te cpus l1_line l2_line cpi";
+                return Err(QueueError::Parameter { name: "parameter", value, allowed });
+            }
+        };
+        *place = value;
+    }
+    let system = if asked.multi { System::Multi } else { System::Single };
+    let service = if asked.exponential { Service::Exponential } else { Service::Fixed };
+    let found = match cpi {
+        Some(cpi) => model.at(system, service, cpi)?,
+        None => model.solve(system, service)?,
+    };
+    let servers: Vec<Value> =
+        found.servers.iter().map(|s| json!({"name": s.name, "u": s.u, "t": s.t, "q": s.q})).collect();
+    let reading = if model.reading == Reading::Fitted { "fitted" } else { "as-printed" };
+    Ok(json!({"reading": reading, "cpi": found.cpi, "fcp": found.fcp, "t_total": found.t_total,
+              "evaluations": found.evaluations, "servers": servers}))
+}
+
+/// Runs a workload of copies; JSON to JSON.
+#[pyfunction]
+pub(crate) fn run_copies(py: Python<'_>, experiment: String) -> PyResult<String> {
+    let found = interruptible(py, None, move || sim::copies::run_json(&experiment))?;
+    Ok(found.map_err(error)?.to_string())
+}
+
+/// Predicts a scenario; JSON.
+#[pyfunction]
+pub(crate) fn predict(py: Python<'_>, scenario: &Scenario) -> PyResult<String> {
+    let scenario = scenario.resolved.clone();
+    let found = interruptible(py, None, move || {
+        let loaded = sim::predict::load_one(&scenario)?;
+        sim::predict::predict(&scenario, &loaded)
+    })?;
+    Ok(found.map_err(error)?.to_string())
+}

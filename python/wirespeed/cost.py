@@ -1,0 +1,151 @@
+"""What hardware costs: bits of the copy table beside its cache, of other techniques, and their area.
+
+Area is in register bit equivalents: 0.6 for a static RAM bit, 2.0 for a bit of a content-addressable memory, and 195 for
+the control of an array (Flynn, "Computer Architecture: Pipelined and Parallel Processor Design", 1995, table 2.2, after
+Mulder, Quach and Flynn, IEEE JSSC 1991); 1 rbe is 675 squares of the feature size. Left out: wires, ports and comparators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.table import Table
+
+from wirespeed.errors import InputError
+
+RBE_RAM: Final = 0.6
+RBE_CAM: Final = 2.0
+RBE_ARRAY: Final = 195.0
+
+LINES: Final = (16, 32, 64, 128)
+WAYS: Final = (4, 8, 16, 32)
+READINGS: Final = {
+    "direct-mapped": "tag of the target, index of the source, valid (section 1.1)",
+    "set-associative": "tag of the target, tag and index of the source, valid, MESI (section 3.2)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Storage of an array."""
+
+    ram: int
+    cam: int = 0
+
+    @property
+    def all(self) -> int:
+        """All bits."""
+        return self.ram + self.cam
+
+    @property
+    def rbe(self) -> float:
+        """Area in register bit equivalents."""
+        return RBE_ARRAY + RBE_RAM * self.ram + RBE_CAM * self.cam
+
+
+def _log2(path: str, value: int) -> int:
+    if value < 1 or value & (value - 1):
+        raise InputError(f"{path} = {value}: must be a power of two")
+    return value.bit_length() - 1
+
+
+def _split(size: int, line: int, ways: int, address: int) -> tuple[int, int, int]:
+    """Entries, index bits and tag bits."""
+    lines = size // line
+    if not 0 < ways <= lines:
+        raise InputError(f"ways = {ways}: a cache of {size} B with lines of {line} B has 1 to {lines} ways")
+    index = _log2("size / line / ways", lines // ways)
+    tag = address - index - _log2("line", line)
+    if tag < 1:
+        raise InputError(f"size = {size} B: no tag is left of {address} address bits")
+    return lines, index, tag
+
+
+def cache(size: int, line: int, ways: int, address: int = 32) -> Bits:
+    """A write-back cache: data, tag, valid and dirty of each line."""
+    lines, _, tag = _split(size, line, ways, address)
+    return Bits(lines * (8 * line + tag + 2))
+
+
+def copy_table(size: int, line: int, ways: int, address: int = 32, reading: str = "set-associative") -> Bits:
+    """The indexing table beside it, as many entries as lines. Raises InputError for what cannot be a cache.
+
+    >>> [round(100 * copy_table(1 << 20, b, 4, reading="direct-mapped").all / cache(1 << 20, b, 4).all, 1) for b in LINES]
+    [20.1, 10.3, 5.2, 2.5]
+    """
+    entries, index, tag = _split(size, line, ways, address)
+    if reading not in READINGS:
+        raise InputError(f"reading `{reading}`: allowed are {', '.join(READINGS)}")
+    if reading == "direct-mapped":
+        return Bits(entries * (tag + index + 1))
+    # Tag of the target, and tag and index of the source, are searched: CAM. Valid and MESI are RAM.
+    return Bits(entries * 3, entries * (tag + tag + index))
+
+
+def hermes(cores: int = 8, warps: int = 32, entries: int = 1024) -> Bits:
+    """Hermes' task FIFO (32 b an entry), delay commit queue (8 b) and a look-up table of each core (16 b a warp): 5.5 KB.
+
+    Zhu et al., "Hermes: an integrated CPU/GPU microarchitecture for IP routing", DAC 2011, section 3.
+
+    >>> hermes().all / 8 / 1024
+    5.5
+    """
+    return Bits(entries * 32 + entries * 8 + cores * warps * 16)
+
+
+def write_buffer(entries: int = 8, line: int = 128, address: int = 32) -> Bits:
+    """A write buffer that is searched by address."""
+    return Bits(entries * (8 * line + 1), entries * (address - _log2("line", line)))
+
+
+def controller_engine(entries: int = 16, address: int = 32, line: int = 128) -> Bits:
+    """A copy engine in the memory controller: a queue of (source, target, bytes), and one line; both sizes assumed."""
+    return Bits(entries * (2 * address + 20) + 8 * line)
+
+
+def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
+    """Overheads of the copy table over line size and associativity, and other techniques; sizes in bits and rbe."""
+    rows = []
+    for line in LINES:
+        for ways in WAYS:
+            base = cache(size, line, ways, address)
+            row: dict[str, Any] = {"line": line, "ways": ways, "cache_bits": base.all}
+            for reading in READINGS:
+                table = copy_table(size, line, ways, address, reading)
+                name = reading.replace("-", "_")
+                row[f"{name}_bits"] = table.all
+                row[f"{name}_pct"] = 100 * table.all / base.all
+                row[f"{name}_area_pct"] = 100 * table.rbe / base.rbe
+            rows.append(row)
+    others = {
+        "Hermes: task FIFO, DCQ, look-up tables": hermes(),
+        "write buffer, 8 lines of 128 B": write_buffer(),
+        "copy engine in the controller, 16 entries": controller_engine(),
+        "copy table of a 2 MB 8-way L2, 128 B lines": copy_table(2 << 20, 128, 8, address),
+    }
+    return {
+        "cache_bytes": size,
+        "address_bits": address,
+        "copy_table": rows,
+        "others": [{"technique": n, "bits": b.all, "bytes": b.all / 8, "rbe": b.rbe} for n, b in others.items()],
+    }
+
+
+def tables(found: dict[str, Any]) -> list[Table]:
+    """The document for people."""
+    kib = found["cache_bytes"] // 1024
+    overhead = Table(title=f"Copy table beside a cache of {kib} KiB, {found['address_bits']} address bits: % of the cache")
+    for name in ("line", "ways", "cache Kbit", "bits, section 1.1", "bits, section 3.2", "area, section 3.2"):
+        overhead.add_column(name, justify="right")
+    for row in found["copy_table"]:
+        cells = (row["direct_mapped_pct"], row["set_associative_pct"], row["set_associative_area_pct"])
+        overhead.add_row(
+            str(row["line"]), str(row["ways"]), f"{row['cache_bits'] / 1024:.0f}", *(f"{cell:.1f} %" for cell in cells)
+        )
+    others = Table(title="Other techniques")
+    for name in ("technique", "bits", "KiB", "area, rbe"):
+        others.add_column(name, justify="left" if name == "technique" else "right")
+    for row in found["others"]:
+        others.add_row(row["technique"], str(row["bits"]), f"{row['bytes'] / 1024:.2f}", f"{row['rbe']:.0f}")
+    return [overhead, others]

@@ -1,0 +1,85 @@
+"""Predictions in closed form beside the simulation, and how far they are from it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+from rich.table import Table
+
+from wirespeed import _wirespeed
+
+COMPARED: Final = (
+    ("carried_mpps", "carried, Mpps"),
+    ("sojourn_ns", "mean sojourn, ns"),
+    ("cpi", "CPI"),
+)
+
+
+def predict(scenario: _wirespeed.Scenario) -> dict[str, Any]:
+    """Predicts a scenario that was judged; with `wall_ms`, what it took after and with reading of the input."""
+    begun = time.perf_counter()
+    found: dict[str, Any] = json.loads(_wirespeed.predict(scenario))
+    found["wall_ms"] = (time.perf_counter() - begun) * 1e3
+    return found
+
+
+def errors(found: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The prediction beside a simulation's summary: name, predicted, simulated, and the error in percent."""
+    sojourn = summary.get("sojourn_ns") or {}
+    simulated = {
+        "carried_mpps": summary.get("carried_mpps"),
+        "sojourn_ns": sojourn.get("mean") if isinstance(sojourn, dict) else None,
+    }
+    rows = []
+    for name, label in COMPARED:
+        ours, theirs = found.get(name), simulated.get(name)
+        if theirs is None:
+            continue
+        error = 100 * (ours - theirs) / theirs if ours is not None and theirs else None
+        rows.append({"what": label, "predicted": ours, "simulated": theirs, "error_pct": error})
+    return rows
+
+
+def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[Table]:
+    """The prediction for people, and beside the simulation where there was one."""
+    shown = Table(title="Prediction", show_header=False)
+    shown.add_column("what")
+    shown.add_column("value", justify="right")
+
+    def number(name: str, unit: str) -> str:
+        value = found[name]
+        return "none (saturated)" if value is None else f"{value:,.3f} {unit}".rstrip()
+
+    for name, label, unit in (
+        ("offered_mpps", "offered", "Mpps"),
+        ("carried_mpps", "carried", "Mpps"),
+        ("capacity_mpps", "capacity", "Mpps"),
+        ("utilisation", "utilisation of a core", ""),
+        ("service_ns", "service of a packet", "ns"),
+        ("waiting_ns", "waiting", "ns"),
+        ("sojourn_ns", "sojourn", "ns"),
+        ("instructions", "instructions a packet", ""),
+        ("cpi_inf", "CPI without misses", ""),
+        ("fcp", "finite cache penalty", ""),
+        ("cpi", "CPI", ""),
+        ("mr1", "mr1, L1 misses an instruction", ""),
+        ("mr2", "mr2, L2 misses an instruction", ""),
+        ("mr_llc", "LLC misses an instruction", ""),
+        ("dram_utilisation", "utilisation of DRAM", ""),
+        ("wall_ms", "took", "ms"),
+    ):
+        shown.add_row(label, number(name, unit))
+    shown.add_row("bound by", str(found["bound"]))
+    out = [shown]
+    if compared is not None:
+        beside = Table(title="Beside the simulation")
+        for name in ("what", "predicted", "simulated", "error"):
+            beside.add_column(name, justify="left" if name == "what" else "right")
+        for row in compared:
+            cells = ["-" if row[k] is None else f"{row[k]:,.3f}" for k in ("predicted", "simulated")]
+            error = "-" if row["error_pct"] is None else f"{row['error_pct']:+.1f} %"
+            beside.add_row(row["what"], *cells, error)
+        out.append(beside)
+    return out
