@@ -1,5 +1,6 @@
 //! Machines: what turns memory references into time.
 
+pub mod buffer;
 pub mod cache;
 pub mod cores;
 mod divisor;
@@ -7,6 +8,7 @@ pub mod dram;
 mod error;
 mod level;
 pub mod memory;
+pub mod microengines;
 pub mod nic;
 
 pub use error::MachineError;
