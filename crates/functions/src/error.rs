@@ -52,6 +52,18 @@ pub enum FunctionError {
     /// A prefix whose length does not exist.
     #[error("forward.routes: {0} has a prefix length that its family does not have: allowed are 0 to 32 and 0 to 128")]
     PrefixLength(Prefix),
+    /// A setting of a function.
+    #[error("{path} = {came}: allowed is {allowed} ({remedy})")]
+    Spec {
+        /// Where.
+        path: &'static str,
+        /// What came.
+        came: String,
+        /// What is allowed.
+        allowed: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// The system refuses the memory.
     #[error("{table}: the system refuses {bytes} bytes (free memory, or take narrower entries or fewer groups)")]
     Memory {

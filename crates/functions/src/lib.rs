@@ -7,15 +7,19 @@
 
 mod check;
 mod error;
+pub mod firewall;
 mod forward;
 pub mod lookup;
+pub mod nat;
 mod tape;
 pub mod ttl;
 mod verdict;
 
 pub use error::FunctionError;
+pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
 pub use lookup::NextHop;
+pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use verdict::{DropReason, Verdict};
 
 use packet::Packet;
@@ -45,24 +49,34 @@ pub trait PacketFunction {
 pub enum Function {
     /// IP forwarding.
     Forward(Forward),
+    /// Source network address translation.
+    Nat(Nat),
+    /// Filtering by templates.
+    Firewall(Firewall),
 }
 
 impl PacketFunction for Function {
     fn name(&self) -> &'static str {
         match self {
             Function::Forward(f) => f.name(),
+            Function::Nat(f) => f.name(),
+            Function::Firewall(f) => f.name(),
         }
     }
 
     fn regions(&self) -> Vec<RegionSpec> {
         match self {
             Function::Forward(f) => f.regions(),
+            Function::Nat(f) => f.regions(),
+            Function::Firewall(f) => f.regions(),
         }
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
         match self {
             Function::Forward(f) => f.process_burst(now, burst, probe, out),
+            Function::Nat(f) => f.process_burst(now, burst, probe, out),
+            Function::Firewall(f) => f.process_burst(now, burst, probe, out),
         }
     }
 }

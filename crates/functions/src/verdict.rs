@@ -68,6 +68,15 @@ drop_reasons! {
     TtlExpired = "ttl_expired";
     /// The IPv6 hop limit runs out here (RFC 8200 3).
     HopLimitExceeded = "hop_limit_exceeded";
+    /// A filter refuses it.
+    Denied = "denied";
+    /// Address translation has no way to translate it: neither TCP, UDP nor an ICMP query or error, a
+    /// fragment without ports, IPv6.
+    NatUntranslatable = "nat_untranslatable";
+    /// It belongs to no session of address translation, and may not begin one.
+    NatNoSession = "nat_no_session";
+    /// Address translation has no session left (RFC 3022 6.1).
+    NatTableFull = "nat_table_full";
 }
 
 impl fmt::Display for DropReason {

@@ -10,8 +10,9 @@ use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
 pub trait Watched {
     /// A reference of `bytes` at `addr`.
     fn reference(&mut self, tick: u64, addr: u64, bytes: u32, write: bool);
-    /// A packet of the workload has left.
-    fn sent(&mut self, work: u32) {
+    /// A packet of the workload is the next one that its port sends: slots of a port drain in the order in which
+    /// they were taken.
+    fn leaves(&mut self, work: u32) {
         let _ = work;
     }
 }
@@ -98,12 +99,12 @@ struct Thread {
     left: u32,
     /// The packet in hand.
     slot: u16,
-    /// Its next step, or the next byte to write or read.
+    /// Its next step, the next byte to write, or the first byte of the block in hand.
     at: u32,
     /// Transfers under way.
     outstanding: u16,
     lane: u16,
-    /// Cells of the block in hand.
+    /// Bytes of the block in hand.
     block: u32,
     /// In which order packets were taken in.
     sequence: u64,
@@ -115,10 +116,11 @@ struct Thread {
 struct Slot {
     work: u32,
     bytes: u32,
-    flow: u32,
     queue: u16,
     cells: Vec<u32>,
     next: u16,
+    /// Bytes of blocks that have not been handed over.
+    pending: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,13 +129,16 @@ struct Fifo {
     tail: u16,
 }
 
-/// A slot of the transmit FIFO, with the packet that it sends.
+/// A port, with the packet that it sends: all its slots take blocks of that one in turn.
 #[derive(Clone, Copy, Debug)]
-struct Lane {
-    port: u16,
+struct Port {
     slot: u16,
-    /// Bytes that went out.
-    sent: u32,
+    /// Bytes that output threads have in hand or behind them.
+    taken: u32,
+    /// Packets queued.
+    backlog: u32,
+    /// The class after the one that was served last.
+    next_class: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -176,14 +181,12 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     free_slots: Vec<u16>,
     waiting: VecDeque<u16>,
     queues: Vec<Fifo>,
-    /// By port, packets queued, and the class after the one that was served last.
-    backlog: Vec<u32>,
-    next_class: Vec<u32>,
-    lanes: Vec<Lane>,
+    ports: Vec<Port>,
+    /// By slot of the transmit FIFO, its port; by port, its slots as bits.
+    lanes: Vec<u16>,
     port_lanes: Vec<u64>,
-    /// Bits by lane: its slot is empty, it has a packet, its port has one.
+    /// Bits by slot: it is empty; its port has something to send.
     lanes_free: u64,
-    lanes_busy: u64,
     lanes_wanted: u64,
     next_lane: u32,
     idle: u64,
@@ -257,11 +260,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             (0..inputs + outputs).map(|i| Thread { engine: (i / spec.threads) as u16, ..idle_thread }).collect();
         let lanes_per_port = spec.transmit.slots / spec.ports;
         let lane_count = (lanes_per_port * spec.ports) as usize;
-        let lanes: Vec<Lane> =
-            (0..lane_count).map(|i| Lane { port: (i as u32 % spec.ports) as u16, slot: NOBODY, sent: 0 }).collect();
+        let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
         let mut port_lanes = vec![0; spec.ports as usize];
-        for (i, lane) in lanes.iter().enumerate() {
-            port_lanes[usize::from(lane.port)] |= 1u64 << i;
+        for (i, &port) in lanes.iter().enumerate() {
+            port_lanes[usize::from(port)] |= 1u64 << i;
         }
         let unit = u64::from(spec.cache_cells) * cell;
         let region = spec.buffer.size.bytes() / u64::from(spec.queues) / unit.max(1);
@@ -281,10 +283,8 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             free_slots: (0..spec.in_flight as u16).rev().collect(),
             waiting: VecDeque::new(),
             queues: vec![Fifo { head: NOBODY, tail: NOBODY }; spec.queues as usize],
-            backlog: vec![0; spec.ports as usize],
-            next_class: vec![0; spec.ports as usize],
+            ports: vec![Port { slot: NOBODY, taken: 0, backlog: 0, next_class: 0 }; spec.ports as usize],
             lanes_free: u64::MAX >> (64 - lane_count),
-            lanes_busy: 0,
             lanes_wanted: 0,
             next_lane: 0,
             idle: 0,
@@ -504,6 +504,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     fn allocate(&mut self, thread: u16) {
+        // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
+        // which waits for memory, would wait for itself.
+        let state = self.threads[usize::from(thread)];
+        let earlier = self.threads[..usize::from(self.inputs)]
+            .iter()
+            .any(|other| other.flow == state.flow && other.sequence < state.sequence && other.slot == NOBODY);
+        if earlier {
+            self.threads[usize::from(thread)].phase = Phase::Behind;
+            return;
+        }
         let work = self.work(self.threads[usize::from(thread)].left);
         let Some(slot) = self.free_slots.pop() else {
             self.stalls[0] += 1;
@@ -523,8 +533,9 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let queue = u32::from(work.port.unwrap_or(0)) * per_port + work.flow % per_port;
         let state = &mut self.threads[usize::from(thread)];
         self.slots[usize::from(slot)] =
-            Slot { work: state.left, bytes: work.bytes, flow: work.flow, queue: queue as u16, cells, next: NOBODY };
+            Slot { work: state.left, bytes: work.bytes, queue: queue as u16, cells, next: NOBODY, pending: work.bytes };
         (state.slot, state.at, state.outstanding) = (slot, 0, 0);
+        self.release_followers(work.flow);
         self.next_write(thread);
     }
 
@@ -641,8 +652,11 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         for follower in 0..self.inputs {
             let state = &mut self.threads[usize::from(follower)];
             if state.phase == Phase::Behind && state.flow == flow {
-                state.phase = Phase::Enqueue;
-                state.left = 0;
+                if state.slot == NOBODY {
+                    state.phase = Phase::Allocate;
+                } else {
+                    (state.phase, state.left) = (Phase::Enqueue, 0);
+                }
                 let now = self.wheel.now();
                 self.wheel.schedule(now, follower);
             }
@@ -659,7 +673,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
         fifo.tail = slot;
         let port = queue / (self.spec.queues / self.spec.ports) as usize;
-        self.backlog[port] += 1;
+        self.ports[port].backlog += 1;
         self.lanes_wanted |= self.port_lanes[port];
         self.wake_output();
     }
@@ -667,76 +681,64 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// Wakes an output thread that has nothing to do, if there is something.
     #[inline]
     fn wake_output(&mut self) {
-        if self.idle != 0 && self.lanes_free & (self.lanes_busy | self.lanes_wanted) != 0 {
+        if self.idle != 0 && self.lanes_free & self.lanes_wanted != 0 {
             let thread = self.inputs + self.idle.trailing_zeros() as u16;
             self.select(thread);
         }
     }
 
-    /// An output thread looks for the next slot to fill.
+    /// An output thread looks for the next slot to fill, in turns, and takes the next block of its port's packet.
     fn select(&mut self, thread: u16) {
-        let mut ready = self.lanes_free & (self.lanes_busy | self.lanes_wanted);
-        while ready != 0 {
-            let turn = ready.rotate_right(self.next_lane);
-            let at = (turn.trailing_zeros() + self.next_lane) % 64;
-            let lane = at as usize;
-            let mut references = self.spec.software.select;
-            if self.lanes_busy >> at & 1 == 0 {
-                if !self.dequeue(lane) {
-                    ready &= !(1 << at);
-                    continue;
-                }
-                references += self.spec.software.queue;
-            }
-            self.next_lane = at + 1;
-            self.lanes_free &= !(1 << at);
-            self.idle &= !(1 << (thread - self.inputs));
-            let state = &mut self.threads[usize::from(thread)];
-            state.lane = at as u16;
-            state.phase = Phase::Select;
-            state.left = references;
-            self.output(thread);
+        let ready = self.lanes_free & self.lanes_wanted;
+        if ready == 0 {
+            self.threads[usize::from(thread)].phase = Phase::Idle;
+            self.idle |= 1 << (thread - self.inputs);
             return;
         }
-        self.threads[usize::from(thread)].phase = Phase::Idle;
-        self.idle |= 1 << (thread - self.inputs);
+        let lane = (ready.rotate_right(self.next_lane).trailing_zeros() + self.next_lane) % 64;
+        self.next_lane = lane + 1;
+        self.lanes_free &= !(1 << lane);
+        self.idle &= !(1 << (thread - self.inputs));
+        let number = usize::from(self.lanes[lane as usize]);
+        let mut references = self.spec.software.select;
+        if self.ports[number].slot == NOBODY {
+            self.dequeue(number);
+            references += self.spec.software.queue;
+        }
+        let cell = self.spec.buffer.cell.bytes() as u32;
+        let port = &mut self.ports[number];
+        let bytes = self.slots[usize::from(port.slot)].bytes;
+        let state = &mut self.threads[usize::from(thread)];
+        (state.slot, state.at, state.lane) = (port.slot, port.taken, lane as u16);
+        state.block = (self.spec.transmit.block * cell).min(bytes - port.taken);
+        port.taken += state.block;
+        if port.taken == bytes {
+            port.slot = NOBODY;
+            if port.backlog == 0 {
+                self.lanes_wanted &= !self.port_lanes[number];
+            }
+        }
+        (state.phase, state.left) = (Phase::Select, references);
+        self.output(thread);
     }
 
-    /// Gives a lane the next packet of its port. A flow's packets do not overtake each other in lanes of one port.
-    fn dequeue(&mut self, lane: usize) -> bool {
-        let port = usize::from(self.lanes[lane].port);
+    /// Gives a port, which has something queued, its next packet.
+    fn dequeue(&mut self, number: usize) {
         let classes = self.spec.queues / self.spec.ports;
-        let start = if self.spec.classes == Classes::Strict { 0 } else { self.next_class[port] };
+        let port = &mut self.ports[number];
+        let start = if self.spec.classes == Classes::Strict { 0 } else { port.next_class };
         for k in 0..classes {
             let class = (start + k) % classes;
-            let queue = port * classes as usize + class as usize;
-            let head = self.queues[queue].head;
-            if head == NOBODY {
-                continue;
+            let fifo = &mut self.queues[number * classes as usize + class as usize];
+            if fifo.head != NOBODY {
+                (port.slot, port.taken) = (fifo.head, 0);
+                fifo.head = self.slots[usize::from(fifo.head)].next;
+                port.next_class = (class + 1) % classes;
+                port.backlog -= 1;
+                self.watched.leaves(self.slots[usize::from(port.slot)].work);
+                return;
             }
-            let flow = self.slots[usize::from(head)].flow;
-            let mut others = self.port_lanes[port] & self.lanes_busy;
-            let mut overtakes = false;
-            while others != 0 {
-                let other = self.lanes[others.trailing_zeros() as usize].slot;
-                overtakes |= self.slots[usize::from(other)].flow == flow;
-                others &= others - 1;
-            }
-            if overtakes {
-                continue;
-            }
-            self.queues[queue].head = self.slots[usize::from(head)].next;
-            self.next_class[port] = (class + 1) % classes;
-            self.backlog[port] -= 1;
-            if self.backlog[port] == 0 {
-                self.lanes_wanted &= !self.port_lanes[port];
-            }
-            self.lanes[lane].slot = head;
-            self.lanes[lane].sent = 0;
-            self.lanes_busy |= 1 << lane;
-            return true;
         }
-        false
     }
 
     /// An output thread is woken.
@@ -760,14 +762,6 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
     }
 
-    /// Bytes of the block that a lane sends next.
-    #[inline]
-    fn block_bytes(&self, lane: u16) -> u32 {
-        let lane = self.lanes[usize::from(lane)];
-        let cell = self.spec.buffer.cell.bytes() as u32;
-        (self.spec.transmit.block * cell).min(self.slots[usize::from(lane.slot)].bytes - lane.sent)
-    }
-
     /// The reads of a block go out together.
     fn post(&mut self, thread: u16) {
         if !self.caches.is_empty() {
@@ -775,21 +769,18 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             return;
         }
         let cell = self.spec.buffer.cell.bytes() as u32;
-        let lane_number = self.threads[usize::from(thread)].lane;
-        let lane = self.lanes[usize::from(lane_number)];
-        let bytes = self.block_bytes(lane_number);
-        let mut at = lane.sent;
+        let state = self.threads[usize::from(thread)];
+        let (mut at, end) = (state.at, state.at + state.block);
         let mut count = 0;
-        while at < lane.sent + bytes {
-            let piece = cell.min(lane.sent + bytes - at);
-            let addr = self.addr(&self.slots[usize::from(lane.slot)], at);
+        while at < end {
+            let piece = cell.min(end - at);
+            let addr = self.addr(&self.slots[usize::from(state.slot)], at);
             self.submit(thread, addr, piece, false);
             at += piece;
             count += 1;
         }
         let state = &mut self.threads[usize::from(thread)];
-        (state.phase, state.outstanding, state.block) = (Phase::Reading, count, u32::from(count));
-        self.lanes[usize::from(lane_number)].sent += bytes;
+        (state.phase, state.outstanding) = (Phase::Reading, count);
     }
 
     fn hand_over(&mut self, thread: u16) {
@@ -801,15 +792,14 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// The transmit FIFO has the block, and the thread is free.
     fn handed_over(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
-        let at = self.wheel.now() + self.drain * u64::from(state.block);
+        let cells = state.block.div_ceil(self.spec.buffer.cell.bytes() as u32);
+        let at = self.wheel.now() + self.drain * u64::from(cells);
         let entity = self.threads.len() as u16 + 1 + state.lane;
         self.wheel.schedule(at, entity);
-        let lane = self.lanes[usize::from(state.lane)];
-        if lane.sent == self.slots[usize::from(lane.slot)].bytes {
-            self.lanes_busy &= !(1 << state.lane);
-            self.lanes[usize::from(state.lane)].slot = NOBODY;
-            let state = &mut self.threads[usize::from(thread)];
-            (state.phase, state.slot) = (Phase::Release, lane.slot);
+        let slot = &mut self.slots[usize::from(state.slot)];
+        slot.pending -= state.block;
+        if slot.pending == 0 {
+            self.threads[usize::from(thread)].phase = Phase::Release;
             self.reference(thread, self.spec.software.issue);
             return;
         }
@@ -825,7 +815,6 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
         self.sent += 1;
         self.sent_bytes += u64::from(packet.bytes);
-        self.watched.sent(packet.work);
         self.in_flight_sum += u64::from(self.spec.in_flight) - self.free_slots.len() as u64;
         self.free_slots.push(slot);
         if let Some(waiting) = self.waiting.pop_front() {
@@ -902,10 +891,10 @@ impl<W: Watched> NetworkProcessor<'_, W> {
 
     /// An output thread takes its block from the suffix cache, or waits until that has been refilled.
     fn refill(&mut self, thread: u16) {
-        let lane = self.threads[usize::from(thread)].lane;
-        let bytes = self.block_bytes(lane);
-        let words = self.words_of(usize::from(lane), bytes);
-        let queue = usize::from(self.slots[usize::from(self.lanes[usize::from(lane)].slot)].queue);
+        let state = self.threads[usize::from(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let queue = usize::from(slot.queue);
+        let words = self.words_of(slot, state.at, state.block);
         let cache = &mut self.caches[queue];
         if cache.suffix < words && cache.from == cache.to && !cache.writing {
             // The queue is so short that memory has nothing of it: prefix and suffix meet.
@@ -916,7 +905,8 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         if enough {
             cache.suffix -= words;
         }
-        let ask = cache.suffix < self.unit_words.min(words.max(8)) && !cache.reading && cache.from < cache.to;
+        // The next unit is asked for when what is left is less than a cell of eight words.
+        let ask = (!enough || cache.suffix < 8) && !cache.reading && cache.from < cache.to;
         let at = cache.from;
         if ask {
             cache.reading = true;
@@ -928,21 +918,16 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.caches[queue].starved.push_back(thread);
             return;
         }
-        let cell = self.spec.buffer.cell.bytes() as u32;
-        self.threads[usize::from(thread)].block = bytes.div_ceil(cell);
-        self.lanes[usize::from(lane)].sent += bytes;
         let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
         self.threads[usize::from(thread)].phase = Phase::Handshake;
         self.wheel.schedule(at, thread);
     }
 
     /// Words that the pieces of a block took in the prefix cache.
-    fn words_of(&self, lane: usize, bytes: u32) -> u32 {
-        let lane = self.lanes[lane];
-        let slot = &self.slots[usize::from(lane.slot)];
-        let (mut at, mut words) = (lane.sent, 0);
-        while at < lane.sent + bytes {
-            let piece = self.piece(slot, at).min(lane.sent + bytes - at);
+    fn words_of(&self, slot: &Slot, from: u32, bytes: u32) -> u32 {
+        let (mut at, mut words) = (from, 0);
+        while at < from + bytes {
+            let piece = self.piece(slot, at).min(from + bytes - at);
             words += piece.div_ceil(self.spec.sdram.width);
             at += piece;
         }
