@@ -406,8 +406,12 @@ impl PacketFunction for Firewall {
     }
 
     fn regions(&self) -> Vec<RegionSpec> {
-        let region =
-            |id, name: &str, bytes: u64| RegionSpec { id, name: name.into(), bytes: bytes.max(8), sharing: Sharing::Shared };
+        let region = |id, name: &str, bytes: u64| RegionSpec {
+            id,
+            name: name.into(),
+            bytes: bytes.max(8),
+            sharing: Sharing::Shared,
+        };
         match &self.form {
             Form::List { nodes, .. } => {
                 vec![region(TEMPLATES, "firewall_templates", nodes.len() as u64 * TEMPLATE_BYTES)]

@@ -206,13 +206,7 @@ impl Nat {
             });
         }
         let idle = Session {
-            key: NatKey {
-                src: Ipv4Addr::UNSPECIFIED,
-                dst: Ipv4Addr::UNSPECIFIED,
-                src_port: 0,
-                dst_port: 0,
-                proto: 0,
-            },
+            key: NatKey { src: Ipv4Addr::UNSPECIFIED, dst: Ipv4Addr::UNSPECIFIED, src_port: 0, dst_port: 0, proto: 0 },
             live: false,
             seen: 0,
             next: NONE,
@@ -322,8 +316,7 @@ impl Nat {
         let at = self.free[self.free_from as usize];
         self.free_from = (self.free_from + 1) % self.spec.sessions;
         self.free_count -= 1;
-        let bucket_ref =
-            |site| Ref::load(BUCKETS, u64::from(bucket) * BUCKET_BYTES, BUCKET_BYTES as u16, site);
+        let bucket_ref = |site| Ref::load(BUCKETS, u64::from(bucket) * BUCKET_BYTES, BUCKET_BYTES as u16, site);
         tape.lock(lock);
         tape.touch(bucket_ref(site::LOCKED_BUCKET));
         tape.touch_after(mark, Nat::session_ref(at, site::NEW_SESSION).with_access(probe::Access::Store));

@@ -2,6 +2,7 @@
 //! here. Text in, JSON and Arrow out.
 
 mod memory;
+mod netproc;
 mod papers;
 
 use std::any::Any;
@@ -422,6 +423,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 mod _wirespeed {
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
+    #[pymodule_export]
+    use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
     #[pymodule_export]

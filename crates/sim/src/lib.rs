@@ -4,6 +4,7 @@ pub mod compare;
 mod load;
 pub mod measure;
 pub mod memory;
+pub mod netproc;
 pub mod run;
 pub mod scenario;
 mod schedule;
