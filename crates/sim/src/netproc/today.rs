@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use traffic::Requests;
 use units::{LINE_BYTES, Size};
 
+use super::study::interval;
 use super::traffic::{Trace, ip_bytes, wrong};
 use crate::ScenarioError;
 use crate::memory::{Dram, DramSettings, standard};
@@ -65,7 +66,7 @@ impl Default for TodaySpec {
         TodaySpec {
             memories: texts(&["ddr4-3200aa", "ddr5-6400b", "hbm2-2000"]),
             allocations: Allocation::ALL.to_vec(),
-            orders: texts(&["fcfs", "batch=direction/4/true", "fr-fcfs"]),
+            orders: texts(&["fcfs", "batch=direction/4/1", "fr-fcfs"]),
             pages: texts(&["open"]),
             blocks: vec![1, 4],
             burst: 4,
@@ -124,19 +125,18 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                     fragmentation.push(stream.fragmentation);
                     stalls += stream.stalls;
                     for (at, (order, page)) in settings.iter().enumerate() {
-                        let run = |offered: &str| -> Result<Value, ScenarioError> {
-                            let dram = Dram::new(&DramSettings {
+                        let dram = |offered: &str| {
+                            Dram::new(&DramSettings {
                                 preset: memory,
                                 map: Some(&spec.map),
                                 offered: Some(offered),
                                 order: Some(order),
                                 page: Some(page),
                                 ..DramSettings::default()
-                            })?;
-                            Ok(dram.simulate(&stream.requests, false)?.document)
+                            })
                         };
                         let number = |document: &Value, key: &str| document[key].as_f64().unwrap_or(0.0);
-                        let document = run("saturated")?;
+                        let document = dram("saturated")?.simulate(&stream.requests, false)?.document;
                         let bytes_per_s = number(&document, "peak_share") * peak;
                         // Each byte is written and read.
                         gbps[at].push(bytes_per_s * stream.packet_share * 8e-9 / 2.0);
@@ -149,15 +149,7 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                         let per_clock = 0.5 * peak / (f64::from(standard.clock_mhz) * 1e6 * LINE_BYTES as f64);
                         let mut paced = stream.requests.clone();
                         paced.clocks = (0..paced.addresses.len()).map(|i| (i as f64 / per_clock) as u64).collect();
-                        let dram = Dram::new(&DramSettings {
-                            preset: memory,
-                            map: Some(&spec.map),
-                            offered: Some("trace"),
-                            order: Some(order),
-                            page: Some(page),
-                            ..DramSettings::default()
-                        })?;
-                        let document = dram.simulate(&paced, false)?.document;
+                        let document = dram("trace")?.simulate(&paced, false)?.document;
                         let clocks = document["read_latency_clk"]["p99"].as_f64().unwrap_or(f64::NAN);
                         latency[at].push(clocks * 1e3 / f64::from(standard.clock_mhz));
                     }
@@ -205,8 +197,6 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
     }
     Ok(json!({ "spec": spec, "rows": rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>() }))
 }
-
-use super::study::interval;
 
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)

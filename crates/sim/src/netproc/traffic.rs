@@ -126,6 +126,8 @@ fn edge(count: usize, seed: u64, fixed: Option<u32>) -> Vec<Packet> {
         .map(|i| {
             let (src, dst) = (inside(rng.random()), outside(rng.random()));
             let segment = Segment { src, dst, src_port: rng.random_range(1024..=u16::MAX), dst_port: 80, flags: ACK };
+            // Both directions of the link alike.
+            let segment = if rng.random() { segment } else { segment.back(ACK) };
             let bytes = fixed.unwrap_or_else(|| edge_bytes(&mut rng));
             segment.packet(i as u64, Ps(MEAN_GAP.0 * i as u64), bytes)
         })
