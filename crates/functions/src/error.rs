@@ -54,7 +54,7 @@ pub enum FunctionError {
     PrefixLength(Prefix),
     /// A value of a specification or of a session that cannot be.
     #[error("{path} = {came}: {allowed}")]
-    Spec {
+    Value {
         /// Where.
         path: String,
         /// What came.
@@ -71,6 +71,18 @@ pub enum FunctionError {
         line: usize,
         /// What came, what is allowed and what to do.
         message: String,
+    },
+    /// A setting of a function.
+    #[error("{path} = {came}: allowed is {allowed} ({remedy})")]
+    Spec {
+        /// Where.
+        path: &'static str,
+        /// What came.
+        came: String,
+        /// What is allowed.
+        allowed: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The system refuses the memory.
     #[error("{table}: the system refuses {bytes} bytes (free memory, or take narrower entries or fewer groups)")]

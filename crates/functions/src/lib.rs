@@ -7,16 +7,20 @@
 
 mod check;
 mod error;
+pub mod firewall;
 mod forward;
 pub mod lookup;
+pub mod nat;
 mod tape;
 pub mod ttl;
 pub mod upf;
 mod verdict;
 
 pub use error::FunctionError;
+pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
 pub use lookup::NextHop;
+pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 
@@ -49,6 +53,10 @@ pub enum Function {
     Forward(Forward),
     /// The user plane function of a 5G core.
     Upf(Upf),
+    /// Source network address translation.
+    Nat(Nat),
+    /// Filtering by templates.
+    Firewall(Firewall),
 }
 
 impl PacketFunction for Function {
@@ -56,6 +64,8 @@ impl PacketFunction for Function {
         match self {
             Function::Forward(f) => f.name(),
             Function::Upf(f) => f.name(),
+            Function::Nat(f) => f.name(),
+            Function::Firewall(f) => f.name(),
         }
     }
 
@@ -63,6 +73,8 @@ impl PacketFunction for Function {
         match self {
             Function::Forward(f) => f.regions(),
             Function::Upf(f) => f.regions(),
+            Function::Nat(f) => f.regions(),
+            Function::Firewall(f) => f.regions(),
         }
     }
 
@@ -70,6 +82,8 @@ impl PacketFunction for Function {
         match self {
             Function::Forward(f) => f.process_burst(now, burst, probe, out),
             Function::Upf(f) => f.process_burst(now, burst, probe, out),
+            Function::Nat(f) => f.process_burst(now, burst, probe, out),
+            Function::Firewall(f) => f.process_burst(now, burst, probe, out),
         }
     }
 }

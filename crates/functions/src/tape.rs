@@ -1,7 +1,7 @@
 use std::marker::PhantomData;
 
 use probe::{Probe, Ref};
-use units::PacketId;
+use units::{LockId, PacketId};
 
 /// Counts references on their way into a probe, so that a reference can say how many references
 /// back its address came from even when other packets' references lie between.
@@ -57,6 +57,16 @@ impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
     pub(crate) fn latch(&mut self, site: u16) {
         self.probe.latch(site);
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&mut self, lock: LockId) {
+        self.probe.lock(lock);
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(&mut self, lock: LockId) {
+        self.probe.unlock(lock);
     }
 
     #[inline(always)]

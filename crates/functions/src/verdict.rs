@@ -112,6 +112,15 @@ drop_reasons! {
     RateExceeded = "rate_exceeded";
     /// A usage reporting rule's volume quota is used up (TS 29.244 8.2.50).
     QuotaExhausted = "quota_exhausted";
+    /// A filter refuses it.
+    Denied = "denied";
+    /// Address translation has no way to translate it: neither TCP, UDP nor an ICMP query or error, a
+    /// fragment without ports, IPv6.
+    NatUntranslatable = "nat_untranslatable";
+    /// It belongs to no session of address translation, and may not begin one.
+    NatNoSession = "nat_no_session";
+    /// Address translation has no session left (RFC 3022 6.1).
+    NatTableFull = "nat_table_full";
 }
 
 impl fmt::Display for DropReason {

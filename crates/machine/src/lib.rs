@@ -1,5 +1,6 @@
 //! Machines: what turns memory references into time.
 
+pub mod buffer;
 pub mod cache;
 pub mod copy_table;
 pub mod cores;
@@ -8,6 +9,7 @@ pub mod dram;
 mod error;
 mod level;
 pub mod memory;
+pub mod microengines;
 pub mod nic;
 pub mod stacked;
 

@@ -3,6 +3,7 @@
 
 mod memory;
 mod models;
+mod netproc;
 mod papers;
 mod slices;
 
@@ -426,6 +427,8 @@ mod _wirespeed {
     use super::memory::{Trace, simulate_cache, simulate_dram};
     #[pymodule_export]
     use super::models::{predict, queueing_model, run_copies};
+    #[pymodule_export]
+    use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
     #[pymodule_export]

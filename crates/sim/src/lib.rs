@@ -5,6 +5,7 @@ pub mod copies;
 mod load;
 pub mod measure;
 pub mod memory;
+pub mod netproc;
 pub mod predict;
 pub mod run;
 pub mod scenario;

@@ -71,7 +71,7 @@ impl SessionLoad {
     pub fn check(&self, path: &str) -> Result<(), FunctionError> {
         let within = |what: &str, came: u32, from: u32, to: u32| match (from..=to).contains(&came) {
             true => Ok(()),
-            false => Err(FunctionError::Spec {
+            false => Err(FunctionError::Value {
                 path: format!("{path}.{what}"),
                 came: came.to_string(),
                 allowed: format!("allowed are {from} to {to}"),
@@ -82,14 +82,14 @@ impl SessionLoad {
         within("base_stations", self.base_stations, 1, 65_536)?;
         within("applications", self.applications, 1, 4_096)?;
         if !self.pdrs.is_multiple_of(2) {
-            return Err(FunctionError::Spec {
+            return Err(FunctionError::Value {
                 path: format!("{path}.pdrs"),
                 came: self.pdrs.to_string(),
                 allowed: "an even number is wanted, a pair for uplink and downlink each".into(),
             });
         }
         if !(0.0..=1.0).contains(&self.ipv6) {
-            return Err(FunctionError::Spec {
+            return Err(FunctionError::Value {
                 path: format!("{path}.ipv6"),
                 came: self.ipv6.to_string(),
                 allowed: "a share of 0 to 1 is wanted".into(),

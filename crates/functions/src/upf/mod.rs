@@ -484,7 +484,7 @@ impl Upf {
         ];
         if let Some((what, came, most)) = most.into_iter().find(|(_, n, most)| n > most) {
             let allowed = format!("allowed are up to {most}");
-            return Err(FunctionError::Spec { path: format!("upf.{what}"), came: came.to_string(), allowed });
+            return Err(FunctionError::Value { path: format!("upf.{what}"), came: came.to_string(), allowed });
         }
         Ok(Upf {
             prefetch: spec.prefetch,
@@ -542,7 +542,7 @@ impl Upf {
         session.check()?;
         let error = |what: &str, came: String, allowed: &str| {
             let path = format!("session[seid = {}].{what}", session.seid);
-            Err(FunctionError::Spec { path, came, allowed: allowed.into() })
+            Err(FunctionError::Value { path, came, allowed: allowed.into() })
         };
         let need = Capacity::of(std::slice::from_ref(session));
         let rules = &self.rules;

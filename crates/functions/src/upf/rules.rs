@@ -239,7 +239,7 @@ impl Session {
     pub fn check(&self) -> Result<(), FunctionError> {
         let path = |what: &str| format!("session[seid = {}].{what}", self.seid);
         let error = |what: &str, came: String, allowed: &str| {
-            Err(FunctionError::Spec { path: path(what), came, allowed: allowed.into() })
+            Err(FunctionError::Value { path: path(what), came, allowed: allowed.into() })
         };
         if self.uplink_teid == 0 {
             return error("uplink_teid", "0".into(), "allowed are 1 to 4294967295 (0 is for path management)");

@@ -1,0 +1,963 @@
+use std::collections::VecDeque;
+
+use super::sdram::{Sdram, SdramCounters, Transfer};
+use super::wheel::Wheel;
+use super::{Classes, MicroenginesSpec, Op, Step, Work, Workload};
+use crate::MachineError;
+use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
+
+/// Who wants to see the references to the packet buffer, in the order in which they are issued.
+pub trait Watched {
+    /// A reference of `bytes` at `addr`.
+    fn reference(&mut self, tick: u64, addr: u64, bytes: u32, write: bool);
+    /// A packet of the workload is the next one that its port sends: slots of a port drain in the order in which
+    /// they were taken.
+    fn leaves(&mut self, work: u32) {
+        let _ = work;
+    }
+}
+
+impl Watched for () {
+    #[inline]
+    fn reference(&mut self, _: u64, _: u64, _: u32, _: bool) {}
+}
+
+/// What a run measured, after its warm-up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Packets that left.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that software discarded.
+    pub discarded: u64,
+    /// Simulated time in seconds.
+    pub seconds: f64,
+    /// Throughput in Gbps of packet bytes.
+    pub gbps: f64,
+    /// Share of the data bus' clocks that moved a word.
+    pub sdram_utilization: f64,
+    /// Share of its clocks in which the SDRAM had nothing to do.
+    pub sdram_idle: f64,
+    /// Mean share of time in which an engine's threads all waited: input engines, output engines.
+    pub engine_idle: [f64; 2],
+    /// What the SDRAM did.
+    pub sdram: SdramCounters,
+    /// What the allocator did.
+    pub buffer: BufferCounters,
+    /// Rows touched in a window of references: input, output.
+    pub rows: [f64; 2],
+    /// Mean bytes of a turn of the controller to reads, and to writes.
+    pub run_bytes: [f64; 2],
+    /// Mean bytes of a transfer.
+    pub transfer_bytes: f64,
+    /// Mean packets in flight, seen by packets that leave.
+    pub in_flight: f64,
+    /// Times that an input thread had to wait: packets in flight, memory.
+    pub stalls: [u64; 2],
+}
+
+const NOBODY: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Input: runs the packet's steps.
+    Software,
+    /// Input: waits for room.
+    Allocate,
+    /// Input: a write goes out when it is woken.
+    Issue,
+    /// Input: waits for a write to end.
+    Blocked,
+    /// Input: a piece has reached the prefix cache.
+    Cached,
+    /// Input: references to put the packet into its queue.
+    Enqueue,
+    /// Input: an earlier packet of its flow goes first.
+    Behind,
+    /// Output: has nothing to do.
+    Idle,
+    /// Output: references to choose and to take a packet out.
+    Select,
+    /// Output: reads go out when it is woken.
+    Post,
+    /// Output: waits for reads.
+    Reading,
+    /// Output: waits for the suffix cache.
+    Suffix,
+    /// Output: hands the block over.
+    Handshake,
+    /// Output: gives the packet's memory back.
+    Release,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    engine: u16,
+    phase: Phase,
+    /// References to SRAM that the phase still takes.
+    left: u32,
+    /// The packet in hand.
+    slot: u16,
+    /// Its next step, the next byte to write, or the first byte of the block in hand.
+    at: u32,
+    /// Transfers under way.
+    outstanding: u16,
+    lane: u16,
+    /// Bytes of the block in hand.
+    block: u32,
+    /// In which order packets were taken in.
+    sequence: u64,
+    flow: u32,
+}
+
+/// A packet in flight.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    work: u32,
+    bytes: u32,
+    queue: u16,
+    cells: Vec<u32>,
+    next: u16,
+    /// Bytes of blocks that have not been handed over.
+    pending: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fifo {
+    head: u16,
+    tail: u16,
+}
+
+/// A port, with the packet that it sends: all its slots take blocks of that one in turn.
+#[derive(Clone, Copy, Debug)]
+struct Port {
+    slot: u16,
+    /// Bytes that output threads have in hand or behind them.
+    taken: u32,
+    /// Packets queued.
+    backlog: u32,
+    /// The class after the one that was served last.
+    next_class: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lock {
+    held: bool,
+    waiting: VecDeque<u16>,
+}
+
+/// Prefix and suffix cache of a queue, in words.
+#[derive(Clone, Debug, Default)]
+struct Cache {
+    prefix: u32,
+    suffix: u32,
+    /// Units in DRAM: from, to, as places in the queue's region.
+    from: u64,
+    to: u64,
+    writing: bool,
+    reading: bool,
+    /// Input threads that wait for the prefix, output threads for the suffix.
+    blocked: VecDeque<u16>,
+    starved: VecDeque<u16>,
+}
+
+/// A network processor at work.
+pub struct NetworkProcessor<'w, W: Watched = ()> {
+    spec: MicroenginesSpec,
+    workload: &'w Workload,
+    wheel: Wheel,
+    threads: Vec<Thread>,
+    inputs: u16,
+    engine_free: Vec<u64>,
+    engine_busy: Vec<u64>,
+    sram_free: u64,
+    locks: Vec<Lock>,
+    sdram: Sdram,
+    sdram_awake: bool,
+    buffer: PacketBuffer,
+    row_shift: u32,
+    slots: Vec<Slot>,
+    free_slots: Vec<u16>,
+    waiting: VecDeque<u16>,
+    queues: Vec<Fifo>,
+    ports: Vec<Port>,
+    /// By slot of the transmit FIFO, its port; by port, its slots as bits.
+    lanes: Vec<u16>,
+    port_lanes: Vec<u64>,
+    /// Bits by slot: it is empty; its port has something to send.
+    lanes_free: u64,
+    lanes_wanted: u64,
+    next_lane: u32,
+    idle: u64,
+    caches: Vec<Cache>,
+    unit_words: u32,
+    region: u64,
+    drain: u64,
+    taken: u64,
+    sent: u64,
+    sent_bytes: u64,
+    discarded: u64,
+    in_flight_sum: u64,
+    stalls: [u64; 2],
+    rows: [RowWindow; 2],
+    watched: W,
+    broken: Option<NotHeld>,
+}
+
+impl<'w> NetworkProcessor<'w> {
+    /// Builds a processor that works on `workload`; `draw(n)` gives a number below `n` for what is shuffled, and
+    /// rows are counted in windows of `window` references.
+    ///
+    /// # Errors
+    /// A specification that contradicts itself; a workload without packets, with packets that the buffer cannot
+    /// hold, with ports that there are not, or that never sends anything.
+    pub fn new(
+        spec: &MicroenginesSpec,
+        workload: &'w Workload,
+        window: usize,
+        draw: impl FnMut(usize) -> usize,
+    ) -> Result<NetworkProcessor<'w>, MachineError> {
+        NetworkProcessor::watched(spec, workload, window, draw, ())
+    }
+}
+
+impl<'w, W: Watched> NetworkProcessor<'w, W> {
+    /// As [`NetworkProcessor::new`], with somebody who sees the references.
+    ///
+    /// # Errors
+    /// As [`NetworkProcessor::new`].
+    pub fn watched(
+        spec: &MicroenginesSpec,
+        workload: &'w Workload,
+        window: usize,
+        draw: impl FnMut(usize) -> usize,
+        watched: W,
+    ) -> Result<NetworkProcessor<'w, W>, MachineError> {
+        let path = "microengines";
+        spec.check(path)?;
+        check(spec, workload)?;
+        let buffer = PacketBuffer::new(&spec.buffer, "microengines.buffer", draw)?;
+        let (cell, row) = (spec.buffer.cell.bytes(), spec.sdram.row.bytes());
+        let rows = spec.buffer.size.bytes().div_ceil(row) as u32;
+        let sdram = Sdram::new(&spec.sdram, "microengines.sdram", rows)?;
+        let inputs = spec.input_engines * spec.threads;
+        let outputs = spec.output_engines * spec.threads;
+        let engines = (spec.input_engines + spec.output_engines) as usize;
+        let idle_thread = Thread {
+            engine: 0,
+            phase: Phase::Idle,
+            left: 0,
+            slot: NOBODY,
+            at: 0,
+            outstanding: 0,
+            lane: 0,
+            block: 0,
+            sequence: u64::MAX,
+            flow: 0,
+        };
+        let threads: Vec<Thread> =
+            (0..inputs + outputs).map(|i| Thread { engine: (i / spec.threads) as u16, ..idle_thread }).collect();
+        let lanes_per_port = spec.transmit.slots / spec.ports;
+        let lane_count = (lanes_per_port * spec.ports) as usize;
+        let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
+        let mut port_lanes = vec![0; spec.ports as usize];
+        for (i, &port) in lanes.iter().enumerate() {
+            port_lanes[usize::from(port)] |= 1u64 << i;
+        }
+        let unit = u64::from(spec.cache_cells) * cell;
+        let region = spec.buffer.size.bytes() / u64::from(spec.queues) / unit.max(1);
+        let cache = if spec.cache_cells > 0 { spec.queues as usize } else { 0 };
+        let mut processor = NetworkProcessor {
+            wheel: Wheel::new(threads.len() + 1 + lane_count),
+            inputs: inputs as u16,
+            engine_free: vec![0; engines],
+            engine_busy: vec![0; engines],
+            sram_free: 0,
+            locks: vec![Lock::default(); spec.sram.locks as usize],
+            sdram,
+            sdram_awake: false,
+            buffer,
+            row_shift: row.trailing_zeros(),
+            slots: vec![Slot::default(); spec.in_flight as usize],
+            free_slots: (0..spec.in_flight as u16).rev().collect(),
+            waiting: VecDeque::new(),
+            queues: vec![Fifo { head: NOBODY, tail: NOBODY }; spec.queues as usize],
+            ports: vec![Port { slot: NOBODY, taken: 0, backlog: 0, next_class: 0 }; spec.ports as usize],
+            lanes_free: u64::MAX >> (64 - lane_count),
+            lanes_wanted: 0,
+            next_lane: 0,
+            idle: 0,
+            lanes,
+            port_lanes,
+            caches: vec![Cache::default(); cache],
+            unit_words: (unit / u64::from(spec.sdram.width)) as u32,
+            region,
+            drain: spec.ticks(spec.transmit.drain_ns),
+            taken: 0,
+            sent: 0,
+            sent_bytes: 0,
+            discarded: 0,
+            in_flight_sum: 0,
+            stalls: [0; 2],
+            rows: [RowWindow::new(window)?, RowWindow::new(window)?],
+            watched,
+            broken: None,
+            spec: spec.clone(),
+            workload,
+            threads,
+        };
+        for thread in 0..inputs as u16 {
+            processor.take(thread, 0);
+        }
+        for thread in 0..outputs {
+            processor.idle |= 1 << thread;
+        }
+        Ok(processor)
+    }
+
+    /// Runs until `warm_up` packets have left and then `packets` more, which are measured.
+    ///
+    /// # Errors
+    /// Cells given back that nobody has: the processor's books are wrong.
+    pub fn run(&mut self, warm_up: u64, packets: u64) -> Result<Outcome, NotHeld> {
+        self.until(warm_up)?;
+        let start = self.wheel.now();
+        self.sdram.reset_counters();
+        self.buffer.reset_counters();
+        self.rows.iter_mut().for_each(RowWindow::reset);
+        self.engine_busy.fill(0);
+        (self.sent, self.sent_bytes, self.discarded, self.in_flight_sum, self.stalls) = (0, 0, 0, 0, [0; 2]);
+        self.until(packets)?;
+        Ok(self.outcome(self.wheel.now() - start))
+    }
+
+    /// Who has seen the references.
+    pub fn into_watched(self) -> W {
+        self.watched
+    }
+
+    fn until(&mut self, packets: u64) -> Result<(), NotHeld> {
+        let sdram = self.threads.len() as u16;
+        while self.sent < packets {
+            // Input always has a packet, so something is always ahead.
+            let Some(entity) = self.wheel.pop() else { break };
+            if entity < self.inputs {
+                self.input(entity);
+            } else if entity < sdram {
+                self.output(entity);
+            } else if entity == sdram {
+                self.step_sdram();
+            } else {
+                self.drained(entity - sdram - 1);
+            }
+            if let Some(broken) = self.broken {
+                return Err(broken);
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, ticks: u64) -> Outcome {
+        let sdram = self.sdram.counters();
+        let ticks = ticks.max(1) as f64;
+        let clocks = ticks / f64::from(self.spec.sdram.ticks_per_clock);
+        let seconds = ticks / (f64::from(self.spec.mhz) * 1e6);
+        let width = f64::from(self.spec.sdram.width);
+        let inputs = self.spec.input_engines as usize;
+        let idle = |engines: &[u64]| 1.0 - engines.iter().sum::<u64>() as f64 / (engines.len() as f64 * ticks);
+        let run = |words: u64, runs: u64| words as f64 * width / runs.max(1) as f64;
+        let (words, transfers) =
+            (sdram.reads.words + sdram.writes.words, sdram.reads.transfers + sdram.writes.transfers);
+        Outcome {
+            packets: self.sent,
+            bytes: self.sent_bytes,
+            discarded: self.discarded,
+            seconds,
+            gbps: self.sent_bytes as f64 * 8e-9 / seconds,
+            sdram_utilization: words as f64 / clocks,
+            sdram_idle: sdram.idle as f64 / clocks,
+            engine_idle: [idle(&self.engine_busy[..inputs]), idle(&self.engine_busy[inputs..])],
+            sdram,
+            buffer: self.buffer.counters(),
+            rows: [self.rows[0].mean().unwrap_or(0.0), self.rows[1].mean().unwrap_or(0.0)],
+            run_bytes: [run(sdram.reads.words, sdram.reads.runs), run(sdram.writes.words, sdram.writes.runs)],
+            transfer_bytes: run(words, transfers),
+            in_flight: self.in_flight_sum as f64 / self.sent.max(1) as f64,
+            stalls: self.stalls,
+        }
+    }
+
+    /// Runs `ticks` of `thread` as soon as its engine is free; the tick after the last.
+    #[inline]
+    fn compute(&mut self, thread: u16, ticks: u32) -> u64 {
+        let engine = usize::from(self.threads[usize::from(thread)].engine);
+        let end = self.wheel.now().max(self.engine_free[engine]) + u64::from(ticks);
+        self.engine_free[engine] = end;
+        self.engine_busy[engine] += u64::from(ticks);
+        end
+    }
+
+    /// A reference to SRAM at `issued`; when its answer is there.
+    #[inline]
+    fn sram(&mut self, issued: u64) -> u64 {
+        let at = issued.max(self.sram_free);
+        self.sram_free = at + u64::from(self.spec.sram.occupancy);
+        at + u64::from(self.spec.sram.latency)
+    }
+
+    /// `thread` computes for `ticks` and then waits for a reference to SRAM.
+    #[inline]
+    fn reference(&mut self, thread: u16, ticks: u32) {
+        let issued = self.compute(thread, ticks);
+        let at = self.sram(issued);
+        self.wheel.schedule(at, thread);
+    }
+
+    /// An input thread takes the next packet.
+    fn take(&mut self, thread: u16, _: u64) {
+        let index = (self.taken % self.workload.works.len() as u64) as usize;
+        let work = self.workload.works[index];
+        let state = &mut self.threads[usize::from(thread)];
+        state.phase = Phase::Software;
+        state.at = work.steps.0;
+        state.left = index as u32;
+        state.slot = NOBODY;
+        state.sequence = self.taken;
+        state.flow = work.flow;
+        self.taken += 1;
+        let receive = self.spec.software.receive;
+        self.reference(thread, receive);
+    }
+
+    #[inline]
+    fn work(&self, index: u32) -> Work {
+        self.workload.works[index as usize]
+    }
+
+    /// An input thread is woken.
+    fn input(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        match state.phase {
+            Phase::Software => self.software(thread),
+            Phase::Allocate => self.allocate(thread),
+            Phase::Issue => self.issue(thread),
+            Phase::Cached => self.cached(thread),
+            Phase::Enqueue if state.left > 0 => {
+                self.threads[usize::from(thread)].left -= 1;
+                self.reference(thread, self.spec.software.issue);
+            }
+            Phase::Enqueue => self.enqueue(thread),
+            _ => {}
+        }
+    }
+
+    fn software(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let work = self.work(state.left);
+        if state.at == work.steps.1 {
+            if work.port.is_none() {
+                self.discarded += 1;
+                // Whoever waits for this packet's place in its flow may go on.
+                self.threads[usize::from(thread)].sequence = u64::MAX;
+                self.release_followers(state.flow);
+                self.take(thread, 0);
+                return;
+            }
+            self.threads[usize::from(thread)].phase = Phase::Allocate;
+            let mut at = self.compute(thread, self.spec.software.issue);
+            for _ in 0..self.spec.software.allocate {
+                at = self.sram(at);
+            }
+            self.wheel.schedule(at, thread);
+            return;
+        }
+        let Step { ticks, op } = self.workload.steps[state.at as usize];
+        self.threads[usize::from(thread)].at += 1;
+        let issued = self.compute(thread, ticks);
+        match op {
+            Op::Compute => self.wheel.schedule(issued, thread),
+            Op::Sram => {
+                let at = self.sram(issued);
+                self.wheel.schedule(at, thread);
+            }
+            Op::Lock(lock) => {
+                let at = self.sram(issued);
+                let lock = &mut self.locks[(lock % self.spec.sram.locks) as usize];
+                if lock.held {
+                    lock.waiting.push_back(thread);
+                } else {
+                    lock.held = true;
+                    self.wheel.schedule(at, thread);
+                }
+            }
+            Op::Unlock(lock) => {
+                let at = self.sram(issued);
+                let lock = &mut self.locks[(lock % self.spec.sram.locks) as usize];
+                match lock.waiting.pop_front() {
+                    Some(next) => self.wheel.schedule(at, next),
+                    None => lock.held = false,
+                }
+                self.wheel.schedule(at, thread);
+            }
+        }
+    }
+
+    fn allocate(&mut self, thread: u16) {
+        // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
+        // which waits for memory, would wait for itself.
+        let state = self.threads[usize::from(thread)];
+        let earlier = self.threads[..usize::from(self.inputs)]
+            .iter()
+            .any(|other| other.flow == state.flow && other.sequence < state.sequence && other.slot == NOBODY);
+        if earlier {
+            self.threads[usize::from(thread)].phase = Phase::Behind;
+            return;
+        }
+        let work = self.work(self.threads[usize::from(thread)].left);
+        let Some(slot) = self.free_slots.pop() else {
+            self.stalls[0] += 1;
+            self.waiting.push_back(thread);
+            return;
+        };
+        let mut cells = std::mem::take(&mut self.slots[usize::from(slot)].cells);
+        cells.clear();
+        if self.caches.is_empty() && !self.buffer.allocate(work.bytes, &mut cells) {
+            self.slots[usize::from(slot)].cells = cells;
+            self.free_slots.push(slot);
+            self.stalls[1] += 1;
+            self.waiting.push_back(thread);
+            return;
+        }
+        let per_port = self.spec.queues / self.spec.ports;
+        let queue = u32::from(work.port.unwrap_or(0)) * per_port + work.flow % per_port;
+        let state = &mut self.threads[usize::from(thread)];
+        self.slots[usize::from(slot)] =
+            Slot { work: state.left, bytes: work.bytes, queue: queue as u16, cells, next: NOBODY, pending: work.bytes };
+        (state.slot, state.at, state.outstanding) = (slot, 0, 0);
+        self.release_followers(work.flow);
+        self.next_write(thread);
+    }
+
+    /// The next write of a packet: where it starts, and how many bytes. The first 64 bytes go out as two halves,
+    /// because the header has been modified in registers.
+    #[inline]
+    fn piece(&self, slot: &Slot, at: u32) -> u32 {
+        let cell = self.spec.buffer.cell.bytes() as u32;
+        let half = cell / 2;
+        let most = if at < cell { half.max(1) } else { cell };
+        most.min(slot.bytes - at)
+    }
+
+    /// Has the next write issued, or waits for one to end, or goes on to the queue.
+    fn next_write(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let done = state.at >= self.slots[usize::from(state.slot)].bytes;
+        if done && state.outstanding == 0 {
+            self.threads[usize::from(thread)].phase = Phase::Enqueue;
+            self.threads[usize::from(thread)].left = self.spec.software.queue.saturating_sub(1);
+            self.reference(thread, self.spec.software.issue);
+            return;
+        }
+        if done || u32::from(state.outstanding) >= self.spec.receive_slots {
+            self.threads[usize::from(thread)].phase = Phase::Blocked;
+            return;
+        }
+        let mut at = self.compute(thread, self.spec.software.issue);
+        let phase = if self.caches.is_empty() {
+            Phase::Issue
+        } else {
+            at += u64::from(self.spec.sram.latency);
+            Phase::Cached
+        };
+        self.threads[usize::from(thread)].phase = phase;
+        self.wheel.schedule(at, thread);
+    }
+
+    fn issue(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let bytes = self.piece(slot, state.at);
+        let addr = self.addr(slot, state.at);
+        let state = &mut self.threads[usize::from(thread)];
+        state.at += bytes;
+        state.outstanding += 1;
+        self.submit(thread, addr, bytes, true);
+        self.next_write(thread);
+    }
+
+    #[inline]
+    fn addr(&self, slot: &Slot, at: u32) -> u64 {
+        let cell = self.spec.buffer.cell.bytes() as u32;
+        self.buffer.addr(slot.cells[(at / cell) as usize]).0 + u64::from(at % cell)
+    }
+
+    #[inline]
+    fn submit(&mut self, owner: u16, addr: u64, bytes: u32, write: bool) {
+        let row = (addr >> self.row_shift) as u32;
+        self.rows[usize::from(!write)].touch(row);
+        self.watched.reference(self.wheel.now(), addr, bytes, write);
+        let words = bytes.div_ceil(self.spec.sdram.width) as u16;
+        self.sdram.submit(Transfer { row, words, owner, write });
+        if self.sdram.is_idle() && !self.sdram_awake {
+            // Requests are seen at the edge of a clock.
+            let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
+            let at = self.wheel.now().div_ceil(per_clock) * per_clock;
+            self.sdram_awake = true;
+            self.wheel.schedule(at, self.threads.len() as u16);
+        }
+    }
+
+    fn step_sdram(&mut self) {
+        let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
+        self.sdram_awake = false;
+        let (done, next) = self.sdram.step(self.wheel.now() / per_clock);
+        if let Some(next) = next {
+            self.sdram_awake = true;
+            self.wheel.schedule(next * per_clock, self.threads.len() as u16);
+        }
+        let Some(done) = done else { return };
+        let threads = self.threads.len();
+        if usize::from(done.owner) >= threads {
+            self.unit_moved(done.owner as usize - threads, done.write);
+            return;
+        }
+        let state = &mut self.threads[usize::from(done.owner)];
+        state.outstanding -= 1;
+        match state.phase {
+            Phase::Blocked => self.next_write(done.owner),
+            Phase::Reading if state.outstanding == 0 => self.hand_over(done.owner),
+            _ => {}
+        }
+    }
+
+    /// A packet is complete in memory: it goes into its queue, unless an earlier one of its flow is still on its way.
+    fn enqueue(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let earlier = self.threads[..usize::from(self.inputs)]
+            .iter()
+            .any(|other| other.flow == state.flow && other.sequence < state.sequence);
+        if earlier {
+            self.threads[usize::from(thread)].phase = Phase::Behind;
+            return;
+        }
+        self.append(state.slot);
+        self.threads[usize::from(thread)].sequence = u64::MAX;
+        self.release_followers(state.flow);
+        self.take(thread, 0);
+    }
+
+    /// Threads whose packet waited for an earlier one of its flow look again.
+    fn release_followers(&mut self, flow: u32) {
+        for follower in 0..self.inputs {
+            let state = &mut self.threads[usize::from(follower)];
+            if state.phase == Phase::Behind && state.flow == flow {
+                if state.slot == NOBODY {
+                    state.phase = Phase::Allocate;
+                } else {
+                    (state.phase, state.left) = (Phase::Enqueue, 0);
+                }
+                let now = self.wheel.now();
+                self.wheel.schedule(now, follower);
+            }
+        }
+    }
+
+    fn append(&mut self, slot: u16) {
+        let queue = usize::from(self.slots[usize::from(slot)].queue);
+        let fifo = &mut self.queues[queue];
+        if fifo.head == NOBODY {
+            fifo.head = slot;
+        } else {
+            self.slots[usize::from(fifo.tail)].next = slot;
+        }
+        fifo.tail = slot;
+        let port = queue / (self.spec.queues / self.spec.ports) as usize;
+        self.ports[port].backlog += 1;
+        self.lanes_wanted |= self.port_lanes[port];
+        self.wake_output();
+    }
+
+    /// Wakes an output thread that has nothing to do, if there is something.
+    #[inline]
+    fn wake_output(&mut self) {
+        if self.idle != 0 && self.lanes_free & self.lanes_wanted != 0 {
+            let thread = self.inputs + self.idle.trailing_zeros() as u16;
+            self.select(thread);
+        }
+    }
+
+    /// An output thread looks for the next slot to fill, in turns, and takes the next block of its port's packet.
+    fn select(&mut self, thread: u16) {
+        let ready = self.lanes_free & self.lanes_wanted;
+        if ready == 0 {
+            self.threads[usize::from(thread)].phase = Phase::Idle;
+            self.idle |= 1 << (thread - self.inputs);
+            return;
+        }
+        let lane = (ready.rotate_right(self.next_lane).trailing_zeros() + self.next_lane) % 64;
+        self.next_lane = lane + 1;
+        self.lanes_free &= !(1 << lane);
+        self.idle &= !(1 << (thread - self.inputs));
+        let number = usize::from(self.lanes[lane as usize]);
+        let mut references = self.spec.software.select;
+        if self.ports[number].slot == NOBODY {
+            self.dequeue(number);
+            references += self.spec.software.queue;
+        }
+        let cell = self.spec.buffer.cell.bytes() as u32;
+        let port = &mut self.ports[number];
+        let bytes = self.slots[usize::from(port.slot)].bytes;
+        let state = &mut self.threads[usize::from(thread)];
+        (state.slot, state.at, state.lane) = (port.slot, port.taken, lane as u16);
+        state.block = (self.spec.transmit.block * cell).min(bytes - port.taken);
+        port.taken += state.block;
+        if port.taken == bytes {
+            port.slot = NOBODY;
+            if port.backlog == 0 {
+                self.lanes_wanted &= !self.port_lanes[number];
+            }
+        }
+        (state.phase, state.left) = (Phase::Select, references);
+        self.output(thread);
+    }
+
+    /// Gives a port, which has something queued, its next packet.
+    fn dequeue(&mut self, number: usize) {
+        let classes = self.spec.queues / self.spec.ports;
+        let port = &mut self.ports[number];
+        let start = if self.spec.classes == Classes::Strict { 0 } else { port.next_class };
+        for k in 0..classes {
+            let class = (start + k) % classes;
+            let fifo = &mut self.queues[number * classes as usize + class as usize];
+            if fifo.head != NOBODY {
+                (port.slot, port.taken) = (fifo.head, 0);
+                fifo.head = self.slots[usize::from(fifo.head)].next;
+                port.next_class = (class + 1) % classes;
+                port.backlog -= 1;
+                self.watched.leaves(self.slots[usize::from(port.slot)].work);
+                return;
+            }
+        }
+    }
+
+    /// An output thread is woken.
+    fn output(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        match state.phase {
+            Phase::Select if state.left > 0 => {
+                self.threads[usize::from(thread)].left -= 1;
+                self.reference(thread, self.spec.software.issue);
+            }
+            Phase::Select => {
+                self.threads[usize::from(thread)].phase = Phase::Post;
+                let at = self.compute(thread, self.spec.software.issue);
+                self.wheel.schedule(at, thread);
+            }
+            Phase::Post => self.post(thread),
+            Phase::Suffix => self.refill(thread),
+            Phase::Handshake => self.handed_over(thread),
+            Phase::Release => self.release(thread),
+            _ => {}
+        }
+    }
+
+    /// The reads of a block go out together.
+    fn post(&mut self, thread: u16) {
+        if !self.caches.is_empty() {
+            self.refill(thread);
+            return;
+        }
+        let cell = self.spec.buffer.cell.bytes() as u32;
+        let state = self.threads[usize::from(thread)];
+        let (mut at, end) = (state.at, state.at + state.block);
+        let mut count = 0;
+        while at < end {
+            let piece = cell.min(end - at);
+            let addr = self.addr(&self.slots[usize::from(state.slot)], at);
+            self.submit(thread, addr, piece, false);
+            at += piece;
+            count += 1;
+        }
+        let state = &mut self.threads[usize::from(thread)];
+        (state.phase, state.outstanding) = (Phase::Reading, count);
+    }
+
+    fn hand_over(&mut self, thread: u16) {
+        self.threads[usize::from(thread)].phase = Phase::Handshake;
+        let at = self.wheel.now() + u64::from(self.spec.transmit.handshake);
+        self.wheel.schedule(at, thread);
+    }
+
+    /// The transmit FIFO has the block, and the thread is free.
+    fn handed_over(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let cells = state.block.div_ceil(self.spec.buffer.cell.bytes() as u32);
+        let at = self.wheel.now() + self.drain * u64::from(cells);
+        let entity = self.threads.len() as u16 + 1 + state.lane;
+        self.wheel.schedule(at, entity);
+        let slot = &mut self.slots[usize::from(state.slot)];
+        slot.pending -= state.block;
+        if slot.pending == 0 {
+            self.threads[usize::from(thread)].phase = Phase::Release;
+            self.reference(thread, self.spec.software.issue);
+            return;
+        }
+        self.select(thread);
+    }
+
+    /// A packet's memory is free again.
+    fn release(&mut self, thread: u16) {
+        let slot = self.threads[usize::from(thread)].slot;
+        let packet = &self.slots[usize::from(slot)];
+        if let Err(broken) = self.buffer.free(packet.bytes, &packet.cells) {
+            self.broken = Some(broken);
+        }
+        self.sent += 1;
+        self.sent_bytes += u64::from(packet.bytes);
+        self.in_flight_sum += u64::from(self.spec.in_flight) - self.free_slots.len() as u64;
+        self.free_slots.push(slot);
+        if let Some(waiting) = self.waiting.pop_front() {
+            let now = self.wheel.now();
+            self.wheel.schedule(now, waiting);
+        }
+        self.select(thread);
+    }
+
+    fn drained(&mut self, lane: u16) {
+        self.lanes_free |= 1 << lane;
+        self.wake_output();
+    }
+}
+
+// Prefix and suffix caches: what goes to and comes from the packet buffer moves by units of some cells.
+impl<W: Watched> NetworkProcessor<'_, W> {
+    /// A piece of a packet has reached the queue's prefix cache; a full one is written out.
+    fn cached(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let queue = usize::from(slot.queue);
+        let bytes = self.piece(slot, state.at);
+        let words = bytes.div_ceil(self.spec.sdram.width);
+        if self.caches[queue].prefix + words > self.unit_words && self.caches[queue].writing {
+            self.caches[queue].blocked.push_back(thread);
+            return;
+        }
+        self.caches[queue].prefix += words;
+        self.threads[usize::from(thread)].at += bytes;
+        self.flush(queue);
+        self.next_write(thread);
+    }
+
+    fn flush(&mut self, queue: usize) {
+        let cache = &mut self.caches[queue];
+        if cache.prefix >= self.unit_words && !cache.writing {
+            cache.prefix -= self.unit_words;
+            cache.writing = true;
+            let at = cache.to;
+            self.move_unit(queue, at, true);
+        }
+    }
+
+    fn move_unit(&mut self, queue: usize, at: u64, write: bool) {
+        let bytes = self.unit_words * self.spec.sdram.width;
+        let addr = (queue as u64 * self.region + at % self.region) * u64::from(bytes);
+        let owner = self.threads.len() + queue;
+        self.submit(owner as u16, addr, bytes, write);
+    }
+
+    fn unit_moved(&mut self, queue: usize, write: bool) {
+        let cache = &mut self.caches[queue];
+        if write {
+            cache.writing = false;
+            cache.to += 1;
+        } else {
+            cache.reading = false;
+            cache.from += 1;
+            cache.suffix += self.unit_words;
+        }
+        let now = self.wheel.now();
+        if write {
+            self.flush(queue);
+            while let Some(blocked) = self.caches[queue].blocked.pop_front() {
+                self.wheel.schedule(now, blocked);
+            }
+        }
+        while let Some(starved) = self.caches[queue].starved.pop_front() {
+            self.threads[usize::from(starved)].phase = Phase::Suffix;
+            self.wheel.schedule(now, starved);
+        }
+    }
+
+    /// An output thread takes its block from the suffix cache, or waits until that has been refilled.
+    fn refill(&mut self, thread: u16) {
+        let state = self.threads[usize::from(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let queue = usize::from(slot.queue);
+        let words = self.words_of(slot, state.at, state.block);
+        let cache = &mut self.caches[queue];
+        if cache.suffix < words && cache.from == cache.to && !cache.writing {
+            // The queue is so short that memory has nothing of it: prefix and suffix meet.
+            cache.suffix += cache.prefix;
+            cache.prefix = 0;
+        }
+        let enough = cache.suffix >= words;
+        if enough {
+            cache.suffix -= words;
+        }
+        // The next unit is asked for when what is left is less than a cell of eight words.
+        let ask = (!enough || cache.suffix < 8) && !cache.reading && cache.from < cache.to;
+        let at = cache.from;
+        if ask {
+            cache.reading = true;
+            self.move_unit(queue, at, false);
+        }
+        if !enough {
+            self.threads[usize::from(thread)].phase = Phase::Reading;
+            self.threads[usize::from(thread)].outstanding = 0;
+            self.caches[queue].starved.push_back(thread);
+            return;
+        }
+        let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
+        self.threads[usize::from(thread)].phase = Phase::Handshake;
+        self.wheel.schedule(at, thread);
+    }
+
+    /// Words that the pieces of a block took in the prefix cache.
+    fn words_of(&self, slot: &Slot, from: u32, bytes: u32) -> u32 {
+        let (mut at, mut words) = (from, 0);
+        while at < from + bytes {
+            let piece = self.piece(slot, at).min(from + bytes - at);
+            words += piece.div_ceil(self.spec.sdram.width);
+            at += piece;
+        }
+        words
+    }
+}
+
+fn check(spec: &MicroenginesSpec, workload: &Workload) -> Result<(), MachineError> {
+    let error = |field: String, came: String, allowed: String, remedy: &str| {
+        Err(MachineError::new(format!("workload.{field}"), came, allowed, remedy.into()))
+    };
+    let longest = spec.buffer.longest.bytes();
+    for (i, work) in workload.works.iter().enumerate() {
+        if u64::from(work.bytes) > longest || work.bytes == 0 {
+            let allowed = format!("1 to {longest} bytes, microengines.buffer.longest");
+            let came = format!("{} bytes", work.bytes);
+            return error(format!("packet[{i}]"), came, allowed, "raise it, or drop longer packets");
+        }
+        if work.port.is_some_and(|port| u32::from(port) >= spec.ports) {
+            let came = format!("port {}", work.port.unwrap_or(0));
+            return error(format!("packet[{i}]"), came, format!("below {} ports", spec.ports), "map ports");
+        }
+        if work.steps.0 > work.steps.1 || work.steps.1 as usize > workload.steps.len() {
+            let came = format!("steps {} to {}", work.steps.0, work.steps.1);
+            return error(format!("packet[{i}]"), came, format!("within {} steps", workload.steps.len()), "");
+        }
+    }
+    if workload.works.iter().all(|work| work.port.is_none()) {
+        let came = format!("{} packets, none of which leaves", workload.works.len());
+        return error("packets".into(), came, "a packet or more that is forwarded".into(), "check routes and rules");
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+"""Hasan, Chandra, Vijaykumar, ISCA 2003: row locality in a network processor's packet buffer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from wirespeed import _wirespeed
+from wirespeed.errors import InputError
+from wirespeed.papers import Figure, Measured, Outcome, Paper, Request, figures
+
+ID: Final = "2003-isca-hasan"
+SYSTEMS: Final = (
+    "ref-base",
+    "ref-ideal",
+    "our-base",
+    "f-alloc",
+    "l-alloc",
+    "p-alloc",
+    "batch",
+    "block",
+    "ideal-plus",
+    "all-pf",
+    "prev-pf",
+    "adapt",
+    "adapt-pf",
+)
+COMPARED: Final = ("ref-base", "all-pf", "adapt-pf")
+SIZES: Final = (64, 256, 1024)
+SWEEP: Final = (1, 2, 4, 8, 16)
+DATA: Final = "../shared/data/traces/"
+TRAFFIC: Final[Mapping[str, str]] = {
+    "edge": "edge",
+    "packmime": "packmime",
+    "isp": "isp",
+    "auckland": DATA + "auckland_20000125.tsh.gz",
+    "isp-nz": DATA + "isp_nz_20100113.pcap.gz",
+}
+READINGS: Final[Mapping[str, str]] = {
+    "edge": "packets of an edge link's sizes (mean 541 bytes), ports uniform: what the six numbers were fitted on",
+    "packmime": "HTTP connections as the PackMime tool makes them, simplified",
+    "isp": "the default profile of this program",
+    "auckland": "the public trace auckland_20000125, looped",
+    "isp-nz": "the public trace isp_nz_20100113, looped",
+}
+
+Run = dict[str, Any]
+Key = tuple[str, str, int]
+
+
+def measure(request: Request) -> Outcome:
+    """All tables and figures on the traffic of the reading; the synthetic ones as fast as a processor core goes."""
+    parameters = request.parameters("scenario.toml")
+    traffic = find(TRAFFIC[request.reading])
+    tables: list[Key] = [("l3fwd16", system, banks) for system in SYSTEMS for banks in (2, 4)]
+    tables += [(app, system, banks) for app in ("nat", "firewall") for system in COMPARED for banks in (2, 4)]
+    runs: list[Run] = [run(*key, traffic) for key in tables]
+    batches = [(size, run("l3fwd16", "batch", 4, traffic, batch=size)) for size in SWEEP]
+    blocks = [
+        (banks, size, run("l3fwd16", "batch", banks, traffic, block=size, batch=max(4, size)))
+        for banks in (2, 4)
+        for size in SWEEP
+    ]
+    idle = [
+        (mhz, size, run("l3fwd16", "ref-base", 4, f"fixed={size}", mhz=mhz)) for mhz in (200, 400) for size in SIZES
+    ]
+    faster = run("l3fwd16", "ref-ideal", 4, traffic, mhz=600)
+    extra = [r for _, r in batches] + [r for *_, r in blocks] + [r for *_, r in idle] + [faster]
+    found = study(request, runs + extra, parameters["calibration"], parameters["study"], "tables and figures")
+    table = dict(zip(tables, found, strict=False))
+    rest = found[len(tables) :]
+    by_batch = dict(zip((size for size, _ in batches), rest, strict=False))
+    rest = rest[len(batches) :]
+    by_block = dict(zip(((banks, size) for banks, size, _ in blocks), rest, strict=False))
+    rest = rest[len(blocks) :]
+    by_idle = dict(zip(((mhz, size) for mhz, size, _ in idle), rest, strict=False))
+    at_600 = rest[len(idle)]
+    measured = throughputs(request, table)
+    measured |= locality(table) | utilization(table, at_600) | trends(request, table, by_batch, by_block)
+    for (mhz, size), point in by_idle.items():
+        measured[f"idle-engine-{mhz}-{size}"] = number(point, "engine_idle", 100)
+        measured[f"idle-dram-{mhz}-{size}"] = number(point, "sdram_idle", 100)
+    notes = [f"traffic: {table[tables[0]]['traffic']}"]
+    points = [{"calibration": "2-bank column", **flat(point)} for point in found]
+    if request.reading == "edge" and request.wants("in-sample-rms"):
+        seen = study(request, runs, parameters["in_sample"], {**parameters["study"], "seeds": 2}, "in-sample fit")
+        in_sample = dict(zip(tables, seen, strict=False))
+        measured["in-sample-rms"] = rms(request, in_sample, tables)
+        points += [{"calibration": "in-sample: all 38", **flat(point)} for point in seen]
+    elif request.wants("in-sample-rms"):
+        measured["in-sample-rms"] = Measured(holds=False, note="fitted on the reading `edge` alone")
+    if request.wants("packmime"):
+        measured["packmime"] = similar(request, table, parameters)
+    return Outcome(measured, points, drawn(by_batch, by_block), notes)
+
+
+def find(traffic: str) -> str:
+    """The traffic, if it is no file or one that is there."""
+    if "/" in traffic and not Path(traffic).is_file():
+        raise InputError(f"{traffic}: no such file; this reading replays it: run from the root of the repository")
+    return traffic
+
+
+def run(application: str, system: str, banks: int, traffic: str, **more: object) -> Run:
+    """What the extension module runs."""
+    return {"application": application, "system": system, "banks": banks, "traffic": traffic, **more}
+
+
+def study(
+    request: Request, runs: Sequence[Run], calibration: Mapping[str, Any], settings: Mapping[str, Any], phase: str
+) -> list[dict[str, Any]]:
+    """A point a run; those that are kept are not run again."""
+    points = []
+    for done, each in enumerate(runs):
+        request.progress(phase, done, len(runs), f"{each['application']} {each['system']}, {each['banks']} banks")
+        spec = {"calibration": dict(calibration), "runs": [each], "seed": request.seed, **settings}
+        key = request.kept.key(spec)
+        point = request.kept.get(key)
+        if point is None:
+            point = json.loads(_wirespeed.study_network_processor(json.dumps(spec)))["runs"][0]
+            request.kept.add(key, point)
+        points.append(point)
+    request.progress(phase, len(runs), len(runs), "")
+    return points
+
+
+def number(point: Mapping[str, Any], field: str, scale: float = 1.0) -> Measured:
+    """A mean over the seeds with its half-width."""
+    value, half_width = point[field]["mean"], point[field]["half_width"]
+    return Measured(value * scale, None if half_width is None else half_width * scale)
+
+
+def gbps(table: Mapping[Key, Mapping[str, Any]], *key: Any) -> float:
+    """Throughput of a column."""
+    return float(table[key]["gbps"]["mean"])
+
+
+def name(key: Key) -> str:
+    """The id of a throughput."""
+    return f"{key[0]}-{key[1]}-{key[2]}"
+
+
+def papers_number(request: Request, id: str) -> float:
+    """The paper's number of a claim."""
+    return next(float(row.paper) for row in request.paper.expected(False) if row.id == id)
+
+
+def throughputs(request: Request, table: Mapping[Key, Mapping[str, Any]]) -> dict[str, Measured]:
+    """Tables 1 to 4 and 6 to 10."""
+    measured = {name(key): number(point, "gbps") for key, point in table.items()}
+    measured["rms-2"] = rms(request, table, [key for key in table if key[0] == "l3fwd16" and key[2] == 2])
+    measured["rms-4"] = rms(request, table, [key for key in table if key[0] == "l3fwd16" and key[2] == 4])
+    measured["rms-applications"] = rms(request, table, [key for key in table if key[0] != "l3fwd16"])
+    return measured
+
+
+def rms(request: Request, table: Mapping[Key, Mapping[str, Any]], keys: Sequence[Key]) -> Measured:
+    """How far throughputs are from the paper's, root mean square."""
+    deviations = [gbps(table, *key) / papers_number(request, name(key)) - 1 for key in keys]
+    value = math.sqrt(sum(d * d for d in deviations) / len(deviations)) * 100
+    worst = max(range(len(keys)), key=lambda i: abs(deviations[i]))
+    within = sum(abs(d) <= 0.05 for d in deviations)
+    note = f"{value:.1f} %; {within} of {len(keys)} within 5 %, {name(keys[worst])} {deviations[worst] * 100:+.1f} %"
+    return Measured(holds=value <= 5, note=note)
+
+
+def locality(table: Mapping[Key, Mapping[str, Any]]) -> dict[str, Measured]:
+    """Table 5."""
+    measured = {}
+    for system in ("l-alloc", "p-alloc"):
+        for side in ("input", "output"):
+            measured[f"rows-{system}-{side}"] = number(table["l3fwd16", system, 4], f"rows_{side}")
+    return measured
+
+
+def utilization(table: Mapping[Key, Mapping[str, Any]], at_600: Mapping[str, Any]) -> dict[str, Measured]:
+    """Table 11 and the gain of section 6.9."""
+    measured = {"utilization-600-mhz": number(at_600, "sdram_utilization", 100)}
+    gains = []
+    for app in ("l3fwd16", "nat", "firewall"):
+        for system in ("ref-base", "all-pf"):
+            measured[f"utilization-{app}-{system}"] = number(table[app, system, 4], "sdram_utilization", 100)
+        gains.append(gbps(table, app, "all-pf", 4) / gbps(table, app, "ref-base", 4) - 1)
+    measured["mean-gain"] = Measured(sum(gains) / len(gains) * 100)
+    return measured
+
+
+def trends(
+    request: Request,
+    table: Mapping[Key, Mapping[str, Any]],
+    by_batch: Mapping[int, Mapping[str, Any]],
+    by_block: Mapping[tuple[int, int], Mapping[str, Any]],
+) -> dict[str, Measured]:
+    """Orders of columns, figures 5 and 6."""
+    measured = {}
+    for banks in (2, 4):
+        paper = {system: papers_number(request, f"l3fwd16-{system}-{banks}") for system in SYSTEMS}
+        ranked = sorted(SYSTEMS, key=lambda system: paper[system])
+        parts = {
+            f"{low} < {high}": gbps(table, "l3fwd16", low, banks) < gbps(table, "l3fwd16", high, banks)
+            for i, low in enumerate(ranked)
+            for high in ranked[i + 1 :]
+            if paper[high] / paper[low] > 1.01
+        }
+        measured[f"order-{banks}"] = Measured(holds=parts, note="pairs that are more than 1 % apart in the paper")
+    parts = {}
+    for app in ("nat", "firewall"):
+        for banks in (2, 4):
+            for system in ("all-pf", "adapt-pf"):
+                better = gbps(table, app, system, banks) > gbps(table, app, "ref-base", banks)
+                parts[f"{app} {system} {banks} banks"] = better
+        for system in COMPARED:
+            more = gbps(table, app, system, 4) >= gbps(table, app, system, 2)
+            parts[f"{app} {system} with more banks"] = more
+    measured["order-applications"] = Measured(holds=parts)
+    speed = {size: point["gbps"]["mean"] for size, point in by_batch.items()}
+    measured["figure5-peak"] = Measured(
+        holds={
+            "grows from 1 to 2": speed[2] > speed[1],
+            "grows from 2 to 4": speed[4] > speed[2],
+            "drops from 4 to 8": speed[8] < speed[4],
+        },
+        note=", ".join(f"{size}: {value:.2f}" for size, value in speed.items()) + " Gbps",
+    )
+    grown = {side: by_batch[4][f"batch_{side}"]["mean"] / by_batch[1][f"batch_{side}"]["mean"] for side in SIDES}
+    measured["figure5-batches"] = Measured(
+        holds=grown["writes"] > grown["reads"],
+        note=f"from 1 to 4: writes {grown['writes']:.2f} times, reads {grown['reads']:.2f} times",
+    )
+    parts = {}
+    for banks in (2, 4):
+        values = [by_block[banks, size]["gbps"]["mean"] for size in SWEEP]
+        parts[f"grows up to 8, {banks} banks"] = values[0] < values[1] < values[2] < values[3]
+        parts[f"levels off at 8, {banks} banks"] = values[4] / values[3] - 1 < (values[3] / values[2] - 1) / 2 + 0.005
+    measured["figure6-levels"] = Measured(holds=parts)
+    measured["figure6-banks"] = Measured(
+        holds={
+            f"block {size}": by_block[4, size]["batch_reads"]["mean"] >= by_block[2, size]["batch_reads"]["mean"]
+            for size in SWEEP
+        }
+    )
+    return measured
+
+
+SIDES: Final = ("reads", "writes")
+
+
+def similar(request: Request, table: Mapping[Key, Mapping[str, Any]], parameters: Mapping[str, Any]) -> Measured:
+    """The gains of the techniques on the PackMime-like trace beside those of this reading's."""
+    runs = [run("l3fwd16", system, 4, "packmime") for system in COMPARED]
+    points = study(request, runs, parameters["calibration"], parameters["study"], "PackMime")
+    made = {system: point["gbps"]["mean"] for system, point in zip(COMPARED, points, strict=True)}
+    parts, words = {}, []
+    for system in COMPARED[1:]:
+        here = gbps(table, "l3fwd16", system, 4) / gbps(table, "l3fwd16", "ref-base", 4) - 1
+        there = made[system] / made["ref-base"] - 1
+        parts[f"{system} within 10 points"] = abs(here - there) < 0.1
+        words.append(f"{system} {here * 100:+.0f} % here, {there * 100:+.0f} % there")
+    return Measured(holds=parts, note="; ".join(words))
+
+
+def flat(point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point as a row of points.csv."""
+    row: dict[str, Any] = dict(point["run"])
+    for field, value in point.items():
+        if isinstance(value, Mapping) and "mean" in value:
+            row[field] = value["mean"]
+            row[f"{field}_half_width"] = value["half_width"]
+    return row
+
+
+def drawn(
+    by_batch: Mapping[int, Mapping[str, Any]], by_block: Mapping[tuple[int, int], Mapping[str, Any]]
+) -> list[Figure]:
+    """Figures 5 and 6: throughput above, observed batches below."""
+    speed = [
+        {"size": size, "y": p["gbps"]["mean"], "by": "4 banks", "wide": p["gbps"]["half_width"]}
+        for size, p in by_batch.items()
+    ]
+    seen = [
+        {"size": size, "y": p[f"batch_{side}"]["mean"], "by": side} for side in SIDES for size, p in by_batch.items()
+    ]
+    blocks = [
+        {"size": size, "y": p["gbps"]["mean"], "by": f"{banks} banks", "wide": p["gbps"]["half_width"]}
+        for (banks, size), p in by_block.items()
+    ]
+    observed = [
+        {"size": size, "y": p["batch_reads"]["mean"], "by": f"{banks} banks"} for (banks, size), p in by_block.items()
+    ]
+
+    def panel(points: Sequence[Mapping[str, Any]], x_title: str, y_title: str, wide: str | None = None) -> Any:
+        return figures.lines(
+            points, x="size", y="y", by="by", x_title=x_title, y_title=y_title, half_width=wide, log_x=True
+        )
+
+    batch, block = "maximum batch size", "maximum output block size, cells"
+    return [
+        Figure("figure5", "Packet throughput over the maximum batch size", panel(speed, batch, "Gbps", "wide")),
+        Figure("figure5-batches", "Observed batch size", panel(seen, batch, "transfers")),
+        Figure("figure6", "Packet throughput over the maximum output block size", panel(blocks, block, "Gbps", "wide")),
+        Figure("figure6-batches", "Observed output batch size", panel(observed, block, "transfers")),
+    ]
+
+
+PAPER = Paper(
+    id=ID,
+    title="Efficient use of memory bandwidth to improve network processor throughput",
+    authors="J. Hasan, S. Chandra, T. N. Vijaykumar",
+    venue="ISCA",
+    year=2003,
+    doi="10.1145/859618.859653",
+    readings=READINGS,
+    default_readings=("edge",),
+    measure=measure,
+)
