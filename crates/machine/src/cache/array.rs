@@ -26,6 +26,8 @@ struct Set<const N: usize> {
     tags: [u32; N],
     /// What the policy remembers of each way.
     state: [u8; N],
+    /// Who filled each way, as a number of the caller's.
+    owner: [u8; N],
     /// A bit a way.
     dirty: u32,
     /// A bit a way: no other private cache has the line.
@@ -78,6 +80,8 @@ pub struct Victim {
     pub line: Line,
     /// Whether memory does not have its latest data.
     pub dirty: bool,
+    /// Who filled it, as the filler said; 0 where nobody says.
+    pub owner: u8,
 }
 
 /// A mask allows no way of the array.
@@ -95,7 +99,7 @@ pub enum Written {
 
 impl<const N: usize> Set<N> {
     fn empty<P: Policy>() -> Set<N> {
-        Set { tags: [EMPTY; N], state: P::initial(), dirty: 0, exclusive: 0 }
+        Set { tags: [EMPTY; N], state: P::initial(), owner: [0; N], dirty: 0, exclusive: 0 }
     }
 
     #[inline(always)]
@@ -111,7 +115,8 @@ impl<const N: usize> Set<N> {
         let way = policy.victim(&mut self.state, ways, allowed, || equal_tags(tags, EMPTY)).ok_or(NoWay)?;
         let bit = 1u32 << way;
         let old = std::mem::replace(&mut self.tags[way as usize], line);
-        let victim = (old != EMPTY).then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty & bit != 0 });
+        let owner = std::mem::replace(&mut self.owner[way as usize], fill.owner);
+        let victim = (old != EMPTY).then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty & bit != 0, owner });
         set_bit(&mut self.dirty, way, fill.dirty);
         set_bit(&mut self.exclusive, way, fill.exclusive);
         policy.fill(&mut self.state, way, fill.age);
@@ -119,11 +124,12 @@ impl<const N: usize> Set<N> {
     }
 
     #[inline(always)]
-    fn remove<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<bool> {
+    fn remove<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<Victim> {
         let way = self.find(line)?;
         self.tags[way as usize] = EMPTY;
         policy.remove(&mut self.state, ways, way);
-        Some(self.dirty >> way & 1 == 1)
+        let (dirty, owner) = (self.dirty >> way & 1 == 1, self.owner[way as usize]);
+        Some(Victim { line: Line(u64::from(line)), dirty, owner })
     }
 }
 
@@ -134,6 +140,7 @@ struct Fill {
     dirty: bool,
     exclusive: bool,
     age: u8,
+    owner: u8,
 }
 
 impl TagArray {
@@ -233,9 +240,9 @@ impl<P: Policy> TagArray<P> {
         })
     }
 
-    /// [`TagArray::write_line`], and if the line is not there [`TagArray::fill_aged`] with a dirty line.
+    /// [`TagArray::write_line`], and if the line is not there [`TagArray::fill_owned`] with a dirty line.
     #[inline]
-    pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8) -> Written {
+    pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8, owner: u8) -> Written {
         let at = self.set_of(line);
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[at];
@@ -244,7 +251,7 @@ impl<P: Policy> TagArray<P> {
                 set.dirty |= 1 << way;
                 return Written::InPlace;
             }
-            let fill = Fill { mask, dirty: true, exclusive: false, age };
+            let fill = Fill { mask, dirty: true, exclusive: false, age, owner };
             Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
     }
@@ -263,21 +270,40 @@ impl<P: Policy> TagArray<P> {
     #[inline]
     pub fn fill(&mut self, line: Line, mask: Cbm, dirty: bool, exclusive: bool) -> Result<Option<Victim>, NoWay> {
         let set = self.set_of(line);
-        let fill = Fill { mask, dirty, exclusive, age: 0 };
+        let fill = Fill { mask, dirty, exclusive, age: 0, owner: 0 };
         with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
 
     /// As [`TagArray::fill`]; under [`Replacement::Age`] the line comes in at `age`, 0 to 3.
     #[inline]
     pub fn fill_aged(&mut self, line: Line, mask: Cbm, dirty: bool, age: u8) -> Result<Option<Victim>, NoWay> {
+        self.fill_owned(line, mask, dirty, age, 0)
+    }
+
+    /// As [`TagArray::fill_aged`], and remembers `owner`.
+    #[inline]
+    pub fn fill_owned(
+        &mut self,
+        line: Line,
+        mask: Cbm,
+        dirty: bool,
+        age: u8,
+        owner: u8,
+    ) -> Result<Option<Victim>, NoWay> {
         let set = self.set_of(line);
-        let fill = Fill { mask, dirty, exclusive: false, age };
+        let fill = Fill { mask, dirty, exclusive: false, age, owner };
         with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
 
     /// Takes `line` out; says whether it was dirty, [`None`] if it was not there.
     #[inline]
     pub fn remove(&mut self, line: Line) -> Option<bool> {
+        self.take(line).map(|victim| victim.dirty)
+    }
+
+    /// Takes `line` out; [`None`] if it was not there.
+    #[inline]
+    pub fn take(&mut self, line: Line) -> Option<Victim> {
         let set = self.set_of(line);
         with_sets!(&mut self.sets, sets => sets[set].remove(&mut self.policy, self.ways, line.0 as u32))
     }
@@ -482,7 +508,7 @@ mod tests {
                     _ => assert_eq!(way, set.victim(replacement, &allowed), "{replacement:?}"),
                 }
             }
-            let old = set.ways[way as usize].map(|e| Victim { line: Line(e.line), dirty: e.dirty });
+            let old = set.ways[way as usize].map(|e| Victim { line: Line(e.line), dirty: e.dirty, owner: 0 });
             assert_eq!(filled, Ok(old));
             let age = if replacement == Replacement::Srrip { 2 } else { age };
             set.ways[way as usize] = Some(Entry { line, dirty: write, filled: now, used: now, age });

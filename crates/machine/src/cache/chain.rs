@@ -507,7 +507,7 @@ impl Chain {
     }
 
     fn evict(&mut self, at: usize, victim: Victim, origin: Origin) {
-        let Victim { line, mut dirty } = victim;
+        let Victim { line, mut dirty, .. } = victim;
         self.counts.levels[at].evictions += 1;
         if self.levels[at].spec.inclusion == Inclusion::Inclusive {
             dirty |= self.invalidate_above(at, line);

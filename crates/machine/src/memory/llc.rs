@@ -135,7 +135,12 @@ pub struct SliceCounters {
 pub(super) struct Share {
     pub ways: Cbm,
     pub age: u8,
+    /// Whose lines they are: a class of service, or [`DEVICES`].
+    pub owner: u8,
 }
+
+/// The owner of lines that devices have brought in.
+pub(super) const DEVICES: u8 = u8::MAX;
 
 /// Who asks the LLC.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +178,8 @@ pub(super) struct Llc {
     /// One way, a row a core and a last one for devices; empty if all are equally far.
     distances: Vec<Ps>,
     cores: usize,
+    /// Lines present by owner.
+    owned: Box<[u64; 256]>,
 }
 
 #[derive(Clone, Debug)]
@@ -324,6 +331,7 @@ impl Llc {
             latency: Ps(latency),
             distances,
             cores: cores as usize,
+            owned: Box::new([0; 256]),
         })
     }
 
@@ -337,8 +345,14 @@ impl Llc {
         with_tags!(&self.slices[0].tags, tags => tags.ways())
     }
 
+    /// Lines present, of all owners.
     pub(super) fn occupancy(&self) -> u64 {
-        self.slices.iter().map(|s| with_tags!(&s.tags, tags => tags.occupancy())).sum()
+        self.owned.iter().sum()
+    }
+
+    /// Lines present that `owner` has brought in.
+    pub(super) fn owned(&self, owner: u8) -> u64 {
+        self.owned[usize::from(owner)]
     }
 
     pub(super) fn counters(&self) -> Vec<SliceCounters> {
@@ -396,30 +410,45 @@ impl Llc {
     /// Takes the line out; says whether it was dirty, [`None`] if it was not there.
     #[inline(always)]
     pub(super) fn remove(&mut self, spot: Spot) -> Option<bool> {
-        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.remove(spot.within))
+        let victim = with_tags!(&mut self.slices[spot.slice].tags, tags => tags.take(spot.within))?;
+        self.owned[usize::from(victim.owner)] -= 1;
+        Some(victim.dirty)
     }
 
     /// As [`TagArray::write_or_fill`].
     #[inline(always)]
     pub(super) fn write_or_fill(&mut self, spot: Spot, share: Share) -> Written {
+        let Share { ways, age, owner } = share;
         let tags = &mut self.slices[spot.slice].tags;
-        let written = with_tags!(tags, tags => tags.write_or_fill(spot.within, share.ways, share.age));
-        match written {
-            Written::Filled(Ok(Some(victim))) => {
-                Written::Filled(Ok(Some(Victim { line: self.hash.join(spot.slice, victim.line), ..victim })))
-            }
-            other => other,
+        match with_tags!(tags, tags => tags.write_or_fill(spot.within, ways, age, owner)) {
+            Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
+            Written::InPlace => Written::InPlace,
         }
     }
 
-    /// As [`TagArray::fill_aged`].
+    /// Counts what a fill has changed, and names the victim as the memory system does.
+    #[inline(always)]
+    fn filled(
+        &mut self,
+        spot: Spot,
+        owner: u8,
+        victim: Result<Option<Victim>, NoWay>,
+    ) -> Result<Option<Victim>, NoWay> {
+        let victim = victim?;
+        self.owned[usize::from(owner)] += 1;
+        Ok(victim.map(|v| {
+            self.owned[usize::from(v.owner)] -= 1;
+            Victim { line: self.hash.join(spot.slice, v.line), ..v }
+        }))
+    }
+
+    /// As [`TagArray::fill_owned`].
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
-        let victim = match &mut self.slices[spot.slice].tags {
-            Tags::Lru(tags) => tags.fill(spot.within, share.ways, dirty, false)?,
-            Tags::Any(tags) => tags.fill_aged(spot.within, share.ways, dirty, share.age)?,
-        };
-        Ok(victim.map(|v| Victim { line: self.hash.join(spot.slice, v.line), ..v }))
+        let Share { ways, age, owner } = share;
+        let tags = &mut self.slices[spot.slice].tags;
+        let victim = with_tags!(tags, tags => tags.fill_owned(spot.within, ways, dirty, age, owner));
+        self.filled(spot, owner, victim)
     }
 
     /// Asks the host to bring the set of the line into its own cache.
@@ -499,11 +528,11 @@ mod tests {
             // A few sets of a hashed cache get a line more than they have ways.
             let start = 1 << 20;
             (start..start + lines).for_each(|line| {
-                let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0 }, false);
+                let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0, owner: 1 }, false);
             });
             let kept = (start..start + lines).filter(|&line| llc.has(llc.spot(Line(line)))).count() as u64;
             assert!(kept * 100 >= lines * 88, "{hash:?} over {slices}: {kept} of {lines}");
-            assert_eq!(llc.occupancy(), kept);
+            assert_eq!((llc.occupancy(), llc.owned(1)), (kept, kept));
         }
     }
 
@@ -523,7 +552,7 @@ mod tests {
         let mut llc = Llc::new(&spec(18, SliceHash::Mixed), 1, "llc").unwrap();
         let lines = 18 * 64 * 2;
         (0..lines).for_each(|line| {
-            let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0 }, false);
+            let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0, owner: 1 }, false);
         });
         // E[min(X, 4)] / 2 for X Poisson with mean 2: 0.9624.
         let kept = llc.occupancy() as f64 / lines as f64;

@@ -99,6 +99,16 @@ pub struct MemoryCounters {
     pub writebacks: u64,
 }
 
+/// What a class of service has done, and has, at the LLC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Its lookups.
+    pub llc: LevelCounters,
+    /// Lines present that it has brought in, as Intel's CMT and AMD's QoS monitoring count them: a line that
+    /// someone else uses stays the first one's.
+    pub lines: u64,
+}
+
 impl LevelCounters {
     #[inline(always)]
     fn count(&mut self, hit: bool) {
@@ -179,6 +189,8 @@ pub struct Hierarchy {
     /// The ways each class of service may fill; class 0 has some, a class that was never set has
     /// class 0's.
     class_ways: Vec<Option<Cbm>>,
+    /// Lookups of the LLC by class.
+    class_llc: Vec<LevelCounters>,
     io_ways: Cbm,
     core_age: u8,
     io_age: u8,
@@ -237,6 +249,7 @@ impl Hierarchy {
             in_flight: InFlight::new(cores),
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
+            class_llc: vec![LevelCounters::default(); 16],
             io_ways,
             core_age: spec.llc.core_age,
             io_age: spec.llc.io_age,
@@ -273,6 +286,27 @@ impl Hierarchy {
         self.llc.occupancy()
     }
 
+    /// What class `clos` has done and has; zeros of a class that nobody is in.
+    pub fn class(&self, clos: Clos) -> ClassCounters {
+        let llc = self.class_llc.get(usize::from(clos.0)).copied().unwrap_or_default();
+        ClassCounters { llc, lines: self.llc.owned(clos.0) }
+    }
+
+    /// Lines in the LLC that device writes have brought in.
+    pub fn io_lines(&self) -> u64 {
+        self.llc.owned(llc::DEVICES)
+    }
+
+    /// The ways that device writes may fill.
+    pub fn io_ways(&self) -> Cbm {
+        self.io_ways
+    }
+
+    /// The ways that class `clos` may fill.
+    pub fn class_ways(&self, clos: Clos) -> Cbm {
+        self.share_of(clos).ways
+    }
+
     /// Sets the ways that device writes may fill from now on; nothing moves. No way turns DDIO off.
     ///
     /// # Errors
@@ -301,7 +335,7 @@ impl Hierarchy {
 
     /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done.
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        let io = Share { ways: self.io_ways, age: self.io_age };
+        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.for_each_line(first, count, |memory, line, spot| {
             let at = memory.reach_llc(spot, now);
             let held = memory.invalidate_private(line).is_some();
@@ -359,7 +393,16 @@ impl Hierarchy {
     #[inline]
     fn share_of(&self, clos: Clos) -> Share {
         let own = self.class_ways.get(usize::from(clos.0)).copied().flatten();
-        Share { ways: own.or(self.class_ways[0]).unwrap_or(ALL_WAYS), age: self.core_age }
+        Share { ways: own.or(self.class_ways[0]).unwrap_or(ALL_WAYS), age: self.core_age, owner: clos.0 }
+    }
+
+    #[inline]
+    fn class_llc(&mut self, clos: Clos) -> &mut LevelCounters {
+        let at = usize::from(clos.0);
+        if at >= self.class_llc.len() {
+            self.class_llc.resize(at + 1, LevelCounters::default());
+        }
+        &mut self.class_llc[at]
     }
 
     /// The part of [`Memory::lookup`] for a line that L1 does not have.
@@ -381,7 +424,7 @@ impl Hierarchy {
             victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
         }
         let evicted = l1.fill(line, ALL_WAYS, write, exclusive).unwrap_or(None);
-        if let Some(Victim { line, dirty: true }) = evicted {
+        if let Some(Victim { line, dirty: true, .. }) = evicted {
             // A dirty line goes down to L2, which need not have it.
             if l2.write_line(line) {
                 l2.set_exclusive(line, true);
@@ -431,7 +474,7 @@ impl Hierarchy {
         }
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not.
-            self.evict_private(Victim { line, dirty: true }, share, now);
+            self.evict_private(line, true, share, now);
         }
         match (found, dirty) {
             (false, _) => Snooped::Nothing,
@@ -441,8 +484,7 @@ impl Hierarchy {
     }
 
     /// A line has left the private caches of a core, or been cleaned there.
-    fn evict_private(&mut self, victim: Victim, share: Share, now: Ps) {
-        let Victim { line, dirty } = victim;
+    fn evict_private(&mut self, line: Line, dirty: bool, share: Share, now: Ps) {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
@@ -505,7 +547,7 @@ impl Hierarchy {
             return true;
         }
         if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, true, true) {
-            self.evict_private(victim, share, now);
+            self.evict_private(victim.line, victim.dirty, share, now);
         }
         false
     }
@@ -665,6 +707,7 @@ impl Memory for Hierarchy {
             Served::Snoop
         } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
             self.counters.llc.hits += 1;
+            self.class_llc(request.clos).hits += 1;
             Served::Llc
         } else if snooped != Snooped::Nothing {
             self.counters.snoops += 1;
@@ -673,6 +716,7 @@ impl Memory for Hierarchy {
             Served::Snoop
         } else {
             self.counters.llc.misses += 1;
+            self.class_llc(request.clos).misses += 1;
             let filled =
                 self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
             done = filled + distance;
@@ -704,7 +748,7 @@ impl Memory for Hierarchy {
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
-            self.evict_private(*victim, share, now);
+            self.evict_private(victim.line, victim.dirty, share, now);
         }
     }
 
