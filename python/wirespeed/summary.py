@@ -137,6 +137,30 @@ class Interval(TypedDict, total=False):
     core_busy: float
 
 
+class ControlInterval(TypedDict, total=False):
+    """One interval of the policy that sets the LLC's ways: what was in force, seen and decided."""
+
+    at_ns: float
+    io_ways: int
+    core_ways: int
+    decided_io_ways: int | None
+    received_pps: float | None
+    ddio_write_miss_rate: float | None
+    llc_miss_rate: list[float | None]
+    llc_bytes: list[int]
+
+
+class Policy(TypedDict, total=False):
+    """The policy that set the LLC's ways, and what came of it."""
+
+    kind: str
+    interval_ns: float
+    changes: int
+    io_ways: int | None
+    ways: int
+    intervals: list[ControlInterval]
+
+
 class Search(TypedDict, total=False):
     """An RFC 2544 search: the highest load at which the loss is within `loss_limit`, and its trials."""
 
@@ -252,6 +276,7 @@ class Summary(TypedDict, total=False):
     curve: list[CurvePoint]
     series: list[Interval]
     search: Search | None
+    policy: Policy | None
     traffic: Traffic
     routes: dict[str, int]
     table: RoutingTable

@@ -77,6 +77,12 @@ pub trait Policy {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation>;
 }
 
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
+        (**self).decide(seen)
+    }
+}
+
 /// A machine that can be observed and set.
 pub trait Actuator {
     /// Why it could not.

@@ -35,5 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             core.busy.as_ns() / core.packets as f64
         );
     }
+    for interval in &result.measured.control {
+        println!("{interval:?}");
+    }
     Ok(())
 }

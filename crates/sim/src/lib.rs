@@ -14,6 +14,7 @@ mod search;
 pub mod server;
 mod simulate;
 pub mod slices;
+pub mod steer;
 pub mod summary;
 pub mod tables;
 pub mod verdict;

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
 use units::{PacketRate, Rate};
 
+use crate::steer::PolicySpec;
+
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -93,6 +95,9 @@ pub struct Scenario {
     /// How packets pass from receiving to working cores; every core does both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineSpec>,
+    /// Who sets the ways of the LLC while packets go through; nobody when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
     /// How long and how often.
     #[serde(default)]
     pub run: RunSpec,
@@ -509,6 +514,11 @@ impl Scenario {
         self.machine.core.check("machine.core")?;
         if let Some(pipeline) = &self.pipeline {
             pipeline.check("pipeline", self.machine.cores)?;
+        }
+        if let Some(policy) = &self.policy
+            && let Err((field, message)) = policy.check(self.machine.llc.ways)
+        {
+            return error(&format!("policy.{field}"), message);
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
         Ok(())

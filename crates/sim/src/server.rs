@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::ops::Sub;
 
+use control::Allocation;
 use engine::{Engine, Seed};
 use functions::{Function, PacketFunction, Verdict};
 use machine::cores::{BurstPacket, Core, Step};
@@ -27,6 +28,7 @@ use traffic::Source;
 use units::{Addr, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
 use crate::scenario::{Scenario, ScenarioError};
+use crate::steer::{RX_CLASS, WORK_CLASS};
 
 /// What becomes of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +177,8 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     last_departure: Ps,
+    /// Packets lost for want of anything.
+    lost: u64,
 }
 
 struct Crossing {
@@ -349,7 +353,7 @@ impl Server {
         let mut phases = seed.stream("machine.core.poll_phase");
         let mut cores = Vec::with_capacity(m.cores as usize);
         for i in 0..m.cores as u16 {
-            let core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
             let input = match &scenario.pipeline {
                 Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
                     Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
@@ -363,6 +367,10 @@ impl Server {
                     Input::Nic(rx)
                 }
             };
+            core.set_clos(match input {
+                Input::Nic(_) => RX_CLASS,
+                Input::Queue(..) => WORK_CLASS,
+            });
             let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
             cores.push(Worker {
                 core,
@@ -416,6 +424,7 @@ impl Server {
             lines: Vec::new(),
             locks: Locks::default(),
             last_departure: Ps::ZERO,
+            lost: 0,
         };
         server.draw_arrival();
         Ok(server)
@@ -492,6 +501,28 @@ impl Server {
         (self.up.bytes(), self.down.bytes())
     }
 
+    /// Packets lost so far, for want of anything.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Cores that poll a queue of the NIC: the first so many of [`Server::cores`].
+    pub fn receiving_cores(&self) -> usize {
+        self.receiving
+    }
+
+    /// Sets the ways that devices and classes may fill from now on: all that `allocation` says, or nothing.
+    ///
+    /// # Errors
+    /// A mask that the LLC refuses.
+    pub fn set_ways(&mut self, allocation: &Allocation) -> Result<(), machine::MachineError> {
+        self.memory.check_allocation(allocation.io_ways, &allocation.classes)?;
+        if let Some(ways) = allocation.io_ways {
+            self.memory.set_io_ways(ways)?;
+        }
+        allocation.classes.iter().try_for_each(|&(clos, ways)| self.memory.set_class_ways(clos, ways))
+    }
+
     /// When the last packet left.
     pub fn last_departure(&self) -> Ps {
         self.last_departure
@@ -539,6 +570,7 @@ impl Server {
             Some(Loss::NoRxDescriptor)
         };
         if let Some(loss) = lost {
+            self.lost += 1;
             observer.departure(&Departure {
                 packet: packet.id,
                 arrival: now,
@@ -793,7 +825,10 @@ impl Server {
                 attribution
             };
             let fate = match entry.next {
-                Next::Ends(fate) => fate,
+                Next::Ends(fate) => {
+                    self.lost += u64::from(matches!(fate, Fate::Lost(_)));
+                    fate
+                }
                 Next::Worker(to) => {
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
                     handed.push((to, Handed { received, before: Box::new(spent()) }));

@@ -25,6 +25,7 @@ use crate::measure::{Activity, Measure};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::schedule::Watch;
 use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
+use crate::steer::{ControlInterval, Steer};
 
 /// Events between two looks at whether to stop.
 const EVENTS_PER_CHECK: usize = 20_000;
@@ -56,6 +57,8 @@ pub struct Measured {
     pub dram_peak: f64,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
+    /// Intervals of the policy, from the first packet on; none without one.
+    pub control: Vec<ControlInterval>,
     /// The user ended it early.
     pub partial: bool,
 }
@@ -120,7 +123,9 @@ impl Setup<'_> {
         let source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
         let mut server = Server::new(self.scenario, self.function.clone(), source, u64::MAX, seed)?;
 
-        let warmup = self.warm_up(&mut server, packets, watch);
+        let mut steer = Steer::new(self.scenario, seed)?;
+
+        let warmup = self.warm_up(&mut server, packets, &mut steer, watch);
         let from = Snapshot::of(&server);
         let first = server.offered();
         server.offer_in_all(first + packets);
@@ -134,7 +139,7 @@ impl Setup<'_> {
                 server.offer_in_all(server.offered());
             }
             let pause = Pause { offered: u64::MAX, at: next_sample };
-            let more = server.advance(EVENTS_PER_CHECK, pause, &mut measure);
+            let more = advance(&mut server, pause, &mut measure, &mut steer);
             if server.now() >= next_sample || !more {
                 let now = Snapshot::of(&server);
                 measure.activity(last.at, now.activity_since(&last, &server));
@@ -158,12 +163,13 @@ impl Setup<'_> {
             simulated: server.offered(),
             warmup,
             measure,
+            control: steer.map(Steer::into_history).unwrap_or_default(),
             partial,
         })
     }
 
     /// Runs `server` until measurement of `packets` packets is to begin. See the module header.
-    fn warm_up(&self, server: &mut Server, packets: u64, watch: &Watch) -> WarmUp {
+    fn warm_up(&self, server: &mut Server, packets: u64, steer: &mut Option<Steer>, watch: &Watch) -> WarmUp {
         let mbufs = u64::from(self.scenario.mempool.size);
         let given = self.scenario.run.warmup;
         let least = given.unwrap_or((packets / 10).max(mbufs.min(packets.saturating_mul(MOST_FOR_THE_POOL))));
@@ -180,7 +186,7 @@ impl Setup<'_> {
         let mut seen = Transient { sojourns: BatchMeans::with_batches(SOJOURN_MEANS), refused: 0 };
         loop {
             let pause = Pause { offered: next, at: Ps::MAX };
-            while server.offered() < next && !watch.is_stopped() && server.advance(EVENTS_PER_CHECK, pause, &mut seen) {
+            while server.offered() < next && !watch.is_stopped() && advance(server, pause, &mut seen, steer) {
                 watch.tell(server.offered(), next, true);
             }
             let truncation = mser5(seen.sojourns.batch_means());
@@ -205,6 +211,16 @@ impl Setup<'_> {
             next = next.saturating_mul(2).min(most);
         }
     }
+}
+
+/// Goes on to `pause`, or to the end of the policy's interval and lets it decide; `false` once all is done.
+fn advance(server: &mut Server, pause: Pause, observer: &mut impl Observer, steer: &mut Option<Steer>) -> bool {
+    let Some(steer) = steer else { return server.advance(EVENTS_PER_CHECK, pause, observer) };
+    let more = server.advance(EVENTS_PER_CHECK, Pause { at: pause.at.min(steer.next()), ..pause }, observer);
+    if server.now() >= steer.next() {
+        steer.step(server);
+    }
+    more
 }
 
 /// What warm-up is judged by.

@@ -64,6 +64,20 @@ fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..16].to_string()
 }
 
+/// What the policy saw and did; null where nobody sets the ways.
+fn policy(result: &RunResult) -> Value {
+    let Some(spec) = &result.scenario.policy else { return Value::Null };
+    let intervals = &result.measured.control;
+    json!({
+        "kind": spec.kind,
+        "interval_ns": spec.interval.ps().as_ns(),
+        "changes": intervals.iter().filter(|i| i.decided_io_ways.is_some_and(|ways| ways != i.io_ways)).count(),
+        "io_ways": intervals.last().map(|i| i.decided_io_ways.unwrap_or(i.io_ways)),
+        "ways": result.scenario.machine.llc.ways,
+        "intervals": intervals,
+    })
+}
+
 /// The document; `commit` names the build's commit. What is not finite is null.
 pub fn summary(result: &RunResult, commit: &str) -> Value {
     let (scenario, measured) = (&result.scenario, &result.measured);
@@ -117,6 +131,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("cores", cores(scenario, measured));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
+    put("policy", policy(result));
     put("search", result.search.as_ref().map_or(Value::Null, |s| search(result, s)));
     put("traffic", traffic(result));
     put(

@@ -67,6 +67,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
             drops=drops(summary),
             damages=damages(summary),
             machine_chart=charts.machine_over_time(series),
+            policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
             dram=summary.get("dram") or {},
             traffic=summary.get("traffic") or {},
             machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},

@@ -17,7 +17,7 @@ import altair as alt
 import vl_convert
 
 from wirespeed import quantities as q
-from wirespeed.summary import CurvePoint, Interval, Sojourn
+from wirespeed.summary import ControlInterval, CurvePoint, Interval, Sojourn
 
 WIDTH: Final = 430
 HEIGHT: Final = 230
@@ -100,6 +100,44 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
         x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
         drawn.append(panel.encode(x=x, y=y).properties(width=WIDTH, height=HEIGHT / len(_ACTIVITY)))
     return _svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
+
+
+# Who brought lines into the LLC, in the order of `llc_bytes`.
+_OWNERS: Final = ("devices", "receiving cores", "working cores", "others")
+
+
+def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
+    """Ways of devices and LLC occupancy by who brought lines in, over simulated time; None below two intervals."""
+    if len(intervals) < 2:
+        return None
+    last = intervals[-1]["at_ns"]
+    scale, unit = next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
+    axis = alt.Axis(title=None, labels=False, tickCount=6)
+    x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
+    steps = [{"x": i["at_ns"] / scale, "y": i["io_ways"]} for i in intervals]
+    ways = (
+        alt.Chart(_data(steps))
+        .mark_line(strokeWidth=1.5, color=CARRIED, interpolate="step-before")
+        .encode(x=x, y=alt.Y("y:Q", axis=alt.Axis(title="I/O ways", tickMinStep=1, tickCount=4)))
+        .properties(width=WIDTH, height=HEIGHT / 4)
+    )
+    owners = [
+        {"x": i["at_ns"] / scale, "y": count / 2**20, "owner": owner}
+        for i in intervals
+        for owner, count in zip(_OWNERS, i["llc_bytes"], strict=True)
+    ]
+    shown = [name for name in _OWNERS if any(row["y"] > 0 for row in owners if row["owner"] == name)]
+    occupancy = (
+        alt.Chart(_data([row for row in owners if row["owner"] in shown]))
+        .mark_area()
+        .encode(
+            x=x.axis(alt.Axis(title=f"simulated time, {unit}", tickCount=6)),
+            y=alt.Y("y:Q", stack="zero", axis=alt.Axis(title="LLC, MiB", tickCount=4)),
+            color=alt.Color("owner:N", sort=shown, legend=alt.Legend(title=None, orient="top")),
+        )
+        .properties(width=WIDTH, height=HEIGHT / 2)
+    )
+    return _svg(alt.vconcat(ways, occupancy, spacing=8), "Ways of devices and occupancy of the LLC over simulated time")
 
 
 def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:

@@ -307,6 +307,19 @@ impl Hierarchy {
         self.share_of(clos).ways
     }
 
+    /// Whether [`Hierarchy::set_io_ways`] and [`Hierarchy::set_class_ways`] would take these.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn check_allocation(&self, io: Option<Cbm>, classes: &[(Clos, Cbm)]) -> Result<(), MachineError> {
+        if let Some(ways) = io {
+            check_ways("machine.llc.io_ways", ways, self.llc.ways(), true)?;
+        }
+        classes.iter().try_for_each(|&(clos, ways)| {
+            check_ways(&format!("machine.llc.clos[{clos}].cbm"), ways, self.llc.ways(), false)
+        })
+    }
+
     /// Sets the ways that device writes may fill from now on; nothing moves. No way turns DDIO off.
     ///
     /// # Errors

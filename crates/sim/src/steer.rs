@@ -1,0 +1,403 @@
+//! A policy in the loop of a simulated server: once an interval of simulated time its counters are read, as a
+//! profiler on a real machine reads them, the policy decides, and the masks change while packets go on.
+//!
+//! What is read: packets received and lost, bytes over PCIe, DDIO write misses, DRAM bandwidth, and of each class
+//! of service LLC misses, occupancy and busy time. Counters can be made as bad as real ones: noisy, late, missing.
+//! Core class 1 receives and class 2 works (all are class 1 without a pipeline); class 0 is everyone else.
+
+use std::collections::VecDeque;
+
+use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Policy};
+use engine::Seed;
+use policy::baseline::{IatLike, Isolated, Shared, Thresholds};
+use policy::{Allocator, AllocatorSpec, Floors, Meter, Outcome, Steering};
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Cbm, Clos, LINE_BYTES, Ps, Span};
+
+use crate::scenario::{Scenario, ScenarioError};
+use crate::server::Server;
+
+/// The class of cores that receive, and of all packet cores where there is no pipeline.
+pub const RX_CLASS: Clos = Clos(1);
+/// The class of cores that work on what others have received.
+pub const WORK_CLASS: Clos = Clos(2);
+
+/// Which policy sets the ways of the LLC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyKind {
+    /// `io_ways` ways for devices at the top, all ways for everyone: a server that nobody has set.
+    Shared,
+    /// `io_ways` ways for devices and the rest for cores, as ResQ isolates them.
+    Isolated,
+    /// A way more for whose miss rate is above `miss_rate`.
+    Thresholds,
+    /// After IAT (Yuan et al., ISCA 2021).
+    Iat,
+    /// The four-state allocator of 5GC2ache, judging each step by its response.
+    #[default]
+    Allocator,
+}
+
+/// A policy in the loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySpec {
+    /// Which.
+    pub kind: PolicyKind,
+    /// Between two decisions.
+    pub interval: Span,
+    /// Ways of devices at the start.
+    pub io_ways: u32,
+    /// Ways that no packet core may fill, from way 0 up; 0 lets cores have them.
+    pub others: u32,
+    /// The least ways that packet cores keep.
+    pub core_floor: u32,
+    /// The least ways that devices keep.
+    pub io_floor: u32,
+    /// With `kind = "thresholds"`: the miss rate above which there is a bottleneck, 0 to 1.
+    pub miss_rate: f64,
+    /// Standard deviation of each counter that is read, as a share of its value.
+    pub noise: f64,
+    /// Intervals by which counters are late.
+    pub lag: u32,
+    /// Probability that a counter is missing from an observation.
+    pub missing: f64,
+}
+
+impl Default for PolicySpec {
+    fn default() -> PolicySpec {
+        PolicySpec {
+            kind: PolicyKind::default(),
+            interval: Span::from_ns(200_000.0),
+            io_ways: 2,
+            others: 1,
+            core_floor: 2,
+            io_floor: 1,
+            miss_rate: 0.05,
+            noise: 0.0,
+            lag: 0,
+            missing: 0.0,
+        }
+    }
+}
+
+impl PolicySpec {
+    fn floors(&self, ways: u32) -> Floors {
+        Floors {
+            ways,
+            others: self.others,
+            core: self.core_floor,
+            io: self.io_floor,
+            core_classes: vec![RX_CLASS.0, WORK_CLASS.0],
+            other_classes: vec![0],
+        }
+    }
+
+    /// Checks what cannot be; `ways` are those of the LLC. The message begins with the field.
+    pub(crate) fn check(&self, ways: u32) -> Result<(), (String, String)> {
+        let error = |field: &str, message: String| Err((field.to_string(), message));
+        if !(Ps::from_ns(1_000)..=Ps::from_ns(10_000_000_000)).contains(&self.interval.ps()) {
+            return error("interval", format!("{}: allowed are 1 us to 10 s", self.interval));
+        }
+        for (field, share) in [("miss_rate", self.miss_rate), ("noise", self.noise), ("missing", self.missing)] {
+            if !(0.0..=1.0).contains(&share) {
+                return error(field, format!("{share}: allowed is a share of 0 to 1"));
+            }
+        }
+        if self.lag > 1000 {
+            return error("lag", format!("{}: allowed are 0 to 1000 intervals", self.lag));
+        }
+        let floors = self.floors(ways);
+        if let Err(wrong) = floors.check("policy") {
+            return error("core_floor", wrong.to_string());
+        }
+        let most = if self.kind == PolicyKind::Shared { ways } else { floors.most_io() };
+        if !(self.io_floor..=most).contains(&self.io_ways) {
+            return error(
+                "io_ways",
+                format!(
+                    "{}: allowed are {} to {most} of {ways} ways, beside the others' and the cores' floors",
+                    self.io_ways, self.io_floor
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    fn policy(&self, ways: u32) -> Result<Box<dyn Policy + Send>, ScenarioError> {
+        let floors = self.floors(ways);
+        Ok(match self.kind {
+            PolicyKind::Shared => Box::new(Shared::new(floors, self.io_ways)),
+            PolicyKind::Isolated => Box::new(Isolated::new(floors, self.io_ways)),
+            PolicyKind::Thresholds => Box::new(Thresholds::new(floors, self.miss_rate)),
+            PolicyKind::Iat => Box::new(IatLike::new(floors)),
+            PolicyKind::Allocator => {
+                let spec =
+                    AllocatorSpec { floors, start_io: self.io_ways, rx_class: RX_CLASS.0, ..AllocatorSpec::default() };
+                Box::new(Allocator::new(spec).map_err(|e| ScenarioError::Value {
+                    origin: "scenario".into(),
+                    path: "policy".into(),
+                    message: e.to_string(),
+                })?)
+            }
+        })
+    }
+}
+
+/// What one interval showed and what was decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ControlInterval {
+    /// When it ended, in nanoseconds of simulated time.
+    pub at_ns: f64,
+    /// Ways of devices in force during it.
+    pub io_ways: u32,
+    /// Ways of receiving cores in force during it.
+    pub core_ways: u32,
+    /// Ways of devices from its end on, where the policy changed something.
+    pub decided_io_ways: Option<u32>,
+    /// Packets received a second, as read.
+    pub received_pps: Option<f64>,
+    /// Share of device writes that missed, as read.
+    pub ddio_write_miss_rate: Option<f64>,
+    /// LLC miss rate of receiving and of working cores, as read.
+    pub llc_miss_rate: [Option<f64>; 2],
+    /// Bytes of LLC that devices, receiving cores, working cores and others have brought in.
+    pub llc_bytes: [u64; 4],
+}
+
+/// The loop. [`Steer::step`] is to be called when [`Steer::next`] has come.
+pub struct Steer {
+    steering: Steering<Box<dyn Policy + Send>>,
+    profiler: Profiler,
+    interval: Ps,
+    next: Ps,
+    history: Vec<ControlInterval>,
+}
+
+impl Steer {
+    /// The loop that the scenario asks for, if it does.
+    ///
+    /// # Errors
+    /// Numbers that the policy refuses.
+    pub fn new(scenario: &Scenario, seed: Seed) -> Result<Option<Steer>, ScenarioError> {
+        let Some(spec) = &scenario.policy else { return Ok(None) };
+        let interval = spec.interval.ps();
+        Ok(Some(Steer {
+            steering: Steering::new(spec.policy(scenario.machine.llc.ways)?),
+            profiler: Profiler::new(spec, scenario.pipeline.is_some(), seed),
+            interval,
+            next: interval,
+            history: Vec::new(),
+        }))
+    }
+
+    /// When the current interval ends.
+    pub fn next(&self) -> Ps {
+        self.next
+    }
+
+    /// Ends the interval: reads, decides, applies.
+    pub fn step(&mut self, server: &mut Server) {
+        self.next = server.now() + self.interval;
+        let ways = |server: &Server, clos| server.memory().class_ways(clos).ways();
+        let (io_ways, core_ways) = (server.memory().io_ways().ways(), ways(server, RX_CLASS));
+        let memory = server.memory();
+        let lines = [
+            memory.io_lines(),
+            memory.class(RX_CLASS).lines,
+            memory.class(WORK_CLASS).lines,
+            memory.class(Clos(0)).lines,
+        ];
+        let outcome = self.steering.step(&mut Plant { server, profiler: &mut self.profiler });
+        let decided = match &outcome {
+            Outcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),
+            _ => None,
+        };
+        let value = |c: Counter| c.map(|s| s.value);
+        let seen = outcome.seen();
+        let miss = |clos: Clos| {
+            seen.and_then(|s| s.classes.iter().find(|c| c.clos == clos)).and_then(|c| value(c.llc_miss_rate))
+        };
+        self.history.push(ControlInterval {
+            at_ns: server.now().as_ns(),
+            io_ways,
+            core_ways,
+            decided_io_ways: decided,
+            received_pps: seen.and_then(|s| value(s.received_pps)),
+            ddio_write_miss_rate: seen.and_then(|s| value(s.ddio_write_miss_rate)),
+            llc_miss_rate: [miss(RX_CLASS), miss(WORK_CLASS)],
+            llc_bytes: lines.map(|l| l * LINE_BYTES),
+        });
+    }
+
+    /// All intervals so far.
+    pub fn into_history(self) -> Vec<ControlInterval> {
+        self.history
+    }
+}
+
+/// Reads counters as a real machine gives them.
+struct Profiler {
+    pipeline: bool,
+    noise: f64,
+    missing: f64,
+    lag: usize,
+    random: Pcg64,
+    last: Ps,
+    received: Meter,
+    lost: Meter,
+    pcie_write: Meter,
+    pcie_read: Meter,
+    ddio: Meter,
+    memory: Meter,
+    /// LLC misses and busy time of each class.
+    classes: Vec<(Clos, Meter, Meter)>,
+    /// Observations not yet handed out.
+    late: VecDeque<Observation>,
+}
+
+impl Profiler {
+    fn new(spec: &PolicySpec, pipeline: bool, seed: Seed) -> Profiler {
+        let classes = if pipeline { vec![RX_CLASS, WORK_CLASS] } else { vec![RX_CLASS] };
+        Profiler {
+            pipeline,
+            noise: spec.noise,
+            missing: spec.missing,
+            lag: spec.lag as usize,
+            random: seed.stream("policy.counters"),
+            last: Ps::ZERO,
+            received: Meter::new(),
+            lost: Meter::new(),
+            pcie_write: Meter::new(),
+            pcie_read: Meter::new(),
+            ddio: Meter::new(),
+            memory: Meter::new(),
+            classes: classes.into_iter().map(|c| (c, Meter::new(), Meter::new())).collect(),
+            late: VecDeque::new(),
+        }
+    }
+
+    /// What is read now.
+    fn read(&mut self, server: &Server) -> Observation {
+        let now = server.now();
+        let memory = server.memory();
+        let counters = memory.counters();
+        let dram = memory.dram().counters();
+        let cores = server.cores();
+        let receiving = &cores[..server.receiving_cores()];
+        let (written, read) = server.pcie_bytes();
+        let classes = self
+            .classes
+            .iter_mut()
+            .map(|(clos, misses, busy)| {
+                let class = memory.class(*clos);
+                let of_class = if self.pipeline && *clos == WORK_CLASS { &cores[receiving.len()..] } else { receiving };
+                let total = of_class.iter().map(|c| c.busy.0).sum::<u64>();
+                let elapsed = now.0 * of_class.len() as u64;
+                ClassObservation {
+                    clos: *clos,
+                    llc_miss_rate: misses.share(Some(class.llc.misses), Some(class.llc.hits + class.llc.misses), now),
+                    llc_bytes: Some(control::Sample {
+                        value: (class.lines * LINE_BYTES) as f64,
+                        age: Ps::ZERO,
+                        interval: now.since(self.last),
+                    }),
+                    busy: busy.share(Some(total), Some(elapsed), now),
+                }
+            })
+            .collect();
+        let ddio = counters.dma_write;
+        let seen = Observation {
+            at: now,
+            interval: now.since(self.last),
+            received_pps: self.received.rate(Some(receiving.iter().map(|c| c.packets).sum()), now),
+            lost_pps: self.lost.rate(Some(server.lost()), now),
+            pcie_write_bytes_per_s: self.pcie_write.rate(Some(written), now),
+            pcie_read_bytes_per_s: self.pcie_read.rate(Some(read), now),
+            ddio_write_miss_rate: self.ddio.share(Some(ddio.misses), Some(ddio.hits + ddio.misses), now),
+            memory_bytes_per_s: self.memory.rate(Some((dram.reads + dram.writes) * LINE_BYTES), now),
+            classes,
+            in_force: Allocation::default(),
+        };
+        self.last = now;
+        seen
+    }
+
+    /// Makes counters of a perfect reading as bad as the scenario says.
+    fn spoil(&mut self, seen: &mut Observation) {
+        let Profiler { noise, missing, random, .. } = self;
+        let mut spoil = |counter: &mut Counter, most: f64| {
+            let draw: f64 = StandardNormal.sample(random);
+            if random.random::<f64>() < *missing {
+                *counter = None;
+            } else if let Some(sample) = counter {
+                sample.value = (sample.value * (1.0 + *noise * draw)).clamp(0.0, most);
+            }
+        };
+        let Observation { received_pps, lost_pps, pcie_write_bytes_per_s, pcie_read_bytes_per_s, .. } = seen;
+        for counter in [received_pps, lost_pps, pcie_write_bytes_per_s, pcie_read_bytes_per_s] {
+            spoil(counter, f64::INFINITY);
+        }
+        spoil(&mut seen.memory_bytes_per_s, f64::INFINITY);
+        spoil(&mut seen.ddio_write_miss_rate, 1.0);
+        for class in &mut seen.classes {
+            spoil(&mut class.llc_miss_rate, 1.0);
+            spoil(&mut class.llc_bytes, f64::INFINITY);
+            spoil(&mut class.busy, 1.0);
+        }
+    }
+}
+
+/// The server as the loop sees it.
+struct Plant<'a> {
+    server: &'a mut Server,
+    profiler: &'a mut Profiler,
+}
+
+impl Actuator for Plant<'_> {
+    type Error = machine::MachineError;
+
+    fn observe(&mut self) -> Result<Observation, Self::Error> {
+        let mut read = self.profiler.read(self.server);
+        self.profiler.spoil(&mut read);
+        self.profiler.late.push_back(read);
+        let is_late = self.profiler.late.len() > self.profiler.lag;
+        let mut seen =
+            if is_late { self.profiler.late.pop_front().unwrap_or_default() } else { Observation::default() };
+        let late = self.server.now().since(seen.at);
+        for counter in counters(&mut seen) {
+            counter.age += late;
+        }
+        seen.at = self.server.now();
+        let memory = self.server.memory();
+        let classes = [Clos(0), RX_CLASS, WORK_CLASS];
+        seen.in_force = Allocation {
+            io_ways: Some(memory.io_ways()),
+            classes: classes.map(|c| (c, memory.class_ways(c))).to_vec(),
+            bypass: Vec::new(),
+        };
+        Ok(seen)
+    }
+
+    fn apply(&mut self, allocation: &Allocation) -> Result<(), Self::Error> {
+        self.server.set_ways(allocation)
+    }
+}
+
+fn counters(seen: &mut Observation) -> impl Iterator<Item = &mut control::Sample> {
+    let classes = seen.classes.iter_mut().flat_map(|c| [&mut c.llc_miss_rate, &mut c.llc_bytes, &mut c.busy]);
+    let own = [
+        &mut seen.received_pps,
+        &mut seen.lost_pps,
+        &mut seen.pcie_write_bytes_per_s,
+        &mut seen.pcie_read_bytes_per_s,
+        &mut seen.ddio_write_miss_rate,
+        &mut seen.memory_bytes_per_s,
+    ];
+    own.into_iter().chain(classes).flatten()
+}
