@@ -8,7 +8,7 @@
 //!
 //! Left out: bursts of arrivals, uneven cores, slices' queues, refresh, coherence between cores, limits
 //! of write buffers and DMA credits, prefetchers, TLBs, and losses below saturation.
-//! `docs/predictions.md` says how far the answers are from simulation.
+//! `docs/guide/predictions.md` says how far the answers are from simulation.
 
 use std::collections::VecDeque;
 
