@@ -137,9 +137,7 @@ def predict(
     set: Overrides = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Throughput, waiting and CPI in closed form, from a pass without time; see the guide, "Predictions". Raises
-    InputError.
-    """
+    """Throughput, waiting and CPI in closed form (the guide, "Predictions"). Raises InputError."""
     return predictions.predict(_judged(scenario, capture, table, set, seed, None))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rich.table import Table
@@ -25,12 +26,15 @@ def predict(scenario: _wirespeed.Scenario) -> dict[str, Any]:
     return found
 
 
-def errors(found: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
+def errors(found: dict[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The prediction beside a simulation's summary: name, predicted, simulated, and the error in percent."""
     sojourn = summary.get("sojourn_ns") or {}
+    cores = [core for core in summary.get("cores") or () if core.get("instructions_per_packet")]
+    cycles = sum(core["cycles_per_packet"] for core in cores)
     simulated = {
         "carried_mpps": summary.get("carried_mpps"),
-        "sojourn_ns": sojourn.get("mean") if isinstance(sojourn, dict) else None,
+        "sojourn_ns": sojourn.get("mean"),
+        "cpi": cycles / sum(core["instructions_per_packet"] for core in cores) if cores else None,
     }
     rows = []
     for name, label in COMPARED:

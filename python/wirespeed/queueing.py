@@ -12,7 +12,7 @@ from typing import Any
 
 from wirespeed import _wirespeed
 
-__all__ = ["memory", "md1", "mg1", "mm1", "mmc", "mmc_priority", "mmck", "mva", "priority"]
+__all__ = ["md1", "memory", "mg1", "mm1", "mmc", "mmc_priority", "mmck", "mva", "priority"]
 
 
 def _ask(model: str, **parameters: Any) -> Any:

@@ -1,22 +1,23 @@
 //! A scenario's answer in closed form: throughput, waiting and finite cache penalty without simulating time.
 //!
 //! The packet function and the driver run over a few thousand packets and leave their references. Those
-//! go through tag arrays, which knows hits and misses but no time: L1 and L2 of each core, a shared LLC
-//! that device writes fill too. Instructions and misses make service times (the first-order model of
-//! Karkhanis and Smith, ISCA 2004: what misses within one reorder buffer of instructions overlaps,
-//! unless one waits for the other), DRAM answers as an M/D/1 queue a channel, each core as an M/G/1 queue, and
-//! PCIe at its latency.
+//! go through tag arrays, which know hits and misses but no time: L1 and L2 of each core, a shared LLC
+//! that device writes fill too. Instructions and misses make service times: references retire in order, each
+//! after what its address came from, within a reorder buffer. DRAM answers as an M/D/1 queue a channel, each
+//! core as an M/G/1 queue, and each direction of PCIe as one.
 //!
-//! Left out: bursts of arrivals and uneven cores, slices' queues, refresh, coherence between cores, limits
+//! Left out: bursts of arrivals, uneven cores, slices' queues, refresh, coherence between cores, limits
 //! of write buffers and DMA credits, prefetchers, TLBs, and losses below saturation.
-//! `docs/predictions.md` says how far the answers are from simulation.
+//! `docs/guide/predictions.md` says how far the answers are from simulation.
+
+use std::collections::VecDeque;
 
 use engine::Seed;
 use functions::{PacketFunction, Verdict};
 use machine::cache::TagArray;
 use machine::cores::CoreModel;
 use machine::nic::{Mempool, Received, RxQueue, ServerLayout, TxQueue};
-use packet::Packet;
+use packet::{Packet, RX_DESCRIPTOR_BYTES};
 use probe::{Access, Event, Layout, Placed, Record, Ref, Requests};
 use serde_json::{Value, json};
 use traffic::Source;
@@ -53,7 +54,9 @@ struct PerPacket {
     dram_lines: f64,
     /// Stall by where its time is spent: at L2, at the LLC, at DRAM.
     stall: [f64; 3],
-    /// Squares of service times, for their variation.
+    /// Mean time of a packet and its descriptor on a PCIe link, and mean square.
+    link: [f64; 2],
+    /// Time of a packet at its core, and square, for its variation.
     service: f64,
     service_squared: f64,
 }
@@ -101,16 +104,28 @@ pub fn predict(scenario: &Scenario, loaded: &Loaded) -> Result<Value, ScenarioEr
     let scv = (full.service_squared / (full.service * full.service) - 1.0).max(0.0);
     let saturated = wire >= capacity;
     let w_q = if saturated { None } else { queueing::mg1(rate, 1.0 / service, scv).ok().map(|q| q.w_q) };
-    let frame = loaded.blueprint.mean_size().l2;
+    // In: packet and descriptor. Out: doorbell, fetch of the descriptor, fetch of the packet, each with its answer.
     let pcie = &scenario.nic.pcie;
-    let crossing = pcie.latency.ps().as_secs() + frame * 8.0 / (pcie.rate.gbps() * 1e9);
-    let sojourn = w_q.map(|w_q| w_q + service * seen + 2.0 * crossing);
+    let latency = pcie.latency.ps().as_secs();
+    let link = |moments: [f64; 2]| -> Option<f64> {
+        let [mean, square] = moments;
+        let scv = (square / (mean * mean) - 1.0).max(0.0);
+        let queue = queueing::mg1(carried.max(1.0), 1.0 / mean, scv).ok()?;
+        Some(queue.w)
+    };
+    let memory = (1.0 + 2.0) * m.llc.latency.ps().as_secs();
+    // Arrivals are spaced by the port's line: where PCIe is faster, nothing waits on its way in.
+    let way_in = if pcie.rate.gbps() >= scenario.nic.rate.gbps() { Some(full.link[0]) } else { link(full.link) };
+    let pcie_s = link(full.link).zip(way_in).map(|(out, way_in)| 6.0 * latency + way_in + out);
+    let poll = 0.5 * period * f64::from(m.core.poll_cycles);
+    let sojourn = w_q.zip(pcie_s).map(|(w_q, pcie)| w_q + service * seen + pcie + memory + poll);
     let cycles = |seconds: f64| seconds / period;
+    let per_burst = (one.instructions - full.instructions) / (1.0 - 1.0 / burst);
+    let instructions = (full.instructions - per_burst / burst + per_burst / seen).max(1.0);
+    let per_instruction = |x: f64| x / instructions;
     let cpi_inf = m.core.cpi;
-    let stalls: f64 =
-        full.stall.iter().sum::<f64>() + if queueing_at_dram.is_finite() { queueing_at_dram } else { 0.0 };
-    let per_instruction = |x: f64| if full.instructions > 0.0 { x / full.instructions } else { 0.0 };
-    let fcp = per_instruction(cycles(stalls));
+    let cpi = per_instruction(cycles(service));
+    let fcp = cpi - cpi_inf;
     let ns = |s: f64| s * 1e9;
     Ok(json!({
         "offered_mpps": offered / 1e6,
@@ -122,17 +137,17 @@ pub fn predict(scenario: &Scenario, loaded: &Loaded) -> Result<Value, ScenarioEr
         "utilisation": rho,
         "waiting_ns": w_q.map(ns),
         "sojourn_ns": sojourn.map(ns),
-        "pcie_ns": ns(2.0 * crossing),
+        "pcie_ns": pcie_s.map(ns),
         "burst": seen,
-        "instructions": full.instructions,
+        "instructions": instructions,
         "references": full.references,
         "cpi_inf": cpi_inf,
         "fcp": fcp,
-        "cpi": cpi_inf + fcp,
+        "cpi": cpi,
         "mr1": per_instruction(full.l1_misses),
         "mr2": per_instruction(full.l2_misses),
         "mr_llc": per_instruction(full.dram_reads),
-        "stall_ns": { "l2": ns(full.stall[0]), "llc": ns(full.stall[1]), "dram": ns(full.stall[2] + queueing_at_dram.min(1.0)) },
+        "stall_ns": { "l2": ns(full.stall[0]), "llc": ns(full.stall[1]), "dram": ns(full.stall[2]), "dram_queue": dram_wait.map(|w| ns(w * full.dram_reads)) },
         "dram_utilisation": dram_rho,
         "dram_wait_ns": dram_wait.map(ns),
     }))
@@ -174,10 +189,9 @@ fn pass(scenario: &Scenario, loaded: &Loaded, burst: u32) -> Result<PerPacket, S
     let timing = Timing {
         latency: [m.l2.latency.ps().as_secs(), m.llc.latency.ps().as_secs(), dram.as_secs()],
         instruction: clock,
-        window: u64::from(m.core.rob),
-        hidden: if m.core.model == CoreModel::Window { f64::from(m.core.rob) * clock } else { 0.0 },
-        overlaps: m.core.model == CoreModel::Window,
-        outstanding: f64::from(m.core.outstanding.max(1)),
+        l1: m.l1.latency.ps().as_secs(),
+        window: if m.core.model == CoreModel::Window { u64::from(m.core.rob) } else { 0 },
+        outstanding: m.core.outstanding.max(1) as usize,
     };
     let warm_up = u64::from(size).clamp(PACKETS, MOST_WARM_UP);
     let (mut total, mut done, mut record) = (PerPacket::default(), 0, Record::new());
@@ -199,6 +213,14 @@ fn pass(scenario: &Scenario, loaded: &Loaded, burst: u32) -> Result<PerPacket, S
             let found = worker.replay(&record, &taken, &layout, &timing, &mut shared);
             if counts {
                 total.add(&found, taken.len() as f64, (shared.dram_lines - dram_before) as f64);
+                for packet in &packets {
+                    let bytes = u64::from(packet.frame_bytes);
+                    let tlps = bytes.div_ceil(u64::from(nic.pcie.max_payload)).max(1) + 1;
+                    let on_link = bytes + RX_DESCRIPTOR_BYTES + tlps * u64::from(nic.pcie.overhead);
+                    let time = on_link as f64 * 8.0 / (nic.pcie.rate.gbps() * 1e9);
+                    total.link[0] += time;
+                    total.link[1] += time * time;
+                }
             }
         }
         if done == before {
@@ -227,11 +249,11 @@ struct Shared {
 struct Timing {
     /// To L2, LLC and DRAM, in seconds.
     latency: [f64; 3],
+    l1: f64,
     instruction: f64,
+    /// Instructions that may be under way; 0 in order.
     window: u64,
-    hidden: f64,
-    overlaps: bool,
-    outstanding: f64,
+    outstanding: usize,
 }
 
 fn array(spec: &machine::cache::CacheSpec, path: &str) -> Result<TagArray, ScenarioError> {
@@ -257,6 +279,7 @@ impl PerPacket {
 
     fn per_packet(mut self) -> PerPacket {
         let n = self.packets.max(1.0);
+        self.link = self.link.map(|part| part / n);
         for value in [
             &mut self.instructions,
             &mut self.references,
@@ -395,6 +418,8 @@ impl Worker {
         let mut window = Window::new(timing);
         let mut place = 0;
         let mut requests = Requests::new();
+        // Prefetched lines: when they come, and from which level.
+        let mut coming: Vec<(Line, f64, usize)> = Vec::new();
         for event in record.iter() {
             let refs: &[Ref] = match event {
                 Event::Touch(r) => &[r],
@@ -418,20 +443,27 @@ impl Worker {
                 requests.clear();
                 layout.place(r, &placed, &mut requests);
                 found.references += 1.0;
-                let mut worst = None;
+                let (mut worst, mut awaited) = (None, None);
                 for request in &requests {
-                    let level = self.access(request.addr.line(), request.access, shared);
+                    let line = request.addr.line();
+                    let level = self.access(line, request.access, shared);
+                    match level {
+                        Some(level) if request.access == Access::Prefetch => {
+                            coming.push((line, window.now() + timing.latency[level], level));
+                        }
+                        None => awaited = coming.iter().find(|c| c.0 == line).map(|c| (c.1, c.2)).or(awaited),
+                        Some(_) => {}
+                    }
                     found.l1_misses += f64::from(level >= Some(0));
                     found.l2_misses += f64::from(level >= Some(1));
                     found.dram_reads += f64::from(level >= Some(2));
                     worst = worst.max(level);
                 }
-                window.reference(r, worst);
+                window.reference(r, worst, awaited);
             }
         }
-        window.close();
         found.stall = window.stall;
-        found.service = found.instructions * timing.instruction + window.stall.iter().sum::<f64>();
+        found.service = window.end();
         // The NIC reads what is sent.
         for received in taken {
             let data = layout.data(received.mbuf);
@@ -474,20 +506,24 @@ impl Worker {
     }
 }
 
-/// Misses within a reorder buffer's instructions overlap, unless one waits for the other.
+/// When references retire: in order, each after what its address came from, no further ahead than a
+/// reorder buffer, with so many misses at a time.
 struct Window<'a> {
     timing: &'a Timing,
-    /// Instructions so far, and at the first miss of the group.
+    /// Instructions so far.
     instructions: u64,
-    first: u64,
-    /// The longest chain of the group: seconds, by level.
-    longest: f64,
-    by_level: [f64; 3],
-    misses: f64,
-    /// The chain that ends at each of the latest references, and the group it is of.
-    chains: [(f64, [f64; 3], u64); 256],
+    /// When the latest reference has retired.
+    retired: f64,
+    /// By how much dispatch is late.
+    late: f64,
+    /// When each of the latest references has its data.
+    data: [f64; 256],
     references: usize,
-    group: u64,
+    /// Instruction and retirement of references in the reorder buffer.
+    buffer: VecDeque<(u64, f64)>,
+    /// When the misses under way end.
+    misses: VecDeque<f64>,
+    /// Time waited for L2, LLC and DRAM.
     stall: [f64; 3],
 }
 
@@ -496,13 +532,12 @@ impl Window<'_> {
         Window {
             timing,
             instructions: 0,
-            first: 0,
-            longest: 0.0,
-            by_level: [0.0; 3],
-            misses: 0.0,
-            chains: [(0.0, [0.0; 3], 0); 256],
+            retired: 0.0,
+            late: 0.0,
+            data: [0.0; 256],
             references: 0,
-            group: 1,
+            buffer: VecDeque::new(),
+            misses: VecDeque::new(),
             stall: [0.0; 3],
         }
     }
@@ -511,45 +546,55 @@ impl Window<'_> {
         self.instructions += u64::from(instructions);
     }
 
-    fn reference(&mut self, r: &Ref, level: Option<usize>) {
-        let loads = matches!(r.access, Access::Load | Access::Atomic);
-        if self.longest > 0.0 && self.instructions > self.first + self.timing.window {
-            self.close();
-        }
-        let from = self.references.wrapping_sub(usize::from(r.dep)) % 256;
-        let chained = r.dep > 0 && self.chains[from].2 == self.group;
-        let (mut time, mut parts) = if chained { (self.chains[from].0, self.chains[from].1) } else { (0.0, [0.0; 3]) };
-        if let Some(level) = level
-            && loads
-        {
-            if !self.timing.overlaps {
-                self.stall[level] += self.timing.latency[level];
-            } else {
-                if self.longest == 0.0 {
-                    self.first = self.instructions;
-                }
-                time += self.timing.latency[level];
-                parts[level] += self.timing.latency[level];
-                self.misses += 1.0;
-                if time > self.longest {
-                    (self.longest, self.by_level) = (time, parts);
-                }
-            }
-        }
-        self.chains[self.references % 256] = (time, parts, self.group);
-        self.references += 1;
+    fn now(&self) -> f64 {
+        self.instructions as f64 * self.timing.instruction + self.late
     }
 
-    /// The group ends: the core has waited for its longest chain but for what it could still execute.
-    fn close(&mut self) {
-        if self.longest > 0.0 {
-            let rounds = (self.misses / self.timing.outstanding).max(1.0);
-            let waited = (self.longest * rounds - self.timing.hidden).max(0.0);
-            for (all, part) in self.stall.iter_mut().zip(self.by_level) {
-                *all += part / self.longest * waited;
+    fn reference(&mut self, r: &Ref, level: Option<usize>, awaited: Option<(f64, usize)>) {
+        while let Some(&(at, retired)) = self.buffer.front() {
+            if at + self.timing.window > self.instructions {
+                break;
+            }
+            self.late += (retired - self.now()).max(0.0);
+            self.buffer.pop_front();
+        }
+        let mut start = self.now();
+        if r.dep > 0 {
+            start = start.max(self.data[self.references.wrapping_sub(usize::from(r.dep)) % 256]);
+        }
+        let (mut end, mut waits_for) = (start, level);
+        if matches!(r.access, Access::Load | Access::Atomic) {
+            if let Some(level) = level {
+                if self.misses.len() >= self.timing.outstanding
+                    && let Some(free) = self.misses.pop_front()
+                {
+                    start = start.max(free);
+                }
+                end = start + self.timing.latency[level];
+                self.misses.push_back(end);
+            } else {
+                end = start + self.timing.l1;
+            }
+            if let Some((comes, from)) = awaited
+                && level.is_none()
+                && comes > end
+            {
+                end = comes;
+                waits_for = Some(from);
             }
         }
-        (self.longest, self.by_level, self.misses) = (0.0, [0.0; 3], 0.0);
-        self.group += 1;
+        let before = self.retired.max(self.now());
+        self.retired = before.max(end);
+        if let Some(level) = waits_for {
+            self.stall[level] += self.retired - before;
+        }
+        self.data[self.references % 256] = end;
+        self.references += 1;
+        self.buffer.push_back((self.instructions, self.retired));
+    }
+
+    /// When all is done.
+    fn end(&self) -> f64 {
+        self.retired.max(self.now())
     }
 }

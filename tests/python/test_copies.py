@@ -1,0 +1,122 @@
+"""Workloads of copies, hardware cost, and predictions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wirespeed
+from wirespeed import api, copies, cost, predict
+from wirespeed.errors import InputError
+
+CAPTURE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces" / "mpls_10k.pcap.gz"
+FEW = {"kind": "receive", "packets": {"packets": 300}}
+
+
+def test_the_table_saves_clocks_and_instructions() -> None:
+    software = copies.run(FEW, "loads", machine={"table": False})
+    hardware = copies.run(FEW, "table")
+    assert hardware["clocks"] < software["clocks"]
+    assert hardware["instructions"] < software["instructions"]
+    assert hardware["copies"] == software["copies"] == 300
+    assert hardware["counts"]["lines_by_table"] > 0 == software["counts"]["lines_by_table"]
+
+
+def test_a_table_that_is_not_there_is_software() -> None:
+    without = copies.run(FEW, "table", machine={"table": False})
+    assert without["clocks"] == copies.run(FEW, "loads", machine={"table": False})["clocks"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "receive", "vhost", "messages"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "loads",
+        "non-temporal",
+        "table",
+        {"by": "dma", "setup": 1000, "notice": {"by": "polling", "clocks": 300}},
+        {"by": "dma", "setup": 1000, "notice": {"by": "interrupt", "clocks": 4000}},
+        {"by": "controller", "retires": "sync", "setup": 20, "window": 128},
+        {"by": "controller", "retires": "sync-bypass", "setup": 20, "window": 128},
+        {"by": "controller", "retires": "async", "setup": 20, "window": 128},
+    ],
+)
+def test_every_workload_runs_by_every_method(kind: str, method: str | dict[str, Any]) -> None:
+    few = {"stream": {"rounds": 50}, "receive": {"packets": {"packets": 50}}, "vhost": {"packets": 50}}
+    workload = {"kind": kind, **few.get(kind, {"rounds": 5})}
+    found = copies.run(workload, method, machine={"cpus": 3})
+    assert found["items"] > 0
+    assert found["clocks"] > 0
+    assert found["bytes"] > 0
+
+
+@pytest.mark.skipif(not CAPTURE.exists(), reason="shared/data is not there: no real capture is received")
+def test_a_real_capture_is_received() -> None:
+    found = copies.run({"kind": "receive", "packets": {"capture": str(CAPTURE)}, "reads": True})
+    assert found["items"] > 5_000
+    assert found["counts"]["table_hits"] > 0
+
+
+@pytest.mark.parametrize(
+    ("workload", "machine", "words"),
+    [
+        ({"kind": "vhost"}, {"cpus": 1}, "machine.cpus: 1: this workload needs 2 or more"),
+        ({"kind": "receive", "copies": 3}, {}, "workload.copies: 3: allowed is 1 or 2"),
+        ({"kind": "stream", "bytes": 0}, {}, "workload.bytes: 0: allowed is 1 or more"),
+        ({"kind": "stream"}, {"line": 48}, "machine.copy_table.line = 48"),
+        ({"kind": "steam"}, {}, "unknown variant"),
+        ({"kind": "receive", "packets": {"capture": "nowhere.pcap"}}, {}, "nowhere.pcap"),
+    ],
+)
+def test_what_cannot_be_is_an_error(workload: dict[str, Any], machine: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        copies.run(workload, machine=machine)
+
+
+def test_hardware_cost_is_arithmetic_on_fields() -> None:
+    # 1 MB, 4 ways, 128 B: 8,192 lines, 11 bits of index, 14 of tag.
+    assert cost.cache(1 << 20, 128, 4).all == 8_192 * (1_024 + 14 + 2)
+    assert cost.copy_table(1 << 20, 128, 4).all == 8_192 * (14 + 14 + 11 + 1 + 2)
+    assert cost.copy_table(1 << 20, 128, 4, reading="direct-mapped").all == 8_192 * (14 + 11 + 1)
+    assert cost.hermes().all == int(5.5 * 1024 * 8)
+    assert cost.Bits(100, 10).rbe == pytest.approx(195 + 60 + 20)
+
+
+@pytest.mark.parametrize(("line", "ways"), [(100, 4), (64, 0), (64, 3)])
+def test_a_cache_that_cannot_be_has_no_cost(line: int, ways: int) -> None:
+    with pytest.raises(InputError):
+        cost.copy_table(1 << 20, line, ways)
+
+
+def test_cost_prints_both_forms() -> None:
+    for form in ("table", "json"):
+        command = [str(Path(sys.executable).parent / "wirespeed"), "cost", "--format", form]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert "Hermes" in out
+    assert {row["technique"] for row in json.loads(out)["others"]}
+
+
+QUICK = {"run.packets": 40_000, "run.curve": [], "function.forward.prefixes": 20_000}
+
+
+def test_a_prediction_is_near_the_simulation() -> None:
+    settings = {**QUICK, "traffic.load": 0.5}
+    found = api.predict("forwarding", set=settings)
+    rows = {row["what"]: row for row in predict.errors(found, wirespeed.run("forwarding", set=settings).summary)}
+    assert abs(rows["carried, Mpps"]["error_pct"]) < 1
+    assert abs(rows["mean sojourn, ns"]["error_pct"]) < 15
+    assert abs(rows["CPI"]["error_pct"]) < 40
+    assert found["cpi"] == pytest.approx(found["cpi_inf"] + found["fcp"])
+    assert 0 <= found["mr_llc"] <= found["mr2"] <= found["mr1"]
+
+
+def test_a_prediction_beyond_saturation_has_no_waiting_time() -> None:
+    found = api.predict("forwarding-one-core", set={"function.forward.prefixes": 20_000})
+    assert found["bound"] == "cores"
+    assert found["waiting_ns"] is None
+    assert found["carried_mpps"] < found["offered_mpps"]
