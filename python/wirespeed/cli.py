@@ -22,7 +22,10 @@ from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
 from wirespeed import memory as requests
+from wirespeed import papers as registry
 from wirespeed.errors import InputError, nearest
+from wirespeed.papers import paper as paper_files
+from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
 
@@ -64,6 +67,13 @@ memory = typer.Typer(
     help="Run a trace of memory requests through caches, or through a DRAM, on their own.",
 )
 app.add_typer(memory)
+papers = typer.Typer(
+    name="papers",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Run published studies again: what they claim, and what comes out here.",
+)
+app.add_typer(papers)
 
 _TRAFFIC, _OUTPUT = "Traffic and machine", "Output"
 ScenarioArg = Annotated[
@@ -457,6 +467,81 @@ def memory_convert(
     """Write a trace of memory requests in the binary form, which is read many times as fast as text."""
     with _stoppable():
         requests.write_trace(requests.read_trace(source, trace_format), target)
+    return 0
+
+
+@papers.command("list")
+def papers_list() -> int:
+    """List the papers that can be run, with the ways to read them."""
+    _show(paper_text.papers(registry.papers()))
+    return 0
+
+
+@papers.command(
+    "run",
+    epilog="Examples:\n\n"
+    "  wirespeed papers run 2020-access-korikawa --out results\n\n"
+    "  wirespeed papers run 2020-access-korikawa --claim throughput --reading A --format json\n\n"
+    "With --out, finished points are kept in the folder: a run that was stopped goes on where it was.\n\n"
+    "Exit code: 0 fine (whatever the claims come to), 2 bad input, 130 stopped by Ctrl-C.",
+)
+def papers_run(
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A paper ([bold]wirespeed papers list[/bold] lists them).", show_default=False
+        ),
+    ],
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim",
+            metavar="CLAIM",
+            help="Only claims of this id, or with this in id or words. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    reading: Annotated[
+        str | None,
+        typer.Option(
+            "--reading", metavar="NAME", help="One way to read what the text leaves open, or all.", show_default=False
+        ),
+    ] = None,
+    real_size: Annotated[
+        bool, typer.Option("--real-size", help="Sizes of real machines in place of the paper's, where it has both.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of all random streams.")] = 0,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", metavar="N", min=1, help="Points at a time; all cores if left out."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write claims.json, points.csv and figures to this folder."),
+    ] = None,
+    form: FormatOpt = Format.table,
+    quiet: QuietOpt = False,
+) -> int:
+    """Run a paper's study and judge its claims: reproduced, partly or not."""
+    with _stoppable(), Bar(quiet=quiet, unit="points") as bar:
+        reports = registry.run(
+            registry.find(paper),
+            claims=claim or [],
+            reading=reading,
+            real_size=real_size,
+            seed=seed,
+            threads=threads,
+            kept=registry.Kept(out),
+            progress=bar,
+        )
+    files = paper_files.write(reports, out) if out is not None else []
+    if form is Format.json:
+        claims = [judged.document() for report in reports for judged in report.claims]
+        _emit(json.dumps(claims, indent=2, allow_nan=False))
+    else:
+        _show(paper_text.reports(reports))
+    if files and not quiet:
+        print(f"wirespeed: wrote {len(files)} files to {out}", file=sys.stderr)
     return 0
 
 

@@ -2,6 +2,7 @@
 //! here. Text in, JSON and Arrow out.
 
 mod memory;
+mod papers;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -421,6 +422,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 mod _wirespeed {
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
+    #[pymodule_export]
+    use super::papers::{paper_file, paper_files};
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,

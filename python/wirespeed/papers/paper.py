@@ -1,0 +1,180 @@
+"""A paper, what it is asked for, and what it answers."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from wirespeed import _wirespeed
+from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected
+from wirespeed.papers.figures import Figure, page
+
+EXPECTED: Final = "expected.csv"
+EXPECTED_AT_REAL_SIZE: Final = "expected-real-size.csv"
+CLAIMS_FILE: Final = "claims.json"
+POINTS_FILE: Final = "points.csv"
+KEPT_FILE: Final = "kept.jsonl"
+FIGURES_FILE: Final = "figures.html"
+
+Point = Mapping[str, Any]
+
+
+class Progress(Protocol):
+    """What is told of a run: the phase, how much of how much is done, and a note."""
+
+    def __call__(self, phase: str, done: int, total: int, note: str, /) -> None:
+        """May raise KeyboardInterrupt."""
+
+
+def no_progress(_phase: str, _done: int, _total: int, _note: str, /) -> None:
+    """Tells nobody."""
+
+
+class Kept:
+    """Finished points by what they are points of; in a file of JSON lines if one is given, else for this run only.
+
+    A point whose line was cut off by a crash is computed again.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._path = folder / KEPT_FILE if folder is not None else None
+        self._points: dict[str, Any] = {}
+        if self._path is not None and self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                try:
+                    self._points |= json.loads(line)
+                except (ValueError, TypeError):
+                    continue
+
+    @staticmethod
+    def key(of: Any) -> str:
+        """The name of a point: a hash of everything that it depends on, with the version of wirespeed."""
+        text = json.dumps([_wirespeed.version(), of], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def get(self, key: str) -> Any | None:
+        """The point of that name, or None."""
+        return self._points.get(key)
+
+    def add(self, key: str, point: Any) -> None:
+        """Remembers a point, at once."""
+        self._points[key] = point
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({key: point}) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a paper is asked for."""
+
+    paper: Paper
+    reading: str
+    claims: frozenset[str]
+    real_size: bool
+    seed: int
+    threads: int | None
+    kept: Kept
+    progress: Progress
+
+    def wants(self, *ids: str) -> bool:
+        """Whether one of these claims is asked for."""
+        return any(id in self.claims for id in ids)
+
+    def parameters(self, name: str) -> dict[str, Any]:
+        """A TOML file of the paper's room."""
+        return tomllib.loads(self.paper.file(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out: a measurement for each claim asked for, by id; the points behind them; figures; notes in words."""
+
+    measured: Mapping[str, Measured]
+    points: Sequence[Point] = ()
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """A paper: where it appeared, the ways it can be read, and how its claims are measured."""
+
+    id: str
+    title: str
+    authors: str
+    venue: str
+    year: int
+    doi: str
+    readings: Mapping[str, str]
+    """Name, and in a sentence what is assumed where the text is open."""
+    measure: Callable[[Request], Outcome] = field(repr=False)
+    default_readings: tuple[str, ...] = ()
+    """Those that are run if none is named; all of them if empty."""
+    real_size: bool = False
+    """Whether it has a mode with the sizes of real machines, with claims of its own (`expected-real-size.csv`)."""
+
+    def file(self, name: str) -> str:
+        """The text of a file of `papers/<id>/`. Raises FileNotFoundError with what there is."""
+        text = _wirespeed.paper_file(self.id, name)
+        if text is None:
+            there = [file for room, file in _wirespeed.paper_files() if room == self.id]
+            raise FileNotFoundError(f"papers/{self.id}/{name} is not carried; there are {', '.join(there) or 'none'}")
+        return text
+
+    def expected(self, real_size: bool = False) -> list[Expected]:
+        """The claims, in the order of the file."""
+        name = EXPECTED_AT_REAL_SIZE if real_size else EXPECTED
+        return parse_expected(self.file(name), f"papers/{self.id}/{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A paper under one reading: claims judged, points and figures."""
+
+    paper: Paper
+    reading: str
+    claims: list[Claim]
+    points: list[Point]
+    figures: list[Figure]
+    notes: Sequence[str] = ()
+
+
+def write(reports: Sequence[Report], folder: Path) -> list[Path]:
+    """Writes claims.json, points.csv, figures.html and an SVG a figure into the folder; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    claims = [claim.document() for report in reports for claim in report.claims]
+    files = [folder / CLAIMS_FILE]
+    files[0].write_text(json.dumps(claims, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    points = [{"reading": report.reading, **point} for report in reports for point in report.points]
+    if points:
+        files.append(folder / POINTS_FILE)
+        files[-1].write_text(table(points), encoding="utf-8", newline="")
+    drawn = []
+    for report in reports:
+        for figure in report.figures:
+            svg = figure.svg()
+            files.append(folder / f"{figure.name}-{report.reading}.svg")
+            files[-1].write_text(svg, encoding="utf-8")
+            drawn.append((report.reading, figure, svg))
+    if drawn:
+        files.append(folder / FIGURES_FILE)
+        files[-1].write_text(page(reports[0].paper.title, claims, drawn), encoding="utf-8")
+    return files
+
+
+def table(points: Sequence[Point]) -> str:
+    """Points as CSV; a column for every name that occurs."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for point in points for name in point)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(points)
+    return out.getvalue()
