@@ -12,6 +12,7 @@ pub mod server;
 mod simulate;
 pub mod summary;
 pub mod tables;
+mod user_plane;
 pub mod verdict;
 
 pub use compare::compare;

@@ -13,6 +13,7 @@
 //! Left out: handover, idle UEs, and IPv6 outside the tunnel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FiveTuple, L3, PROTO_UDP, Packet, Prefix, internet_checksum, layers};
 use rand::{Rng, RngExt};
@@ -43,6 +44,17 @@ pub struct Subscriber {
     pub downlink_teid: u32,
     /// Its QoS flow.
     pub qfi: u8,
+}
+
+/// A text file that names sessions, and the BLAKE3 hash of its content in hex.
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub fn read_sessions(path: &Path) -> Result<(String, String), TrafficError> {
+    let open = |source| TrafficError::Open { path: path.into(), source };
+    let text = std::fs::read_to_string(path).map_err(open)?;
+    let content = blake3::hash(text.as_bytes()).to_hex().to_string();
+    Ok((text, content))
 }
 
 /// Whose traffic there is, and which way it goes.
