@@ -38,7 +38,11 @@ fn session(ue: u32, workload: &str) -> Session {
                 direction,
                 filters: if pair + 1 < PAIRS { filter.clone().into_iter().collect() } else { Vec::new() },
                 qfi: None,
-                far: if matches!(workload, "drop" | "downlink_buffered") { 3 } else { 1 + u32::from(direction == Direction::Downlink) },
+                far: if matches!(workload, "drop" | "downlink_buffered") {
+                    3
+                } else {
+                    1 + u32::from(direction == Direction::Downlink)
+                },
                 qers: if workload.contains("metered") { vec![1, 2] } else { vec![1] },
                 urrs: if workload.contains("metered") { vec![1, 2] } else { vec![1] },
             });
