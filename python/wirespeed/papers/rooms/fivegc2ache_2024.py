@@ -6,6 +6,7 @@ README says what is missing.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import ceil
 
 from wirespeed import _wirespeed
@@ -26,7 +27,7 @@ def measure(request: Request) -> Outcome:
         points.append({"model": "equation 1", "descriptors": descriptors, "leakage_pct": by_equation[descriptors]})
         points.append({"model": "sets and ways", "descriptors": descriptors, "leakage_pct": by_sets})
     counts = sorted(by_equation)
-    falls = {f"{a} and {b}": by_equation[a] < by_equation[b] for a, b in zip(counts, counts[1:], strict=False)}
+    falls = {f"{a} and {b}": by_equation[a] < by_equation[b] for a, b in pairwise(counts)}
     chart = figures.lines(
         points,
         x="descriptors",
