@@ -1,6 +1,7 @@
 //! The compiled half of the Python package: scenarios are judged, traffic is read and machines run
 //! here. Text in, JSON and Arrow out.
 
+mod leakage;
 mod memory;
 mod models;
 mod netproc;
@@ -119,6 +120,7 @@ fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<sim::Scenari
     };
     scenario.traffic.capture.as_mut().map(absolute);
     scenario.function.forward.table.as_mut().map(absolute);
+    scenario.function.upf.sessions.as_mut().map(absolute);
     if scenario.traffic.profile_is_a_file()
         && let Some(profile) = &mut scenario.traffic.profile
         && let Ok(full) = std::path::absolute(&*profile)
@@ -423,6 +425,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 /// The module.
 #[pymodule]
 mod _wirespeed {
+    #[pymodule_export]
+    use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
     #[pymodule_export]

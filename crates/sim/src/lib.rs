@@ -17,6 +17,7 @@ pub mod slices;
 pub mod steer;
 pub mod summary;
 pub mod tables;
+mod user_plane;
 pub mod verdict;
 
 pub use compare::compare;

@@ -15,8 +15,9 @@ use functions::{Forward, Function, NextHop};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
-use crate::scenario::{ForwardingSpec, Scenario, ScenarioError};
+use crate::scenario::{ForwardingSpec, FunctionKind, Scenario, ScenarioError};
 use crate::summary::file_name;
+use crate::user_plane::UserPlane;
 
 /// Made tables are the same whatever the seed of a run: a router's routes do not change with the
 /// traffic.
@@ -56,6 +57,22 @@ pub struct Routing {
     pub damage: Damage,
     notes: Vec<String>,
     content: Option<String>,
+}
+
+impl Routing {
+    /// Of a function that does not route: `source` says what it has instead.
+    pub(crate) fn none(source: String) -> Routing {
+        Routing {
+            source,
+            format: TableFormat::Synthetic,
+            compression: Compression::Plain,
+            routes: (0, 0),
+            duplicates: 0,
+            damage: Damage::default(),
+            notes: Vec::new(),
+            content: None,
+        }
+    }
 }
 
 /// A file that was read.
@@ -125,8 +142,18 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
     let (mut tables, mut routings, mut blueprints) = (Shelf(Vec::new()), Shelf(Vec::new()), Shelf(Vec::new()));
+    let mut user_planes = Shelf(Vec::new());
     let mut all = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
+        if scenario.function.kind == FunctionKind::Upf {
+            let key = (scenario.function.upf.clone(), scenario.traffic.source());
+            let users = user_planes.get(key, |(spec, source)| {
+                at("sessions".into())?;
+                UserPlane::load(spec, source, stop)
+            })?;
+            all.push(users.loaded(scenario));
+            continue;
+        }
         let spec = &scenario.function.forward;
         let key = (spec.table.clone(), spec.prefixes, spec.next_hops);
         let table = tables.get(key.clone(), |(path, prefixes, next_hops)| {
@@ -212,12 +239,22 @@ fn spread(prefix: Prefix) -> u32 {
 }
 
 fn inputs(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<InputFile> {
+    let table = scenario.function.forward.table.as_deref();
+    files(scenario, blueprint, ("table", table, routing.content.as_deref()))
+}
+
+/// The files of a scenario's traffic, and another.
+pub(crate) fn files(
+    scenario: &Scenario,
+    blueprint: &Blueprint,
+    other: (&'static str, Option<&Path>, Option<&str>),
+) -> Vec<InputFile> {
     let traffic = &scenario.traffic;
     let profile = traffic.profile.as_deref().map(Path::new).filter(|_| traffic.profile_is_a_file());
     let files = [
         ("capture", traffic.capture.as_deref(), blueprint.content()),
         ("profile", profile, blueprint.content()),
-        ("table", scenario.function.forward.table.as_deref(), routing.content.as_deref()),
+        other,
     ];
     let file = |(kind, path, hash): (&'static str, Option<&Path>, Option<&str>)| {
         Some(InputFile { kind, name: file_name(path?), blake3: hash?.to_string() })
@@ -225,9 +262,9 @@ fn inputs(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<
     files.into_iter().filter_map(file).collect()
 }
 
-fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
-    let mut notes = routing.notes.clone();
-    notes.extend(blueprint.notes().iter().cloned());
+/// What is to be said about traffic, whatever the function.
+pub(crate) fn traffic_notes(scenario: &Scenario, blueprint: &Blueprint) -> Vec<String> {
+    let mut notes = blueprint.notes().to_vec();
     if let Some(packets) = blueprint.capture_report().map(|r| r.packets).filter(|&n| n > 0)
         && scenario.run.packets > packets
     {
@@ -237,6 +274,12 @@ fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<S
             scenario.run.packets as f64 / packets as f64
         ));
     }
+    notes
+}
+
+fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
+    let mut notes = routing.notes.clone();
+    notes.extend(traffic_notes(scenario, blueprint));
     let sums = blueprint.checksums();
     let bad = [(sums.zero, "0"), (sums.wrong, "wrong")];
     for (n, what) in bad.into_iter().filter(|(n, _)| *n > 0) {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use functions::ForwardSpec;
+use functions::upf::SessionLoad;
+use functions::{ForwardSpec, UpfSpec};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
@@ -57,6 +58,9 @@ pub enum ScenarioError {
     /// The function cannot be built.
     #[error("function.forward: {0}")]
     Function(#[from] functions::FunctionError),
+    /// The user plane function or its sessions cannot be.
+    #[error("function.upf: {0}")]
+    UserPlane(functions::FunctionError),
     /// The user ended it before there was any result.
     #[error("stopped while loading the {during}: nothing was simulated yet, so there is no result")]
     Stopped {
@@ -180,8 +184,52 @@ impl TrafficSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FunctionSpec {
+    /// Which function.
+    #[serde(skip_serializing_if = "is_default")]
+    pub kind: FunctionKind,
     /// IP forwarding.
     pub forward: ForwardingSpec,
+    /// The user plane function of a 5G core.
+    #[serde(skip_serializing_if = "is_default")]
+    pub upf: UserPlaneSpec,
+}
+
+/// A packet function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionKind {
+    /// IP forwarding, set by `function.forward`.
+    #[default]
+    Forward,
+    /// The user plane function of a 5G core, set by `function.upf`.
+    Upf,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The user plane function: its sessions, and whose traffic there is. Of a capture that is replayed, frames to UEs are
+/// taken out of their tunnels, as they were when they reached the core; without `sessions` its UEs get one each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UserPlaneSpec {
+    /// A file of sessions. Without one they are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<PathBuf>,
+    /// Made sessions.
+    pub load: SessionLoad,
+    /// The share of made packets that are uplink.
+    pub uplink: f64,
+    /// How packets are processed.
+    pub processing: UpfSpec,
+}
+
+impl Default for UserPlaneSpec {
+    fn default() -> Self {
+        // Assumed: users' acknowledgements and uploads against their downloads.
+        UserPlaneSpec { sessions: None, load: SessionLoad::default(), uplink: 0.3, processing: UpfSpec::default() }
+    }
 }
 
 /// IP forwarding: which routes, and how they are looked up.
@@ -328,7 +376,7 @@ macro_rules! presets {
 /// Shipped machines; the first is the default.
 pub const MACHINES: &[Preset] = presets!("machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p");
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core");
+pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf");
 
 impl Preset {
     /// The first line of its comment.
@@ -364,7 +412,12 @@ impl Scenario {
             message: e.to_string().trim_end().to_string(),
         })?;
         let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-        for path in [&["traffic", "capture"][..], &["traffic", "profile"], &["function", "forward", "table"]] {
+        for path in [
+            &["traffic", "capture"][..],
+            &["traffic", "profile"],
+            &["function", "forward", "table"],
+            &["function", "upf", "sessions"],
+        ] {
             let file = get_mut(&mut own, path);
             if let Some(toml::Value::String(name)) = file
                 && (path[1] != "profile" || name.ends_with(".toml"))
@@ -509,6 +562,13 @@ impl Scenario {
         }
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        if self.function.kind == FunctionKind::Upf {
+            let u = &self.function.upf;
+            u.load.check("load").map_err(ScenarioError::UserPlane)?;
+            if !(0.0..=1.0).contains(&u.uplink) {
+                return error("function.upf.uplink", format!("{}: allowed is a share of 0 to 1", u.uplink));
+            }
         }
         self.nic.check("nic")?;
         self.machine.core.check("machine.core")?;

@@ -7,7 +7,7 @@ use units::{LINE_BYTES, Ps};
 use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
 use crate::run::{RunResult, SearchOutcome, Trial};
-use crate::scenario::{Scenario, Search};
+use crate::scenario::{FunctionKind, Scenario, Search};
 use crate::server::Loss;
 use crate::simulate::Measured;
 use crate::verdict::verdict;
@@ -35,6 +35,7 @@ fn by_content(result: &RunResult) -> Scenario {
         match file.kind {
             "capture" => scenario.traffic.capture = Some(file.blake3.as_str().into()),
             "profile" => scenario.traffic.profile = Some(file.blake3.clone()),
+            "sessions" => scenario.function.upf.sessions = Some(file.blake3.as_str().into()),
             _ => scenario.function.forward.table = Some(file.blake3.as_str().into()),
         }
     }
@@ -47,8 +48,12 @@ pub fn traffic_id(result: &RunResult) -> String {
     let s = &by_content(result);
     let traffic = toml::to_string(&s.traffic).unwrap_or_default();
     let forward = &s.function.forward;
+    let users = match s.function.kind {
+        FunctionKind::Forward => String::new(),
+        FunctionKind::Upf => toml::to_string(&s.function.upf).unwrap_or_default(),
+    };
     hash(&format!(
-        "{traffic}\n{} {} {} {} {:e} {:?} {} {}",
+        "{traffic}\n{users}{} {} {} {} {:e} {:?} {} {}",
         s.run.seed,
         s.run.packets,
         result.measured.warmup.packets,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stats::Reason;
 
 use crate::run::RunResult;
-use crate::scenario::Search;
+use crate::scenario::{FunctionKind, Search};
 use crate::server::Loss;
 use crate::simulate::{WarmUp, WarmUpEnd};
 use crate::summary::{Rates, dram_bandwidth};
@@ -262,7 +262,9 @@ impl Facts<'_> {
                 count(*most)
             ));
             let scenario = &self.result.scenario;
-            let made = scenario.traffic.capture.is_some() && scenario.function.forward.table.is_none();
+            let made = scenario.function.kind == FunctionKind::Forward
+                && scenario.traffic.capture.is_some()
+                && scenario.function.forward.table.is_none();
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
                 advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
             }
@@ -463,7 +465,11 @@ impl Facts<'_> {
                 ));
             }
             if llc > REMARKABLE && each > 1.0 {
-                advice.push("Cores miss in the LLC: compare with a larger one (machine.llc.size), or fewer routes (function.forward.prefixes) to see what the table costs.".into());
+                let fewer = match scenario.function.kind {
+                    FunctionKind::Forward => "fewer routes (function.forward.prefixes)",
+                    FunctionKind::Upf => "fewer sessions (function.upf.load.ues)",
+                };
+                advice.push(format!("Cores miss in the LLC: compare with a larger one (machine.llc.size), or {fewer} to see what the table costs."));
             }
         }
         if reads > REMARKABLE {

@@ -5,6 +5,7 @@
 //!   real one.
 //! - [`SourceSpec`] says what traffic there is (a profile or a capture), [`Load`] how much of it;
 //!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
+//! - [`mobile`] makes users' traffic of a mobile network out of a profile or a capture.
 //! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
 //! - [`Requests`] is a trace of memory requests, for caches and DRAM on their own.
 //!
@@ -20,6 +21,7 @@ mod frame;
 mod input;
 mod inspect;
 mod link;
+pub mod mobile;
 mod profile;
 mod requests;
 mod sizes;

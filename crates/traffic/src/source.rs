@@ -24,6 +24,7 @@ use crate::error::TrafficError;
 use crate::flows::{FlowSpec, Flowing, Flows, Pool};
 use crate::frame;
 use crate::input::Stop;
+use crate::mobile::{Mobile, Subscriber, Tunnels};
 use crate::profile::{MixSpec, ProfileSpec};
 use crate::sizes::{SizeSpec, Sizes};
 use crate::table::Table;
@@ -110,7 +111,7 @@ pub struct Blueprint {
 
 #[derive(Clone, Debug)]
 enum Plan {
-    Made { sizes: Sizes, flows: Box<Flows> },
+    Made { sizes: Sizes, flows: Box<Flows>, mobile: Option<Arc<Mobile>> },
     Replayed(Arc<Replay>),
 }
 
@@ -127,6 +128,8 @@ struct Replay {
     report: CaptureReport,
     checksums: Checksums,
     content: Option<String>,
+    /// Learnt from a capture of tunnels.
+    subscribers: Vec<Subscriber>,
 }
 
 /// IPv4 header checksums of a capture's first pass.
@@ -163,8 +166,21 @@ pub struct Source {
 }
 
 enum Running {
-    Made { sizes: Sizes, flows: Box<Flowing>, arrivals: Arrivals, rng: Pcg64, flow_rng: Pcg64 },
-    Replayed { replay: Arc<Replay>, pacing: Pacing, place: Place, round: u64, rng: Pcg64 },
+    Made {
+        sizes: Sizes,
+        flows: Box<Flowing>,
+        mobile: Option<Arc<Mobile>>,
+        arrivals: Arrivals,
+        rng: Pcg64,
+        flow_rng: Pcg64,
+    },
+    Replayed {
+        replay: Arc<Replay>,
+        pacing: Pacing,
+        place: Place,
+        round: u64,
+        rng: Pcg64,
+    },
 }
 
 enum Place {
@@ -201,12 +217,37 @@ impl Blueprint {
     /// As [`Blueprint::new`], and [`TrafficError::Stopped`].
     pub fn new_until(spec: &SourceSpec, table: Option<&Table>, stop: &Stop) -> Result<Blueprint, TrafficError> {
         match &spec.capture {
-            Some(path) => Blueprint::replayed(spec, path, stop),
-            None => Blueprint::made(spec, table),
+            Some(path) => Blueprint::replayed(spec, path, None, stop),
+            None => Blueprint::made(spec, table, None),
         }
     }
 
-    fn made(spec: &SourceSpec, table: Option<&Table>) -> Result<Blueprint, TrafficError> {
+    /// As [`Blueprint::new_until`], for made traffic of a mobile network's users as it reaches the core.
+    ///
+    /// # Errors
+    /// As [`Blueprint::new`]; a family that no subscriber has an address of.
+    pub fn mobile(spec: &SourceSpec, mobile: Mobile) -> Result<Blueprint, TrafficError> {
+        Blueprint::made(spec, None, Some(mobile))
+    }
+
+    /// As [`Blueprint::new_until`], for a capture of tunnels between base stations and core, whose frames are
+    /// replayed as they reached the core: see [`mobile`](crate::mobile).
+    ///
+    /// # Errors
+    /// As [`Blueprint::new`]; a capture that is too large to be kept, or without any UE that sends.
+    pub fn mobile_capture(spec: &SourceSpec, path: &Path, stop: &Stop) -> Result<Blueprint, TrafficError> {
+        Blueprint::replayed(spec, path, Some(Tunnels::default()), stop)
+    }
+
+    /// The UEs that a capture of tunnels has taught; none of other traffic.
+    pub fn subscribers(&self) -> &[Subscriber] {
+        match &self.kind {
+            Plan::Replayed(replay) => &replay.subscribers,
+            Plan::Made { .. } => &[],
+        }
+    }
+
+    fn made(spec: &SourceSpec, table: Option<&Table>, mobile: Option<Mobile>) -> Result<Blueprint, TrafficError> {
         if let Some(rounds) = spec.rounds {
             let allowed = "only a capture is replayed in rounds (set `capture`, or leave `rounds` out)";
             return Err(TrafficError::spec("traffic.rounds", rounds, allowed));
@@ -233,7 +274,7 @@ impl Blueprint {
         }
         let sizes = Sizes::new(&profile.sizes, "traffic.sizes")?;
         let mut notes = Vec::new();
-        let pool = pool(&profile, table, &mut notes)?;
+        let pool = pool(&profile, table, mobile.as_ref(), &mut notes)?;
         let ipv6 = pool.ipv6_share();
         // Frames that are too short for IPv6 and TCP or UDP are made longer.
         let mean_with = |bytes: u64| {
@@ -241,13 +282,31 @@ impl Blueprint {
             let l2 = sizes.mean() * (1.0 - ipv6) + profile.mix.tcp * v6(78) + (1.0 - profile.mix.tcp) * v6(66);
             l2 + bytes as f64
         };
-        let mean = MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) };
+        let (tcp, mut mean) = (profile.mix.tcp, MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) });
+        if let Some(mobile) = &mobile {
+            if !mobile.covers(ipv6) {
+                let allowed =
+                    "no session has an address of one of the families (give sessions IPv6 prefixes, or change the mix)";
+                return Err(TrafficError::spec("traffic.mix.ipv6", ipv6, allowed));
+            }
+            // A tunnelled frame is at least as long as its headers.
+            let least = |v6, tcp| sizes.mean_at_least(Mobile::shortest_uplink(v6, tcp));
+            let of = |v6| tcp * least(v6, true) + (1.0 - tcp) * least(v6, false);
+            let up = ipv6 * of(true) + (1.0 - ipv6) * of(false);
+            let l2 = mobile.uplink() * up + (1.0 - mobile.uplink()) * mean.l2;
+            mean = MeanSize { l1: l2 + ETHERNET_OVERHEAD_BYTES as f64, l2 };
+        }
         let flows = Flows::new(&profile.flows, profile.mix.tcp, pool, "traffic.flows")?;
-        let kind = Plan::Made { sizes, flows: Box::new(flows) };
+        let kind = Plan::Made { sizes, flows: Box::new(flows), mobile: mobile.map(Arc::new) };
         Ok(Blueprint { kind, arrivals: profile.arrivals, mean, notes, content: Some(content) })
     }
 
-    fn replayed(spec: &SourceSpec, path: &Path, stop: &Stop) -> Result<Blueprint, TrafficError> {
+    fn replayed(
+        spec: &SourceSpec,
+        path: &Path,
+        tunnels: Option<Tunnels>,
+        stop: &Stop,
+    ) -> Result<Blueprint, TrafficError> {
         let given = [
             ("profile", spec.profile.is_some()),
             ("sizes", spec.sizes.is_some()),
@@ -263,7 +322,7 @@ impl Blueprint {
         if rounds == 0 {
             return Err(TrafficError::spec("traffic.rounds", 0, "1 or more can be"));
         }
-        let (replay, mean, has_times) = Replay::measure(path, rounds, stop, &mut notes)?;
+        let (replay, mean, has_times) = Replay::measure(path, rounds, tunnels, stop, &mut notes)?;
         let arrivals = match &spec.arrivals {
             Some(ArrivalSpec::Capture) if !has_times => {
                 let allowed = "the capture's timestamps make no sense as one clock (use fixed or poisson)";
@@ -363,8 +422,9 @@ impl Blueprint {
         let pps = self.packets_per_second(load)?;
         let mut rng = Pcg64::seed_from_u64(seed);
         let kind = match &self.kind {
-            Plan::Made { sizes, flows } => Running::Made {
+            Plan::Made { sizes, flows, mobile } => Running::Made {
                 sizes: sizes.clone(),
+                mobile: mobile.clone(),
                 flows: Box::new(flows.start(seed)),
                 arrivals: Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?,
                 // Arrivals and contents draw apart, so that a change of one leaves the other alone.
@@ -390,7 +450,12 @@ impl Blueprint {
 }
 
 /// The prefixes that destinations are drawn from.
-fn pool(profile: &ProfileSpec, table: Option<&Table>, notes: &mut Vec<String>) -> Result<Pool, TrafficError> {
+fn pool(
+    profile: &ProfileSpec,
+    table: Option<&Table>,
+    mobile: Option<&Mobile>,
+    notes: &mut Vec<String>,
+) -> Result<Pool, TrafficError> {
     let to = &profile.flows.destinations;
     let prefixes: Vec<Prefix> = match (&to.pool, table) {
         (Some(pool), _) => {
@@ -402,6 +467,9 @@ fn pool(profile: &ProfileSpec, table: Option<&Table>, notes: &mut Vec<String>) -
             parsed.collect::<Result<_, _>>()?
         }
         (None, Some(table)) => table.prefixes().collect(),
+        (None, None) if mobile.is_some_and(|m| !m.remotes().is_empty()) => {
+            mobile.map(|m| m.remotes().to_vec()).unwrap_or_default()
+        }
         (None, None) => {
             notes.push("without a routing table destinations are drawn from all of unicast IPv4".into());
             (1..224u32).filter(|b| !matches!(b, 10 | 127)).filter_map(|b| Prefix::v4(b << 24, 8)).collect()
@@ -421,6 +489,7 @@ impl Replay {
     fn measure(
         path: &Path,
         rounds: u64,
+        mut tunnels: Option<Tunnels>,
         stop: &Stop,
         notes: &mut Vec<String>,
     ) -> Result<(Replay, MeanSize, bool), TrafficError> {
@@ -432,6 +501,9 @@ impl Replay {
         let (mut last, mut longest) = (Ps::ZERO, Ps::ZERO);
         let mut complete = true;
         while capture.next(&mut packet) {
+            if let Some(tunnels) = &mut tunnels {
+                tunnels.reach_core(&mut packet);
+            }
             packets += 1;
             l1 += packet.wire_bytes();
             l2 += packet.l2_bytes();
@@ -465,7 +537,32 @@ impl Replay {
         let period = if has_times { last + last / (packets - 1) } else { Ps::ZERO };
         let mean = MeanSize { l1: l1 as f64 / packets as f64, l2: l2 as f64 / packets as f64 };
         let kept = kept.filter(|_| complete);
-        Ok((Replay { path: path.into(), rounds, kept, packets, period, report, checksums, content }, mean, has_times))
+        let mut subscribers = Vec::new();
+        if let Some(tunnels) = tunnels {
+            let error = |came: String, allowed: &str| Err(TrafficError::spec("traffic.capture", came, allowed));
+            if kept.is_none() {
+                return error(
+                    format!("{packets} packets or more"),
+                    "a capture of tunnels has to fit into 64 MiB (cut it)",
+                );
+            }
+            subscribers = tunnels.subscribers();
+            if subscribers.is_empty() {
+                return error(
+                    path.display().to_string(),
+                    "no user's packet comes through a GTP-U tunnel in it (give sessions, or another capture)",
+                );
+            }
+            notes.push(format!(
+                "the capture has {} UEs: {} packets of theirs come through tunnels; {} to them were taken out of theirs",
+                subscribers.len(),
+                tunnels.uplink,
+                tunnels.unwrapped
+            ));
+        }
+        let replay =
+            Replay { path: path.into(), rounds, kept, packets, period, report, checksums, content, subscribers };
+        Ok((replay, mean, has_times))
     }
 
     /// Packets a second by the capture's own clock.
@@ -528,11 +625,15 @@ impl Source {
     #[inline]
     pub fn next(&mut self, packet: &mut Packet) -> bool {
         match &mut self.kind {
-            Running::Made { sizes, flows, arrivals, rng, flow_rng } => {
+            Running::Made { sizes, flows, mobile, arrivals, rng, flow_rng } => {
                 packet.arrival = arrivals.next(rng);
                 let size = sizes.draw(flow_rng);
                 let (flow, first) = flows.draw(flow_rng);
-                frame::make(packet, &flow, size, self.packets as u16, first && flow.proto == PROTO_TCP);
+                let (number, first) = (self.packets as u16, first && flow.proto == PROTO_TCP);
+                match mobile {
+                    None => frame::make(packet, &flow, size, number, first),
+                    Some(mobile) => mobile.make(packet, &flow, (size, number, first), flow_rng),
+                }
             }
             Running::Replayed { replay, pacing, place, round, rng } => {
                 if !replay.next(place, round, packet) {
