@@ -16,6 +16,9 @@ use super::trace::Lookups;
 /// Batches that a run's measured part is cut into.
 pub(super) const BATCHES: usize = 32;
 
+/// Lookups that warm the caches up, by line that they hold.
+const WALKED: u64 = 4;
+
 /// Running totals; a batch is the difference of two.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
@@ -358,7 +361,7 @@ impl System {
     /// `go_on` is asked now and then; [`None`] if it said no.
     pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Totals>> {
         const ASK_EVERY: u64 = 1 << 18;
-        let mut left = 8 * self.capacity() * factor;
+        let mut left = WALKED * self.capacity() * factor;
         while left > 0 {
             let some = left.min(ASK_EVERY);
             self.walk(some);
@@ -385,7 +388,7 @@ impl System {
         Some(snapshots)
     }
 
-    /// The shares of measured lookups... of each application that skip now.
+    /// Which applications skip the LLC now.
     pub(super) fn skipping(&self) -> Vec<bool> {
         self.applications.iter().map(|a| !a.uses_llc).collect()
     }
