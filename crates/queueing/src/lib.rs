@@ -11,6 +11,7 @@
 
 mod error;
 mod finite;
+pub mod lru;
 mod open;
 
 pub use error::QueueError;

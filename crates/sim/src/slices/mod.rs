@@ -29,12 +29,14 @@
 
 mod point;
 mod popularity;
+mod preview;
 mod simulate;
 mod spec;
 mod trace;
 
 pub use point::{Figure, Outcome, Point};
 pub use popularity::Popularity;
+pub use preview::{Preview, preview};
 pub use spec::{
     Application, Architecture, Caches, HeaderRead, Isolation, Level, OnHit, Ranks, Reading, SlicesError, SlicesSpec,
 };

@@ -323,8 +323,13 @@ impl SlicesSpec {
                 return bad(&path, level.per_us.to_string(), "0.001 to 1000000", "give millions of lookups a second");
             }
             let lines = self.lines_of(&level);
-            if lines as u64 > MOST_LINES / 256 {
-                return bad(&format!("caches.{name}.bytes"), level.bytes.to_string(), "up to 2^23 lines", "too large");
+            if lines as u64 > MOST_LINES / 32 {
+                return bad(
+                    &format!("caches.{name}.bytes"),
+                    level.bytes.to_string(),
+                    "up to 2^26 lines",
+                    "make it smaller or its lines larger",
+                );
             }
             if level.ways > 0 && !lines.is_multiple_of(level.ways as usize) {
                 let allowed = format!("a divisor of its {lines} lines, or 0");
