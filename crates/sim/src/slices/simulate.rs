@@ -555,7 +555,7 @@ impl System {
                 self.next.set(context, Ps(begin + time));
             }
             Next::FromSlice => self.leave_slice(context),
-            Next::ToDram => self.to_dram(context),
+            Next::ToDram => self.ask_memory(context),
             Next::FromDram => self.leave_bank(context),
         }
     }
@@ -577,7 +577,7 @@ impl System {
             self.fill(core, app, line);
             self.finish(context);
         } else if self.link == 0 {
-            self.to_dram(context);
+            self.ask_memory(context);
         } else {
             self.totals.link += self.link;
             self.work[context].next = Next::ToDram;
@@ -585,7 +585,7 @@ impl System {
         }
     }
 
-    fn to_dram(&mut self, context: usize) {
+    fn ask_memory(&mut self, context: usize) {
         let line = self.work[context].line;
         let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
         self.totals.dram_requests += 1;
@@ -622,7 +622,7 @@ impl System {
         let work = &mut self.work[context];
         self.totals.bank_wait += self.now - work.mark;
         (work.mark, work.place, work.next) = (self.now, place, Next::FromDram);
-        self.next.set(context, Ps(self.now + (source.draw() * slower[busy - 1] >> 16)));
+        self.next.set(context, Ps(self.now + ((source.draw() * slower[busy - 1]) >> 16)));
         if busy > 1 {
             self.totals.interleaved += 1;
             let (from, to) = (slower[busy - 2], slower[busy - 1]);

@@ -293,16 +293,6 @@ impl SlicesSpec {
     /// More cores or slices than the system has, none where some are needed, slices without a line or a table with fewer
     /// lines than slices, rates, loads and sizes out of range.
     pub fn check(&self) -> Result<(), SlicesError> {
-        let bad = |path: &str, came: String, allowed: &str, remedy: &str| -> Result<(), SlicesError> {
-            let (path, allowed, remedy) = (path.to_string(), allowed.to_string(), remedy.to_string());
-            Err(SlicesError::Setting { path, came, allowed, remedy })
-        };
-        let within = |path: &str, value: u64, least: u64, most: u64, remedy: &str| -> Result<(), SlicesError> {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            bad(path, value.to_string(), &format!("{least} to {most}"), remedy)
-        };
         within("cores", self.cores.into(), 1, 256, "give the cores of the system")?;
         within("slices", self.slices.into(), 0, 256, "give the LLC slices of the system")?;
         within("limit", self.limit.into(), 1, 1_000_000, "give the most packets in the system, K")?;
@@ -350,14 +340,10 @@ impl SlicesSpec {
                 return bad("header_read.read_ns", read.read_ns.to_string(), "0 to 1000000", "give nanoseconds");
             }
         }
-        self.check_applications(&bad, &within)
+        self.check_applications()
     }
 
-    fn check_applications(
-        &self,
-        bad: &dyn Fn(&str, String, &str, &str) -> Result<(), SlicesError>,
-        within: &dyn Fn(&str, u64, u64, u64, &str) -> Result<(), SlicesError>,
-    ) -> Result<(), SlicesError> {
+    fn check_applications(&self) -> Result<(), SlicesError> {
         let needs = self.architecture == Architecture::Proposed;
         within("applications", self.applications.len() as u64, 1, 64, "give one at least")?;
         let (mut cores, mut slices, mut lines) = (0u64, 0u64, 0u64);
@@ -422,4 +408,16 @@ impl SlicesSpec {
     pub(super) fn mean(level: &Level) -> Ps {
         Ps((1e6 / level.per_us).round() as u64)
     }
+}
+
+fn bad(path: &str, came: String, allowed: &str, remedy: &str) -> Result<(), SlicesError> {
+    let (path, allowed, remedy) = (path.to_string(), allowed.to_string(), remedy.to_string());
+    Err(SlicesError::Setting { path, came, allowed, remedy })
+}
+
+fn within(path: &str, value: u64, least: u64, most: u64, remedy: &str) -> Result<(), SlicesError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    bad(path, value.to_string(), &format!("{least} to {most}"), remedy)
 }
