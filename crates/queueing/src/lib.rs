@@ -15,6 +15,7 @@ mod error;
 mod finite;
 mod leakage;
 mod memory;
+pub mod lru;
 mod open;
 mod priority;
 mod root;

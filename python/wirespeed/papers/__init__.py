@@ -118,7 +118,7 @@ def run(
     expected = paper.expected(real_size)
     wanted = selected(expected, claims)
     reports = []
-    for name in chosen(paper, reading):
+    for name in chosen(paper, reading, real_size):
         request = Request(
             paper=paper,
             reading=name,
@@ -137,8 +137,10 @@ def run(
     return reports
 
 
-def chosen(paper: Paper, reading: str | None) -> tuple[str, ...]:
+def chosen(paper: Paper, reading: str | None, real_size: bool = False) -> tuple[str, ...]:
     """The readings that a word of the command line means."""
+    if reading is None and real_size and paper.real_size_readings:
+        return paper.real_size_readings
     if reading is None:
         return paper.default_readings or tuple(paper.readings)
     if reading == ALL_READINGS:

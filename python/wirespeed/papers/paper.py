@@ -121,6 +121,8 @@ class Paper:
     """Those that are run if none is named; all of them if empty."""
     real_size: bool = False
     """Whether it has a mode with the sizes of real machines, with claims of its own (`expected-real-size.csv`)."""
+    real_size_readings: tuple[str, ...] = ()
+    """Those that are run at real size if none is named; `default_readings` if empty."""
 
     def file(self, name: str) -> str:
         """The text of a file of `papers/<id>/`. Raises FileNotFoundError with what there is."""

@@ -20,7 +20,7 @@
 //! never fill; with more, a request that finds its queue full waits in its core, and is served in the same order: only
 //! the count of such requests shows it.
 //!
-//! **Warm-up.** First, lookups go through the caches without time: eight for every line that all caches hold. Then packets are simulated
+//! **Warm-up.** First, lookups go through the caches without time: four for every line that all caches hold. Then packets are simulated
 //! without being measured: 10,000 or 100 for each that the system holds, whichever is more. Then so many are measured, in 32 batches.
 //! Whether the waiting time still has a trend over these is tested ([`stats::warmup`]'s test of halves).
 //!
@@ -29,12 +29,14 @@
 
 mod point;
 mod popularity;
+mod preview;
 mod simulate;
 mod spec;
 mod trace;
 
 pub use point::{Figure, Outcome, Point};
 pub use popularity::Popularity;
+pub use preview::{Preview, preview};
 pub use spec::{
     Application, Architecture, Caches, HeaderRead, Isolation, Level, OnHit, Ranks, Reading, SlicesError, SlicesSpec,
 };

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
-use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 
 use super::spec::Ranks;
@@ -15,11 +14,10 @@ pub struct Popularity(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Walker's alias method over lines: a draw is one look into a table. By line: threshold of 2^32, and the other line.
-    Alias(Arc<[(u32, u32)]>),
-    /// By the law itself, without a table: the rank by rejection-inversion (Hoermann and Derflinger, ACM TOMACS 1996), its place by
-    /// a keyed permutation.
-    Law { zipf: Zipf<f64>, place: Option<Permutation>, per_line: u64 },
+    /// Over lines: a draw is one look into a table.
+    Alias(Arc<Alias>),
+    /// By the law itself, in memory that does not grow with the table: the rank by cells, its place by a keyed permutation.
+    Law { cells: Arc<Cells>, place: Option<Permutation>, per_line: u64 },
 }
 
 /// Tables of up to so many entries are drawn from by the alias method.
@@ -37,29 +35,19 @@ impl Popularity {
                 }
             }
             let lines: Vec<f64> = weights.chunks(per_line as usize).map(|line| line.iter().sum()).collect();
-            return Popularity(Kind::Alias(alias(&lines)));
+            return Popularity(Kind::Alias(Arc::new(Alias::new(&lines))));
         }
         let place = (ranks == Ranks::Shuffled).then(|| Permutation::new(entries, rng));
-        match Zipf::new(entries as f64, alpha) {
-            Ok(zipf) => Popularity(Kind::Law { zipf, place, per_line }),
-            // Alpha is checked before; uniform is what is left.
-            Err(_) => Popularity(Kind::Alias(alias(&vec![1.0; entries.div_ceil(per_line) as usize]))),
-        }
+        Popularity(Kind::Law { cells: Arc::new(Cells::new(entries, alpha)), place, per_line })
     }
 
     /// The next line.
     #[inline]
     pub fn draw(&self, rng: &mut Pcg64) -> u32 {
         match &self.0 {
-            Kind::Alias(table) => {
-                let draw = rng.next_u64();
-                // Its high bits choose the place, its low ones between the two lines there.
-                let place = ((u128::from(draw) * table.len() as u128) >> 64) as usize;
-                let (threshold, other) = table[place];
-                if (draw as u32) < threshold { place as u32 } else { other }
-            }
-            Kind::Law { zipf, place, per_line } => {
-                let rank = zipf.sample(rng) as u64 - 1;
+            Kind::Alias(table) => table.draw(rng.next_u64()),
+            Kind::Law { cells, place, per_line } => {
+                let rank = cells.draw(rng) - 1;
                 let entry = place.as_ref().map_or(rank, |place| place.of(rank));
                 (entry / per_line) as u32
             }
@@ -67,22 +55,77 @@ impl Popularity {
     }
 }
 
-/// Vose's construction (IEEE TSE 1991).
-fn alias(weights: &[f64]) -> Arc<[(u32, u32)]> {
-    let n = weights.len();
-    let mean = weights.iter().sum::<f64>() / n as f64;
-    let mut scaled: Vec<f64> = weights.iter().map(|w| w / mean).collect();
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..n).partition(|i| scaled[*i] < 1.0);
-    let mut table: Vec<(u32, u32)> = (0..n).map(|i| (u32::MAX, i as u32)).collect();
-    while let (Some(low), Some(high)) = (small.pop(), large.last().copied()) {
-        table[low] = ((scaled[low] * 4_294_967_296.0) as u32, high as u32);
-        scaled[high] -= 1.0 - scaled[low];
-        if scaled[high] < 1.0 {
-            large.pop();
-            small.push(high);
+/// Walker's alias method: by place a threshold of 2^32, and the other outcome (Vose's construction, IEEE TSE 1991).
+#[derive(Clone, Debug)]
+struct Alias(Vec<(u32, u32)>);
+
+impl Alias {
+    fn new(weights: &[f64]) -> Alias {
+        let n = weights.len();
+        let mean = weights.iter().sum::<f64>() / n as f64;
+        let mut scaled: Vec<f64> = weights.iter().map(|w| w / mean).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..n).partition(|i| scaled[*i] < 1.0);
+        let mut table: Vec<(u32, u32)> = (0..n).map(|i| (u32::MAX, i as u32)).collect();
+        while let (Some(low), Some(high)) = (small.pop(), large.last().copied()) {
+            table[low] = ((scaled[low] * 4_294_967_296.0) as u32, high as u32);
+            scaled[high] -= 1.0 - scaled[low];
+            if scaled[high] < 1.0 {
+                large.pop();
+                small.push(high);
+            }
+        }
+        Alias(table)
+    }
+
+    /// The high bits of a draw choose the place, its low ones between the two outcomes there.
+    #[inline]
+    fn draw(&self, draw: u64) -> u32 {
+        let place = ((u128::from(draw) * self.0.len() as u128) >> 64) as usize;
+        let (threshold, other) = self.0[place];
+        if (draw as u32) < threshold { place as u32 } else { other }
+    }
+}
+
+/// Ranks by rejection from a staircase above the law: a cell a rank for the first, then cells in which the law falls by a
+/// sixty-fourth at most, so that hardly a draw is rejected and hardly one needs a power.
+#[derive(Clone, Debug)]
+struct Cells {
+    choice: Alias,
+    /// First rank, ranks, and the law at the last rank against that at the first.
+    cells: Vec<(u64, u64, f64)>,
+    alpha: f64,
+}
+
+impl Cells {
+    const SINGLE: u64 = 4096;
+
+    fn new(entries: u64, alpha: f64) -> Cells {
+        let (mut cells, mut weights, mut first) = (Vec::new(), Vec::new(), 1u64);
+        while first <= entries {
+            let ranks = if first <= Cells::SINGLE { 1 } else { (first / 64).min(entries - first + 1) };
+            let least = ((first + ranks - 1) as f64 / first as f64).powf(-alpha);
+            cells.push((first, ranks, least));
+            weights.push(ranks as f64 * (first as f64).powf(-alpha));
+            first += ranks;
+        }
+        Cells { choice: Alias::new(&weights), cells, alpha }
+    }
+
+    #[inline]
+    fn draw(&self, rng: &mut Pcg64) -> u64 {
+        loop {
+            let (first, ranks, least) = self.cells[self.choice.draw(rng.next_u64()) as usize];
+            if ranks == 1 {
+                return first;
+            }
+            let draw = rng.next_u64();
+            let rank = first + (((draw >> 32) * ranks) >> 32);
+            let uniform = f64::from(draw as u32) / 4_294_967_296.0;
+            if uniform < least || uniform < (rank as f64 / first as f64).powf(-self.alpha) {
+                return rank;
+            }
         }
     }
-    table.into()
 }
 
 /// A keyed permutation of 0 to n - 1: rounds that can be undone on the next power of two, and again where that leads beyond n

@@ -16,6 +16,9 @@ use super::trace::Lookups;
 /// Batches that a run's measured part is cut into.
 pub(super) const BATCHES: usize = 32;
 
+/// Lookups that warm the caches up, by line that they hold.
+const WALKED: u64 = 4;
+
 /// Running totals; a batch is the difference of two.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
@@ -358,7 +361,7 @@ impl System {
     /// `go_on` is asked now and then; [`None`] if it said no.
     pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Totals>> {
         const ASK_EVERY: u64 = 1 << 18;
-        let mut left = 8 * self.capacity() * factor;
+        let mut left = WALKED * self.capacity() * factor;
         while left > 0 {
             let some = left.min(ASK_EVERY);
             self.walk(some);
@@ -385,7 +388,7 @@ impl System {
         Some(snapshots)
     }
 
-    /// The shares of measured lookups... of each application that skip now.
+    /// Which applications skip the LLC now.
     pub(super) fn skipping(&self) -> Vec<bool> {
         self.applications.iter().map(|a| !a.uses_llc).collect()
     }
@@ -552,7 +555,7 @@ impl System {
                 self.next.set(context, Ps(begin + time));
             }
             Next::FromSlice => self.leave_slice(context),
-            Next::ToDram => self.to_dram(context),
+            Next::ToDram => self.ask_memory(context),
             Next::FromDram => self.leave_bank(context),
         }
     }
@@ -574,7 +577,7 @@ impl System {
             self.fill(core, app, line);
             self.finish(context);
         } else if self.link == 0 {
-            self.to_dram(context);
+            self.ask_memory(context);
         } else {
             self.totals.link += self.link;
             self.work[context].next = Next::ToDram;
@@ -582,7 +585,7 @@ impl System {
         }
     }
 
-    fn to_dram(&mut self, context: usize) {
+    fn ask_memory(&mut self, context: usize) {
         let line = self.work[context].line;
         let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
         self.totals.dram_requests += 1;
@@ -619,7 +622,7 @@ impl System {
         let work = &mut self.work[context];
         self.totals.bank_wait += self.now - work.mark;
         (work.mark, work.place, work.next) = (self.now, place, Next::FromDram);
-        self.next.set(context, Ps(self.now + (source.draw() * slower[busy - 1] >> 16)));
+        self.next.set(context, Ps(self.now + ((source.draw() * slower[busy - 1]) >> 16)));
         if busy > 1 {
             self.totals.interleaved += 1;
             let (from, to) = (slower[busy - 2], slower[busy - 1]);

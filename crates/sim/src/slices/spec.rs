@@ -293,16 +293,6 @@ impl SlicesSpec {
     /// More cores or slices than the system has, none where some are needed, slices without a line or a table with fewer
     /// lines than slices, rates, loads and sizes out of range.
     pub fn check(&self) -> Result<(), SlicesError> {
-        let bad = |path: &str, came: String, allowed: &str, remedy: &str| -> Result<(), SlicesError> {
-            let (path, allowed, remedy) = (path.to_string(), allowed.to_string(), remedy.to_string());
-            Err(SlicesError::Setting { path, came, allowed, remedy })
-        };
-        let within = |path: &str, value: u64, least: u64, most: u64, remedy: &str| -> Result<(), SlicesError> {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            bad(path, value.to_string(), &format!("{least} to {most}"), remedy)
-        };
         within("cores", self.cores.into(), 1, 256, "give the cores of the system")?;
         within("slices", self.slices.into(), 0, 256, "give the LLC slices of the system")?;
         within("limit", self.limit.into(), 1, 1_000_000, "give the most packets in the system, K")?;
@@ -323,8 +313,13 @@ impl SlicesSpec {
                 return bad(&path, level.per_us.to_string(), "0.001 to 1000000", "give millions of lookups a second");
             }
             let lines = self.lines_of(&level);
-            if lines as u64 > MOST_LINES / 256 {
-                return bad(&format!("caches.{name}.bytes"), level.bytes.to_string(), "up to 2^23 lines", "too large");
+            if lines as u64 > MOST_LINES / 32 {
+                return bad(
+                    &format!("caches.{name}.bytes"),
+                    level.bytes.to_string(),
+                    "up to 2^26 lines",
+                    "make it smaller or its lines larger",
+                );
             }
             if level.ways > 0 && !lines.is_multiple_of(level.ways as usize) {
                 let allowed = format!("a divisor of its {lines} lines, or 0");
@@ -345,14 +340,10 @@ impl SlicesSpec {
                 return bad("header_read.read_ns", read.read_ns.to_string(), "0 to 1000000", "give nanoseconds");
             }
         }
-        self.check_applications(&bad, &within)
+        self.check_applications()
     }
 
-    fn check_applications(
-        &self,
-        bad: &dyn Fn(&str, String, &str, &str) -> Result<(), SlicesError>,
-        within: &dyn Fn(&str, u64, u64, u64, &str) -> Result<(), SlicesError>,
-    ) -> Result<(), SlicesError> {
+    fn check_applications(&self) -> Result<(), SlicesError> {
         let needs = self.architecture == Architecture::Proposed;
         within("applications", self.applications.len() as u64, 1, 64, "give one at least")?;
         let (mut cores, mut slices, mut lines) = (0u64, 0u64, 0u64);
@@ -417,4 +408,16 @@ impl SlicesSpec {
     pub(super) fn mean(level: &Level) -> Ps {
         Ps((1e6 / level.per_us).round() as u64)
     }
+}
+
+fn bad(path: &str, came: String, allowed: &str, remedy: &str) -> Result<(), SlicesError> {
+    let (path, allowed, remedy) = (path.to_string(), allowed.to_string(), remedy.to_string());
+    Err(SlicesError::Setting { path, came, allowed, remedy })
+}
+
+fn within(path: &str, value: u64, least: u64, most: u64, remedy: &str) -> Result<(), SlicesError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    bad(path, value.to_string(), &format!("{least} to {most}"), remedy)
 }

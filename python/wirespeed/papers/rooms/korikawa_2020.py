@@ -1,0 +1,473 @@
+"""Korikawa, Kawabata, He, Oki: LLC slices and interleaved 3D-stacked DRAM, IEEE Access 2020.
+
+Three architectures by the model `sim::slices`; readings and axes are in `papers/2020-access-korikawa/study.toml`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from wirespeed import _wirespeed
+from wirespeed.papers import Figure, Measured, Outcome, Paper, Request, figures
+
+ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "Without LLC", "shared_llc": "With LLC"}
+_SHORT: Final = {"proposed": "proposed", "no_llc": "none", "shared_llc": "shared"}
+
+# What "worse" means, of each of the three measures.
+_MEASURES: Final[Mapping[str, tuple[str, int]]] = {
+    "blocking": ("blocking", 1),
+    "wait": ("wait_ns", 1),
+    "throughput": ("throughput_per_us", -1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A point of a figure: architecture and what is swept."""
+
+    architecture: str
+    entries_per_line: int = 32
+    slices: int = 28
+    cores: int = 28
+    alpha: float = 0.83
+    entries: int = 20_000
+    outstanding: int = 1
+    rho: float = 0.7
+    limit: int = 100
+
+
+class Study:
+    """The settings of a reading, and what came of them."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.parameters = request.parameters("study.toml")
+        self._default: dict[str, Any] = json.loads(_wirespeed.slices_spec())
+        self._found: dict[tuple[Setting, bool], dict[str, Any]] = {}
+
+    def spec(self, setting: Setting) -> dict[str, Any]:
+        """The specification of a setting."""
+        spec = copy.deepcopy(self._default)
+        spec["architecture"] = setting.architecture
+        spec["reading"] = self.parameters["readings"][self._request.reading]
+        spec["line_bytes"] = setting.entries_per_line * spec["entry_bytes"]
+        spec["outstanding"], spec["limit"] = setting.outstanding, setting.limit
+        spec["applications"][0] |= {
+            "cores": setting.cores,
+            "slices": setting.slices,
+            "alpha": setting.alpha,
+            "entries": setting.entries,
+            "rho": setting.rho,
+        }
+        if self._request.real_size:
+            for level in ("l1", "l2", "slice", "shared"):
+                spec["caches"][level] |= self.parameters["real_size"][level]
+        return spec
+
+    def run(self, settings: Iterable[Setting], careful: bool = False) -> None:
+        """Simulates what was not yet; `careful` takes the many and long runs."""
+        wanted: list[tuple[Setting, bool, str, str]] = []
+        for setting in dict.fromkeys(settings):
+            if (setting, careful) in self._found:
+                continue
+            spec, runs = self.spec(setting), 1
+            if self._request.real_size:
+                spec["requests"] = self.parameters["real_size"]["requests"]
+            else:
+                length = self.parameters["paper"]
+                runs = length["runs"] if careful else length["figure_runs"]
+                spec["requests"] = length["requests"] if careful else length["figure_requests"]
+            point = {"spec": spec, "seed": self._request.seed, "runs": runs}
+            key = self._request.kept.key(point)
+            if (kept := self._request.kept.get(key)) is not None:
+                self._found[setting, careful] = kept
+            else:
+                wanted.append((setting, careful, key, json.dumps(point)))
+        done = 0
+
+        def keep(place: int, outcome: str) -> None:
+            nonlocal done
+            setting, careful, key, _ = wanted[place]
+            self._found[setting, careful] = json.loads(outcome)
+            self._request.kept.add(key, self._found[setting, careful])
+            done += 1
+            self._request.progress("points", done, len(wanted), f"reading {self._request.reading}")
+
+        if wanted:
+            self._request.progress("points", 0, len(wanted), f"reading {self._request.reading}")
+            _wirespeed.run_slices([point for *_, point in wanted], keep, self._request.threads)
+
+    def of(self, setting: Setting, careful: bool = False) -> dict[str, Any]:
+        """The outcome of a setting that was run."""
+        return self._found[setting, careful]
+
+    def points(self) -> list[dict[str, Any]]:
+        """Every outcome as a row, with its setting."""
+        rows = []
+        for (setting, careful), outcome in self._found.items():
+            row: dict[str, Any] = {name: getattr(setting, name) for name in Setting.__slots__}
+            row["by"], row["careful"] = ARCHITECTURES[setting.architecture], careful
+            for name, value in outcome.items():
+                if isinstance(value, dict):
+                    row[name], row[f"{name}_half_width"] = value["value"], value["half_width"]
+                elif name == "parts_ns":
+                    row |= {f"ns_{part}": ns for part, ns in value}
+                elif name not in {"notes", "skipping"}:
+                    row[name] = value
+            rows.append(row)
+        return rows
+
+
+def measure(request: Request) -> Outcome:
+    """Runs what the claims need, judges them, and draws the figures that all of it gives."""
+    study = Study(request)
+    axes, scale = study.parameters["axes"], _Scale(study.parameters, request.real_size)
+    base = Setting("proposed", entries=scale.entries(20_000))
+    each = list(ARCHITECTURES)
+
+    def with_(**changes: Any) -> list[Setting]:
+        return [_changed(base, architecture=architecture, **changes) for architecture in each]
+
+    by_line = {n: with_(entries_per_line=n) for n in axes["entries_per_line"]}
+    by_slices = {alpha: [_changed(base, slices=n, alpha=alpha) for n in axes["slices"]] for alpha in axes["alphas"]}
+    at_cores = {
+        f"Proposed, L = {n}": [_changed(base, cores=c, slices=n) for c in axes["cores"]]
+        for n in axes["slices_at_cores"]
+    } | {ARCHITECTURES[a]: [_changed(base, architecture=a, cores=c) for c in axes["cores"]] for a in each[1:]}
+    by_entries = {a: [_changed(base, architecture=a, entries=scale.entries(n)) for n in axes["entries"]] for a in each}
+    extra = study.parameters["interleaving"]
+    acting = [
+        _changed(base, architecture=a, outstanding=o, rho=rho, limit=extra["limit"])
+        for a in ("proposed", "no_llc")
+        for o in extra["outstanding"]
+        for rho in extra["rho"]
+    ]
+
+    out: dict[str, Measured] = {}
+    numbers = [id for id in request.claims if id.split("-")[0] in {"throughput", "wait", "blocking", "latency"}]
+    if numbers:
+        study.run(with_(), careful=True)
+        _numbers(out, study, with_(), "")
+        if request.real_size:
+            small = [_changed(s, entries=study.parameters["real_size"]["small_entries"]) for s in with_()]
+            study.run(small, careful=True)
+            _numbers(out, study, small, "-small")
+    if request.wants("line-worse", "line-best"):
+        study.run(s for row in by_line.values() for s in row)
+        _lines(out, study, by_line)
+    if request.wants("slices-better", "slices-steep", "slices-half", "alpha-better"):
+        study.run(s for row in by_slices.values() for s in row)
+        _slices(out, study, by_slices)
+    if request.wants("cores-better", "slices-at-cores", "none-beats-4", "16-beats-none", "28-beats-none"):
+        study.run(s for row in at_cores.values() for s in row)
+        _cores(out, study, at_cores)
+    if request.wants("entries-worse", "entries-flatten", "hits-fall", "small-table", "benefit-falls", "none-overtakes"):
+        study.run(s for row in by_entries.values() for s in row)
+        _entries(out, study, by_entries)
+    if request.wants("interleaving-used"):
+        study.run(with_())
+        study.run(acting)
+        _interleaving(out, study, with_(), acting)
+    if request.real_size and len(request.claims) == len(request.paper.expected(True)):
+        # The smaller table is swept too: its points and figures stand beside the others.
+        small_entries = study.parameters["real_size"]["small_entries"]
+        ratio = small_entries / base.entries
+        everything = [s for rows in (by_line, by_slices, at_cores, by_entries) for row in rows.values() for s in row]
+        study.run(_changed(s, entries=round(s.entries * ratio)) for s in everything)
+    points = study.points()
+    return Outcome(out, points, _figures(points, base), _notes(request))
+
+
+class _Scale:
+    """Table sizes: the paper's, or those of the same ratio to the LLC at real size."""
+
+    def __init__(self, parameters: Mapping[str, Any], real_size: bool) -> None:
+        self._factor = parameters["real_size"]["entries"] / parameters["paper"]["entries"] if real_size else 1.0
+
+    def entries(self, of_paper: int) -> int:
+        return round(of_paper * self._factor)
+
+
+def _changed(setting: Setting, **changes: Any) -> Setting:
+    return Setting(**({name: getattr(setting, name) for name in Setting.__slots__} | changes))
+
+
+def _numbers(out: dict[str, Measured], study: Study, settings: Sequence[Setting], suffix: str) -> None:
+    found = {_SHORT[s.architecture]: study.of(s, careful=True) for s in settings}
+    for name, outcome in found.items():
+        blocking, wait, rate = outcome["blocking"], outcome["wait_ns"], outcome["throughput_gbps"]
+        out[f"throughput-{name}{suffix}"] = Measured(rate["value"], rate["half_width"], note=_mark(outcome))
+        out[f"wait-{name}{suffix}"] = Measured(wait["value"], wait["half_width"], note=_mark(outcome))
+        out[f"blocking-{name}{suffix}"] = Measured(
+            blocking["value"] * 100, blocking["half_width"] * 100, note=_mark(outcome)
+        )
+    for against in ("shared", "none"):
+        ours, other = found["proposed"], found[against]
+        for id, field, sign in (
+            ("latency-cut", "wait_ns", -1),
+            ("throughput-gain", "throughput_per_us", 1),
+            ("blocking-cut", "blocking", -1),
+        ):
+            a, b = ours[field], other[field]
+            if not b["value"]:
+                out[f"{id}-{against}{suffix}"] = Measured(note="nothing is blocked in either")
+                continue
+            ratio = a["value"] / b["value"]
+            spread = ratio * math.hypot(_relative(a), _relative(b))
+            change = sign * (ratio - 1) * 100
+            out[f"{id}-{against}{suffix}"] = Measured(change, spread * 100, holds=change > spread * 100)
+
+
+def _relative(figure: Mapping[str, float]) -> float:
+    return figure["half_width"] / figure["value"] if figure["value"] else 0.0
+
+
+def _mark(outcome: Mapping[str, Any]) -> str:
+    words = [f"saturated: {outcome['saturated']} are busy"] if outcome["saturated"] else []
+    return "; ".join(words + ([] if outcome["steady"] else ["waits still have a trend"]))
+
+
+def _worse(study: Study, a: Setting, b: Setting, measure: str) -> bool:
+    """Whether b is worse than a or, within their half-widths, as good."""
+    field, sign = _MEASURES[measure]
+    x, y = study.of(a)[field], study.of(b)[field]
+    return bool(sign * (y["value"] - x["value"]) >= -math.hypot(x["half_width"], y["half_width"]))
+
+
+def _surely_worse(study: Study, a: Setting, b: Setting, measure: str) -> bool:
+    """Whether b is worse than a beyond their half-widths."""
+    field, sign = _MEASURES[measure]
+    x, y = study.of(a)[field], study.of(b)[field]
+    return bool(sign * (y["value"] - x["value"]) > math.hypot(x["half_width"], y["half_width"]))
+
+
+def _monotone(
+    study: Study, rows: Mapping[str, Sequence[Setting]], axis: Callable[[Setting], object]
+) -> dict[str, bool]:
+    """Of each row and measure: no step goes the other way, and from end to end it surely gets worse."""
+    parts = {}
+    for name, row in rows.items():
+        for measure in _MEASURES:
+            for a, b in pairwise(row):
+                parts[f"{name} {measure} {axis(a)} to {axis(b)}"] = _worse(study, a, b, measure)
+        parts[f"{name} wait from end to end"] = _surely_worse(study, row[0], row[-1], "wait")
+    return parts
+
+
+def _beats(study: Study, ours: Sequence[Setting], others: Sequence[Setting], axis: str) -> dict[str, bool]:
+    """Whether the mean wait is lower and the mean throughput not lower, setting by setting."""
+    parts = {}
+    for a, b in zip(ours, others, strict=True):
+        x, y = study.of(a), study.of(b)
+        parts[f"{axis} = {getattr(a, axis)}: wait"] = x["wait_ns"]["value"] < y["wait_ns"]["value"]
+        parts[f"{axis} = {getattr(a, axis)}: throughput"] = _worse(study, a, b, "throughput")
+    return parts
+
+
+def _lines(out: dict[str, Measured], study: Study, by_line: Mapping[int, Sequence[Setting]]) -> None:
+    rows = {ARCHITECTURES[a]: [row[i] for row in by_line.values()] for i, a in enumerate(ARCHITECTURES)}
+    out["line-worse"] = Measured(holds=_monotone(study, rows, lambda s: s.entries_per_line))
+    best = _beats(study, rows["Proposed"], rows["Without LLC"], "entries_per_line")
+    shared = _beats(study, rows["Proposed"], rows["With LLC"], "entries_per_line")
+    out["line-best"] = Measured(holds=best | {f"{name} (shared)": held for name, held in shared.items()})
+
+
+def _slices(out: dict[str, Measured], study: Study, by_slices: Mapping[float, Sequence[Setting]]) -> None:
+    rows = {f"alpha {alpha:g}": list(reversed(row)) for alpha, row in by_slices.items()}
+    out["slices-better"] = Measured(holds=_monotone(study, rows, lambda s: s.slices))
+    steep, half, alphas = {}, {}, {}
+    for alpha, row in by_slices.items():
+        wait = {s.slices: study.of(s)["wait_ns"]["value"] for s in row}
+        steep[f"alpha {alpha:g}"] = (wait[1] - wait[8]) / 7 > (wait[8] - wait[28]) / 20
+        rate = {s.slices: study.of(s)["throughput_per_us"]["value"] for s in row}
+        half[f"alpha {alpha:g}: wait"] = wait[16] <= wait[28] * 1.10
+        half[f"alpha {alpha:g}: throughput"] = rate[16] >= rate[28] * 0.98
+    for (low, worse), (high, better) in pairwise(by_slices.items()):
+        for a, b in zip(better, worse, strict=True):
+            for measure in _MEASURES:
+                alphas[f"L = {a.slices}: {measure}, alpha {low:g} to {high:g}"] = _worse(study, a, b, measure)
+    out |= {
+        "slices-steep": Measured(holds=steep),
+        "slices-half": Measured(holds=half),
+        "alpha-better": Measured(holds=alphas),
+    }
+
+
+def _cores(out: dict[str, Measured], study: Study, at_cores: Mapping[str, Sequence[Setting]]) -> None:
+    rows = {name: list(reversed(row)) for name, row in at_cores.items()}
+    out["cores-better"] = Measured(holds=_monotone(study, rows, lambda s: s.cores))
+    proposed = {n: at_cores[f"Proposed, L = {n}"] for n in (4, 16, 28)}
+    none = at_cores["Without LLC"]
+    more = {
+        f"C = {a.cores}: L = {a.slices} to {b.slices}, {measure}": _worse(study, b, a, measure)
+        for few, many in pairwise((4, 16, 28))
+        for a, b in zip(proposed[few], proposed[many], strict=True)
+        for measure in _MEASURES
+    }
+    out |= {
+        "slices-at-cores": Measured(holds=more),
+        "none-beats-4": Measured(holds=_beats(study, none, proposed[4], "cores")),
+        "16-beats-none": Measured(holds=_beats(study, proposed[16], none, "cores")),
+        "28-beats-none": Measured(holds=_beats(study, proposed[28], none, "cores")),
+    }
+
+
+def _entries(out: dict[str, Measured], study: Study, by_entries: Mapping[str, Sequence[Setting]]) -> None:
+    rows = {ARCHITECTURES[a]: row for a, row in by_entries.items()}
+    out["entries-worse"] = Measured(holds=_monotone(study, rows, lambda s: s.entries))
+    flatten, fall = {}, {}
+    for name, row in rows.items():
+        for field in ("wait_ns", "blocking"):
+            y = [study.of(s)[field]["value"] for s in row]
+            x = [s.entries for s in row]
+            flatten[f"{name}: {field}"] = (y[2] - y[0]) / (x[2] - x[0]) >= (y[6] - y[4]) / (x[6] - x[4])
+        for level in ("l1_hits", "l2_hits", "llc_hits"):
+            for a, b in pairwise(row):
+                u, v = study.of(a)[level], study.of(b)[level]
+                if u["value"] is not None and v["value"] is not None:
+                    noise = math.hypot(u["half_width"], v["half_width"])
+                    fall[f"{name}: {level} {a.entries} to {b.entries}"] = v["value"] - u["value"] <= noise
+    proposed, none = by_entries["proposed"], by_entries["no_llc"]
+    waits = [
+        (study.of(a)["wait_ns"]["value"], study.of(b)["wait_ns"]["value"]) for a, b in zip(proposed, none, strict=True)
+    ]
+    gains = [1 - a / b for a, b in waits]
+    out |= {
+        "entries-flatten": Measured(holds=flatten),
+        "hits-fall": Measured(holds=fall),
+        "small-table": Measured(holds=gains[1] >= 0.10, note=f"wait is {gains[1]:.0%} lower"),
+        "benefit-falls": Measured(
+            holds={
+                f"{a.entries} to {b.entries}": y <= x + 0.005
+                for (a, b), (x, y) in zip(pairwise(proposed[1:]), pairwise(gains[1:]), strict=True)
+            },
+            note="gain in wait: " + ", ".join(f"{gain:.1%}" for gain in gains),
+        ),
+        "none-overtakes": Measured(
+            holds=gains[-1] < 0, note=f"Proposed's wait is {gains[-1]:.1%} lower at the largest N"
+        ),
+    }
+
+
+def _interleaving(
+    out: dict[str, Measured], study: Study, settings: Sequence[Setting], acting: Sequence[Setting]
+) -> None:
+    shares = [study.of(s)["interleaved"]["value"] or 0.0 for s in settings]
+    most = max(acting, key=lambda s: study.of(s)["interleaved"]["value"] or 0.0)
+    found = study.of(most)
+    out["interleaving-used"] = Measured(
+        holds=max(shares) > 0,
+        note=f"{max(shares):.2%} of requests are interleaved: blocking cores leave a channel idle; with "
+        f"{most.outstanding} outstanding a core, rho {most.rho:g} and {ARCHITECTURES[most.architecture]}, "
+        f"{found['interleaved']['value']:.0%} are",
+    )
+
+
+def _figures(points: Sequence[Mapping[str, Any]], base: Setting) -> list[Figure]:
+    """The paper's figures, as far as their points are there."""
+    drawn = []
+    measures = (
+        ("blocking", "blocking probability"),
+        ("wait_ns", "average effective waiting time, ns"),
+        ("throughput_gbps", "throughput of 64-byte packets, Gbps"),
+    )
+    plain = {name: getattr(base, name) for name in Setting.__slots__ if name != "architecture"}
+
+    def those(*free: str) -> list[dict[str, Any]]:
+        fixed = {name: value for name, value in plain.items() if name not in free}
+        return [
+            dict(point)
+            for point in points
+            if not point["careful"] and all(point[name] == value for name, value in fixed.items())
+        ]
+
+    sweeps: tuple[tuple[int, str, list[dict[str, Any]], Callable[[Mapping[str, Any]], str], str, bool], ...] = (
+        (13, "entries_per_line", those("entries_per_line"), lambda p: p["by"], "entries in a cache line", True),
+        (
+            16,
+            "slices",
+            [p for p in those("slices", "alpha") if p["architecture"] == "proposed"],
+            lambda p: f"alpha {p['alpha']:g}",
+            "assigned LLC slices",
+            False,
+        ),
+        (
+            19,
+            "cores",
+            [p for p in those("cores", "slices") if p["slices"] in {4, 16, 28}],
+            lambda p: f"{p['by']}, L = {p['slices']}" if p["architecture"] == "proposed" else p["by"],
+            "assigned cores",
+            False,
+        ),
+        (22, "entries", those("entries"), lambda p: p["by"], "entries of the table", False),
+    )
+    for number, axis, rows, by, words, log in sweeps:
+        if len({row[axis] for row in rows}) < 3:
+            continue
+        named = sorted(({**row, "by": by(row)} for row in rows), key=lambda row: (row["by"], row[axis]))
+        for place, (field, title) in enumerate(measures):
+            chart = figures.lines(
+                named,
+                x=axis,
+                y=field,
+                by="by",
+                x_title=words,
+                y_title=title,
+                half_width=f"{field}_half_width",
+                log_x=log,
+            )
+            drawn.append(Figure(f"fig{number + place}", f"{title} over {words}", chart))
+        if number == 22:
+            hits = [
+                {axis: row[axis], "hits": row[f"{level}_hits"], "by": f"{row['by']}: {level}"}
+                for row in named
+                for level in ("l1", "l2", "llc")
+            ]
+            chart = figures.lines(hits, x=axis, y="hits", by="by", x_title=words, y_title="hit rate")
+            drawn.append(Figure("fig25", "Hit rate of each cache level over entries of the table", chart))
+    acting = [
+        {**p, "by": f"{p['by']}, rho {p['rho']:g}"}
+        for p in those("outstanding", "rho", "limit")
+        if p["limit"] != base.limit
+    ]
+    if acting:
+        chart = figures.lines(
+            sorted(acting, key=lambda p: (p["by"], p["outstanding"])),
+            x="outstanding",
+            y="interleaved",
+            by="by",
+            x_title="packets that a core works on at a time",
+            y_title="share of memory requests that are interleaved",
+        )
+        drawn.append(Figure("interleaving", "Where interleaving acts (not in the paper)", chart))
+    return drawn
+
+
+def _notes(request: Request) -> list[str]:
+    if request.real_size:
+        return ["caches of 64 KiB, 512 KiB and 28 x 1 MiB; tables of 2^27 entries (and 2^24 where it says so)"]
+    return ["readings A and B were chosen on the numbers at B/b = 32: those are in-sample, the trends are not"]
+
+
+PAPER: Final = Paper(
+    id="2020-access-korikawa",
+    title="Packet Processing Architecture Using Last-Level-Cache Slices and Interleaved 3D-Stacked DRAM",
+    authors="T. Korikawa, A. Kawabata, F. He, E. Oki",
+    venue="IEEE Access 8",
+    year=2020,
+    doi="10.1109/ACCESS.2020.2981540",
+    readings={
+        "literal": "Entries lie in order of popularity, as the text has it; a slice holds 2 lines; hits copy.",
+        "A": "Popular entries lie anywhere in the table; a slice holds 2 lines; a hit copies the line, which stays.",
+        "B": "As A, but all slices share one LRU of 4096 B and are servers only; a hit moves the line to L1.",
+    },
+    real_size=True,
+    real_size_readings=("A",),
+    measure=measure,
+)
