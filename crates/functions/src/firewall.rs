@@ -376,12 +376,12 @@ fn compile(templates: &[Template]) -> Form {
     let words = templates.len().div_ceil(64);
     let (mut starts_at, mut vectors_at) = (0, 0);
     let mut fields = Vec::with_capacity(FIELDS);
-    for number in 0..FIELDS {
+    for (number, most) in MOST_OF.into_iter().enumerate() {
         let mut starts = vec![0];
         for template in templates {
             let (low, high) = template.ranges()[number];
             starts.push(low);
-            starts.extend((high < MOST_OF[number]).then(|| high + 1));
+            starts.extend((high < most).then(|| high + 1));
         }
         starts.sort_unstable();
         starts.dedup();
