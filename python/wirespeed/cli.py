@@ -380,11 +380,37 @@ def compare(
 
 @app.command()
 def inspect(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A capture or a prefix table.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A capture or a prefix table; with --rows also a scenario, a profile, edge or packmime.",
+            show_default=False,
+        ),
+    ],
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows",
+            metavar="W",
+            help="Show instead how many DRAM rows W references to a packet buffer touch, by way of allocation.",
+            show_default=False,
+        ),
+    ] = None,
+    heat: Annotated[
+        Path | None,
+        typer.Option(
+            "--heat", metavar="FILE", help="With --rows: draw rows over time as SVG to this file.", show_default=False
+        ),
+    ] = None,
 ) -> int:
     """Show what a capture holds: packets, sizes, flows, destinations, rates, damage; or what a prefix table holds."""
+    if rows is not None:
+        return _rows(file, rows, heat, form)
+    if heat is not None:
+        raise InputError("--heat draws what --rows counts: give --rows W, too")
     if not Path(file).is_file():
         raise InputError(f"{file}: no such file" if not Path(file).is_dir() else f"{file}: is a folder")
     document = _inspect(file, quiet)
@@ -506,6 +532,46 @@ def memory_cache(
     return 0
 
 
+@memory.command(
+    "buffers",
+    epilog="Examples:\n\n"
+    "  wirespeed memory buffers\n\n"
+    "  wirespeed memory buffers --memory ddr5-6400b --order fr-fcfs --seeds 2 --format json | jq '.rows[].gain_pct'",
+)
+def memory_buffers(
+    memories: Annotated[
+        list[str] | None,
+        typer.Option("--memory", metavar="PRESET", help="A DRAM standard; may be given several times."),
+    ] = None,
+    orders: Annotated[
+        list[str] | None,
+        typer.Option("--order", metavar="ORDER", help="As of memory dram; may be given several times."),
+    ] = None,
+    pages: Annotated[
+        list[str] | None,
+        typer.Option("--page", metavar="HOW", help="open, closed or adaptive=CLOCKS; may be given several times."),
+    ] = None,
+    traffic: Annotated[
+        str, typer.Option("--traffic", metavar="WHAT", help="edge, packmime, a profile or a capture.")
+    ] = "edge",
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each.")] = 5,
+    form: FormatOpt = Format.table,
+) -> int:
+    """Compare ways to allocate packet buffers on DRAM of today: throughput, gain, row hits, latency."""
+    from wirespeed import buffers
+
+    given = {"memories": memories, "orders": orders, "pages": pages}
+    with _stoppable():
+        found = buffers.compare(
+            traffic=buffers.traffic_of(traffic), seeds=seeds, **{k: v for k, v in given.items() if v}
+        )
+    if form is Format.json:
+        _emit(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        _show(buffers.comparison_table(found))
+    return 0
+
+
 @memory.command("convert")
 def memory_convert(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A trace in any format.", show_default=False)],
@@ -619,6 +685,20 @@ def presets(
     if len(found) > 1:
         raise InputError(f"`{name}` is a {' and a '.join(row[0] for row in found)}: say which with --kind")
     _emit(_wirespeed.preset(found[0][0], name))
+    return 0
+
+
+def _rows(what: str, window: int, heat: Path | None, form: Format) -> int:
+    from wirespeed import buffers
+
+    with _stoppable():
+        found = buffers.rows_touched(what, window)
+    if heat is not None:
+        heat.write_text(buffers.heat_map(found), encoding="utf-8")
+    if form is Format.json:
+        _emit(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        _show(buffers.rows_table(found))
     return 0
 
 

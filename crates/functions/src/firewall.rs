@@ -37,6 +37,8 @@ const BOUNDS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 const VECTORS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 2);
 const TEMPLATE_BYTES: u64 = size_of::<Node>() as u64;
 const FIELDS: usize = 5;
+/// The largest value of each field.
+const MOST_OF: [u32; FIELDS] = [u32::MAX, u32::MAX, 65535, 65535, 255];
 /// Vectors of more templates take more memory than any cache has: 8,192 templates may take 80 MiB.
 const MOST_COMPILED: usize = 8192;
 const MOST: usize = 1 << 20;
@@ -374,12 +376,12 @@ fn compile(templates: &[Template]) -> Form {
     let words = templates.len().div_ceil(64);
     let (mut starts_at, mut vectors_at) = (0, 0);
     let mut fields = Vec::with_capacity(FIELDS);
-    for number in 0..FIELDS {
+    for (number, most) in MOST_OF.into_iter().enumerate() {
         let mut starts = vec![0];
         for template in templates {
             let (low, high) = template.ranges()[number];
             starts.push(low);
-            starts.extend(high.checked_add(1));
+            starts.extend((high < most).then(|| high + 1));
         }
         starts.sort_unstable();
         starts.dedup();

@@ -7,10 +7,11 @@
 //! second hash table, and the memory of the table is all there ever is: a flood meets a full table.
 //!
 //! **References per packet**: 6 to check the header (see `check`), 1 header load for ports, 1 bucket load, 1 session
-//! load for each session of the chain up to the packet's own, 1 session store, 5 header stores at most and 2
-//! loads of checksums. A new session takes a lock, looks at the bucket and the free ring again, and stores both. Best
-//! 6 (dropped by the check), typically 17 with a session and 24 without; chains have a load factor of at
-//! most 1, so 1.5 loads on average. Going in: 1 session load instead of bucket and chain.
+//! load for each session of the chain up to the packet's own, 1 session store; to rewrite, a load and a store of
+//! the transport checksum, a store each of port and address, a load and a store of time to live. A new session
+//! takes 4 more under a lock (free ring, bucket, session, bucket) and up to 8 to sweep when none is free. Best 6
+//! (dropped by the check), 16 going out at the head of a chain, 19 with a new session in an empty bucket, 15 coming
+//! in, where the session is known by its port.
 //!
 //! **Regions**: buckets (4 bytes each, as many as sessions, rounded up to a power of two), sessions (64 bytes each),
 //! the ring of free sessions (4 bytes each), all shared by the cores; the packet and its mbuf. Locks: one a bucket.

@@ -177,6 +177,8 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     sdram_awake: bool,
     buffer: PacketBuffer,
     row_shift: u32,
+    /// Bytes of a cell.
+    cell: u32,
     slots: Vec<Slot>,
     free_slots: Vec<u16>,
     waiting: VecDeque<u16>,
@@ -279,6 +281,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             sdram_awake: false,
             buffer,
             row_shift: row.trailing_zeros(),
+            cell: cell as u32,
             slots: vec![Slot::default(); spec.in_flight as usize],
             free_slots: (0..spec.in_flight as u16).rev().collect(),
             waiting: VecDeque::new(),
@@ -543,7 +546,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// because the header has been modified in registers.
     #[inline]
     fn piece(&self, slot: &Slot, at: u32) -> u32 {
-        let cell = self.spec.buffer.cell.bytes() as u32;
+        let cell = self.cell;
         let half = cell / 2;
         let most = if at < cell { half.max(1) } else { cell };
         most.min(slot.bytes - at)
@@ -588,7 +591,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     #[inline]
     fn addr(&self, slot: &Slot, at: u32) -> u64 {
-        let cell = self.spec.buffer.cell.bytes() as u32;
+        let cell = self.cell;
         self.buffer.addr(slot.cells[(at / cell) as usize]).0 + u64::from(at % cell)
     }
 
@@ -705,7 +708,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             self.dequeue(number);
             references += self.spec.software.queue;
         }
-        let cell = self.spec.buffer.cell.bytes() as u32;
+        let cell = self.cell;
         let port = &mut self.ports[number];
         let bytes = self.slots[usize::from(port.slot)].bytes;
         let state = &mut self.threads[usize::from(thread)];
@@ -768,7 +771,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             self.refill(thread);
             return;
         }
-        let cell = self.spec.buffer.cell.bytes() as u32;
+        let cell = self.cell;
         let state = self.threads[usize::from(thread)];
         let (mut at, end) = (state.at, state.at + state.block);
         let mut count = 0;
@@ -792,7 +795,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// The transmit FIFO has the block, and the thread is free.
     fn handed_over(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
-        let cells = state.block.div_ceil(self.spec.buffer.cell.bytes() as u32);
+        let cells = state.block.div_ceil(self.cell);
         let at = self.wheel.now() + self.drain * u64::from(cells);
         let entity = self.threads.len() as u16 + 1 + state.lane;
         self.wheel.schedule(at, entity);

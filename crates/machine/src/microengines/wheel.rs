@@ -1,8 +1,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Ticks that a turn of the wheel spans.
-const SPAN: u64 = 1 << 14;
+/// Ticks that a turn of the wheel spans: its ends fit into a first-level cache.
+const SPAN: u64 = 1 << 12;
 const MASK: u64 = SPAN - 1;
 const NONE: u16 = u16::MAX;
 
@@ -14,8 +14,8 @@ const NONE: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Wheel {
     now: u64,
-    head: Vec<u16>,
-    tail: Vec<u16>,
+    /// By tick, the first and the last entity.
+    ends: Box<[[u16; 2]; SPAN as usize]>,
     next: Vec<u16>,
     words: [u64; (SPAN / 64) as usize],
     summary: [u64; (SPAN / 4096) as usize],
@@ -27,8 +27,7 @@ impl Wheel {
     pub(super) fn new(entities: usize) -> Wheel {
         Wheel {
             now: 0,
-            head: vec![NONE; SPAN as usize],
-            tail: vec![NONE; SPAN as usize],
+            ends: Box::new([[NONE; 2]; SPAN as usize]),
             next: vec![NONE; entities],
             words: [0; (SPAN / 64) as usize],
             summary: [0; (SPAN / 4096) as usize],
@@ -58,14 +57,15 @@ impl Wheel {
     fn enter(&mut self, at: u64, entity: u16) {
         let bucket = (at & MASK) as usize;
         self.next[entity as usize] = NONE;
-        if self.head[bucket] == NONE {
-            self.head[bucket] = entity;
+        let [head, tail] = &mut self.ends[bucket];
+        if *head == NONE {
+            *head = entity;
             self.words[bucket / 64] |= 1 << (bucket % 64);
             self.summary[bucket / 4096] |= 1 << (bucket / 64 % 64);
         } else {
-            self.next[self.tail[bucket] as usize] = entity;
+            self.next[*tail as usize] = entity;
         }
-        self.tail[bucket] = entity;
+        *tail = entity;
     }
 
     /// The next entity whose event is due; time goes on to it.
@@ -83,9 +83,9 @@ impl Wheel {
         let at = self.first()?;
         self.now = at;
         let bucket = (at & MASK) as usize;
-        let entity = self.head[bucket];
+        let entity = self.ends[bucket][0];
         let next = self.next[entity as usize];
-        self.head[bucket] = next;
+        self.ends[bucket][0] = next;
         if next == NONE {
             self.words[bucket / 64] &= !(1 << (bucket % 64));
             if self.words[bucket / 64] == 0 {

@@ -182,6 +182,9 @@ impl Segment {
     }
 }
 
+/// The packets of a connection: from the client or not, flags, bytes.
+type Script = Vec<(bool, u8, u32)>;
+
 /// Connections that are open at a time, on average; assumed.
 const OPEN: f64 = 300.0;
 
@@ -193,7 +196,7 @@ fn packmime(count: usize, seed: u64) -> Vec<Packet> {
     let mut uniform = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     // By time: connection, and which of its packets is next.
     let mut calendar: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
-    let mut connections: Vec<(Segment, Vec<(bool, u8, u32)>)> = Vec::new();
+    let mut connections: Vec<(Segment, Script)> = Vec::new();
     let (mut start, mut id) = (0.0f64, 0u64);
     let mut packets = Vec::with_capacity(count);
     // The mean connection has 15 packets, a mean of 40 ms apart.

@@ -149,11 +149,11 @@ fn steps(record: &Record, out: &mut Vec<Step>) {
     for event in record.iter() {
         match event {
             Event::Work { instructions, .. } => ticks += instructions,
-            Event::Touch(r) if r.region != RegionId::PACKET && r.region != RegionId::MBUF => {
-                if r.access != Access::Prefetch {
-                    for _ in 0..u32::from(r.bytes).div_ceil(SRAM_BYTES) {
-                        out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Sram });
-                    }
+            Event::Touch(r)
+                if r.region != RegionId::PACKET && r.region != RegionId::MBUF && r.access != Access::Prefetch =>
+            {
+                for _ in 0..u32::from(r.bytes).div_ceil(SRAM_BYTES) {
+                    out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Sram });
                 }
             }
             Event::Lock(lock) => out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Lock(lock.0) }),

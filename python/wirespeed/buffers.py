@@ -1,0 +1,160 @@
+"""Packet buffers: which DRAM rows they touch, and what row-aware allocation is worth on DRAM of today."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import altair as alt
+import vl_convert
+from rich.table import Table
+
+from wirespeed import _wirespeed
+from wirespeed.errors import InputError
+
+__all__ = ["compare", "comparison_table", "heat_map", "rows_table", "rows_touched", "traffic_of"]
+
+ROW_BYTES: Final = 4096
+BUFFER_BYTES: Final = 2 << 20
+PACKETS: Final = 12_000
+CELL: Final = 3
+
+
+def traffic_of(what: str) -> str:
+    """The traffic of a scenario (a TOML file, or a shipped one by name), or else `what` itself.
+
+    A capture, a profile (isp, imix, min64), `edge`, `packmime` and `fixed=64` stand for themselves.
+    """
+    shipped = {row[1] for row in _wirespeed.presets() if row[0] == "scenario"}
+    if what in shipped:
+        text = _wirespeed.preset("scenario", what)
+    elif what.endswith(".toml") and Path(what).is_file():
+        text = Path(what).read_text(encoding="utf-8")
+    else:
+        return what
+    try:
+        source = tomllib.loads(text).get("traffic", {})
+    except tomllib.TOMLDecodeError as e:
+        raise InputError(f"{what}: not TOML: {e}") from None
+    return str(source.get("capture") or source.get("profile") or "isp")
+
+
+def rows_touched(
+    traffic: str,
+    window: int = 16,
+    *,
+    packets: int = PACKETS,
+    row_bytes: int = ROW_BYTES,
+    buffer_bytes: int = BUFFER_BYTES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Rows that a packet buffer's references touch, by way of allocation, as the 2003 network processor makes them.
+
+    Returns for each allocation the mean of different rows in a window of `window` references that slides: input
+    side, output side and both; the share of row hits; fragmentation; and `heat`, references by time and band of rows.
+    Raises InputError for traffic that cannot be read and windows below 1.
+    """
+    if window < 1 or packets < 1 or row_bytes < 64 or row_bytes & (row_bytes - 1):
+        raise InputError(
+            f"--rows {window}, packets {packets}, row of {row_bytes} bytes: allowed are 1 and more, and a power of two"
+        )
+    found: dict[str, Any] = json.loads(
+        _wirespeed.rows_touched(traffic_of(traffic), window, packets, row_bytes, buffer_bytes, seed)
+    )
+    return found
+
+
+def rows_table(found: Mapping[str, Any]) -> Table:
+    """Rows touched as a table."""
+    kib = found["row_bytes"] / 1024
+    title = f"rows of {kib:g} KiB touched in a window of {found['window']} references: {found['note']}"
+    table = Table("allocation", "input", "output", "both", "row hits", "fragmentation", "stalls", title=title)
+    for each in found["allocations"]:
+        both = each["rows_both"]
+        table.add_row(
+            each["allocation"],
+            f"{each['rows_input']:.1f}",
+            f"{each['rows_output']:.1f}",
+            "–" if both is None else f"{both:.1f}",
+            f"{each['row_hit_rate']:.0%}",
+            f"{each['fragmentation']:.0%}",
+            str(each["stalls"]),
+        )
+    return table
+
+
+def heat_map(found: Mapping[str, Any]) -> str:
+    """References over time (across) and rows of the buffer (up), a panel an allocation, as an SVG document."""
+    panels = []
+    for each in found["allocations"]:
+        heat = each["heat"]
+        rows = [{"x": column, "y": band, "n": n} for column, band, n in heat["cells"]]
+        if not rows:
+            continue
+        columns = max(row["x"] for row in rows) + 1
+        bands = max(row["y"] for row in rows) + 1
+        panels.append(
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_rect()
+            .encode(
+                x=alt.X("x:O", axis=alt.Axis(labels=False, ticks=False, title="time")),
+                y=alt.Y("y:O", sort="descending", axis=alt.Axis(labels=False, ticks=False, title="row")),
+                color=alt.Color("n:Q", scale=alt.Scale(scheme="viridis"), legend=None),
+            )
+            .properties(
+                width=CELL * columns,
+                height=CELL * bands,
+                title=f"{each['allocation']}: {each['rows_both']:.1f} rows in {found['window']} references",
+            )
+        )
+    if not panels:
+        raise InputError("there is nothing to draw: too few packets (raise --packets)")
+    chart = alt.concat(*panels, columns=2).resolve_scale(color="shared")
+    return vl_convert.vegalite_to_svg(chart.configure(background="white").to_dict())
+
+
+def compare(**settings: Any) -> dict[str, Any]:
+    """Allocators, controllers and blocks on DRAM of today; the document of `wirespeed memory buffers`.
+
+    Settings are `memories`, `allocations`, `orders`, `pages`, `blocks`, `burst`, `ports`, `depth`, `buffer`,
+    `traffic`, `requests`, `map`, `rates`, `seed` and `seeds`; what is left out is usual. Throughput is of packet bytes,
+    each of which is written and read. Raises InputError for what cannot be.
+    """
+    found: dict[str, Any] = json.loads(_wirespeed.study_packet_buffers(json.dumps(settings)))
+    cells = {
+        (row["memory"], row["order"], row["page"], row["block"]): row["gbps"]["mean"]
+        for row in found["rows"]
+        if row["allocation"] == "cells"
+    }
+    for row in found["rows"]:
+        base = cells.get((row["memory"], row["order"], row["page"], row["block"]))
+        row["gain_over_cells_pct"] = None if base is None else (row["gbps"]["mean"] / base - 1) * 100
+    return found
+
+
+def comparison_table(found: Mapping[str, Any]) -> Table:
+    """Gains as a table, a row for each memory, controller, block and allocation."""
+    rates = [f"{rate:g}" for rate in found["spec"]["rates"]]
+    heads = ["memory", "order", "page", "block", "allocation", "Gbps", "over fixed", "over cells", "row hits"]
+    table = Table(*heads, "p99 read at half peak", f"memories for {'/'.join(rates)} Gbps")
+    for row in found["rows"]:
+        width = row["gbps"]["half_width"]
+        over = row["gain_over_cells_pct"]
+        latency = row["p99_read_ns_at_half_peak"]["mean"]
+        table.add_row(
+            row["memory"],
+            row["order"],
+            row["page"],
+            str(row["block"]),
+            row["allocation"],
+            f"{row['gbps']['mean']:.1f}" + ("" if width is None else f" ± {width:.1f}"),
+            f"{row['gain_pct']['mean']:+.0f} %",
+            "–" if over is None else f"{over:+.0f} %",
+            f"{row['row_hit_rate']['mean']:.0%}",
+            "–" if latency is None else f"{latency:.0f} ns",
+            "/".join(f"{each['memories']:.0f}" for each in row["memories"]),
+        )
+    return table
