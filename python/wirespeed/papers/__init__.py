@@ -7,7 +7,7 @@
    them: after a change of one of them, build again.
 2. a module in `wirespeed/papers/rooms/`, found by being there; it defines `PAPER`, and importing it does nothing else.
 
-`expected.csv` has a row a claim. The tolerance stands there before anything is run, and no number of the paper stands
+`expected.csv` has a row a claim. The tolerance stands there before the run it judges, and no number of the paper stands
 anywhere else:
 
     id,claim,where,paper,unit,tolerance_pct,kind
