@@ -17,6 +17,7 @@ import altair as alt
 import vl_convert
 
 from wirespeed import quantities as q
+from wirespeed.report.palette import colour
 from wirespeed.summary import ControlInterval, CurvePoint, Interval, Sojourn
 
 WIDTH: Final = 430
@@ -103,7 +104,12 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
 
 
 # Who brought lines into the LLC, in the order of `llc_bytes`.
-_OWNERS: Final = ("devices", "receiving cores", "working cores", "others")
+_OWNERS: Final = {
+    "devices": colour("pcie"),
+    "receiving cores": colour("ring"),
+    "working cores": colour("burst"),
+    "others": colour("core"),
+}
 
 
 def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
@@ -133,7 +139,12 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         .encode(
             x=x.axis(alt.Axis(title=f"simulated time, {unit}", tickCount=6)),
             y=alt.Y("y:Q", stack="zero", axis=alt.Axis(title="LLC, MiB", tickCount=4)),
-            color=alt.Color("owner:N", sort=shown, legend=alt.Legend(title=None, orient="top")),
+            color=alt.Color(
+                "owner:N",
+                sort=shown,
+                scale=alt.Scale(domain=shown, range=[_OWNERS[name] for name in shown]),
+                legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolType="square"),
+            ),
         )
         .properties(width=WIDTH, height=HEIGHT / 2)
     )
