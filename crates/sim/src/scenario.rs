@@ -653,7 +653,21 @@ fn nearest<'a>(names: &[&'a str], wanted: &str) -> Option<&'a str> {
 
 /// Appends the nearest right name to serde's message about an unknown one.
 fn with_nearest(message: &str) -> String {
+    // TOML's words end with the path, which the error has already.
     let message = message.trim_end();
+    let message = message.rsplit_once("\nin `").map_or(message, |(front, _)| front).trim_end();
+    // What serde calls by the names of Rust's types.
+    if let Some(came) = message.strip_prefix("invalid type: ")
+        && let Some((came, expected)) = came.split_once(", expected ")
+    {
+        let wanted = match expected {
+            "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+            "i8" | "i16" | "i32" | "i64" => "a whole number",
+            "f32" | "f64" => "a number",
+            other => other,
+        };
+        return format!("{}: {wanted} is wanted", came.replace('`', ""));
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown ")
         && let Some(wanted) = quoted.next()
@@ -715,6 +729,13 @@ fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
     let value = value.trim();
     // A bare word such as `min64` or `40 Gbps` is a string.
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
+    let parsed = parsed.map(|parsed| match parsed {
+        // `1e6` is how many write a million.
+        toml::Value::Float(x) if value.contains(['e', 'E']) && x.fract() == 0.0 && x.abs() < 9e15 => {
+            toml::Value::Integer(x as i64)
+        }
+        other => other,
+    });
     let value = parsed.unwrap_or_else(|| toml::Value::String(value.into()));
     let mut at = scenario;
     for key in front {

@@ -360,7 +360,7 @@ impl Blueprint {
                 Plan::Replayed(replay) if self.has_own_times() => speed * replay.own_rate(),
                 _ => {
                     let allowed = "only a capture with sound timestamps has its own (give a rate)";
-                    return Err(TrafficError::spec("load.timestamps", speed, allowed));
+                    return Err(TrafficError::spec("traffic.speed", speed, allowed));
                 }
             },
         };

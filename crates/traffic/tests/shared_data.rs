@@ -272,6 +272,6 @@ fn a_capture_without_time_is_replayed_at_equal_gaps_and_says_so() {
             assert_eq!(packet.arrival.0, i * 1_000_000, "{file}");
         }
         let error = blueprint.source(1, &Load::Timestamps(1.0)).err().unwrap().to_string();
-        assert!(error.starts_with("load.timestamps = 1"), "{error}");
+        assert!(error.starts_with("traffic.speed = 1"), "{error}");
     }
 }
