@@ -172,6 +172,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
             show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
+            show(f"\nRun the best\n  {found.document['command']}")  # in one piece, to be copied
         if files and not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
         return 0

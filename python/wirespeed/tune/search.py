@@ -233,7 +233,7 @@ def joint(knobs: Sequence[Knob], evaluator: Evaluator, goal: Goal, budget: int, 
                 known = seen[place]
                 if known is not None:
                     tell(trial, known)
-                else:  # in this very batch: nothing is known to tell
+                else:  # proposed twice in this batch: nothing is known to tell
                     study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 fresh = _fresh(knobs, seen, goal, drawn)
                 study.enqueue_trial(dict(zip((each.path for each in knobs), fresh, strict=True)))

@@ -62,10 +62,10 @@ def headline(document: Mapping[str, Any]) -> str:
 
 
 def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: what each way to choose came to. `gain` is positive where better."""
+    """Heads and rows: what each way to choose came to. `gain` is positive where better, `no start` counts points."""
     truth = next((way["best"] for way in document["methods"] if way["method"] == "grid"), None)
-    heads = ["", METRIC_WORDS[document["metric"]].lower(), "gain", "loss", "evaluations", "cannot start", "seconds"]
-    heads += ["of grid's best"] if truth else []
+    heads = ["", METRIC_WORDS[document["metric"]].lower(), "gain", "loss", "points", "no start", "seconds"]
+    heads += ["of grid"] if truth else []
     base = document["base"]
     rows = [
         [
@@ -83,7 +83,7 @@ def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         best = way["best"]
         if best is None:
             continue
-        over = "" if best["keeps_the_limit"] else " (over the limit)" if best["loss"] is not None else ""
+        over = "" if best["keeps_the_limit"] else " > limit" if best["loss"] is not None else ""
         row = [
             way["method"],
             value(document, best["value"]),
@@ -108,11 +108,10 @@ def notes(document: Mapping[str, Any]) -> list[str]:
 
 
 def summary(document: Mapping[str, Any]) -> RenderableType:
-    """What the command prints."""
+    """What the command prints before the command line of the best."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text()]
     parts += [_table(*methods(document)), Text(), _table(*settings(document))]
     parts += [Text(), *(Text(f"· {note}", "dim") for note in notes(document))]
-    parts += [Text(), Text("Run the best"), Text(f"  {document['command']}", "bold")]
     return Group(*parts)
 
 
@@ -125,7 +124,7 @@ def _part(found: Mapping[str, Any], truth: Mapping[str, Any]) -> str:
 def _table(heads: list[str], rows: list[list[str]]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
     for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", overflow="fold")
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
