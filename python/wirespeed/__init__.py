@@ -11,6 +11,7 @@ from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
 from wirespeed.summary import Summary
 from wirespeed.tables import Table
+from wirespeed.tune import tune
 
 __version__ = _version()
 
@@ -29,4 +30,5 @@ __all__ = [
     "resolve",
     "run",
     "schema",
+    "tune",
 ]

@@ -30,6 +30,7 @@ from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
 EXIT_INPUT: Final = 2
@@ -822,6 +823,9 @@ def _complain(message: str) -> int:
 
 def _command() -> str:
     return shlex.join(["wirespeed", *sys.argv[1:]])
+
+
+tuning.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -1,0 +1,166 @@
+"""Knobs: settings with the values that are tried."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wirespeed.errors import InputError
+from wirespeed.tune.target import Settings, Target
+
+MOST_VALUES: Final = 1000
+MOST_POINTS: Final = 100_000
+# Points that are judged to find one in which a value is accepted.
+_JUDGED: Final = 2000
+
+_RANGE: Final = re.compile(r"\s*([^.\s]+(?:\.\d+)?)\s*\.\.\s*([^*+\s]+)\s*(?:([*+])\s*(\S+))?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A setting by its dotted path, and its values: numbers from small to large, else as given."""
+
+    path: str
+    values: tuple[object, ...]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether all values are numbers: then near values are alike, and the search may use that."""
+        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
+
+
+def parse(text: str) -> Knob:
+    """A knob as the command line has it.
+
+    >>> parse("mempool.size=8192..65536*2").values, parse("nic.burst=16..64+16").values
+    ((8192, 16384, 32768, 65536), (16, 32, 48, 64))
+    >>> parse("mempool.kind=fifo,lifo").values
+    ('fifo', 'lifo')
+    """
+    path, equals, given = text.partition("=")
+    path = path.strip()
+    if not equals or not path:
+        raise InputError(
+            f"--knob {text!r}: must be PATH=VALUES, for example nic.rx_descriptors=256,512,1024 "
+            "or mempool.size=8192..65536*2"
+        )
+    found = _RANGE.fullmatch(given)
+    values = _range(path, given, *found.groups()) if found else [_value(path, part) for part in given.split(",")]
+    return knob(path, values)
+
+
+def knob(path: str, values: Iterable[object]) -> Knob:
+    """A knob of values; raises InputError where there is none, or one twice."""
+    listed = tuple(values)
+    if not listed:
+        raise InputError(f"--knob {path}: there are no values; give at least one")
+    if len(listed) > MOST_VALUES:
+        raise InputError(f"--knob {path}: {len(listed)} values; at most {MOST_VALUES} are allowed: use a larger step")
+    for place, value in enumerate(listed):
+        if value in listed[:place]:
+            raise InputError(f"--knob {path}: the value {value} is given twice")
+    found = Knob(path, listed)
+    return Knob(path, tuple(sorted(listed, key=_size))) if found.is_ordered else found
+
+
+def knobs(given: Iterable[str] | Mapping[str, Iterable[object] | str]) -> list[Knob]:
+    """Knobs of the command line, or of a mapping of paths to values (or to a range such as "8192..65536*2")."""
+    if isinstance(given, Mapping):
+        found = [parse(f"{k}={v}") if isinstance(v, str) else knob(k, v) for k, v in given.items()]
+    else:
+        found = [parse(text) for text in given]
+    if not found:
+        raise InputError("there is nothing to tune: give at least one --knob PATH=VALUES")
+    for place, each in enumerate(found):
+        if each.path in (other.path for other in found[:place]):
+            raise InputError(f"--knob {each.path}: is given twice; put all its values into one")
+    if (whole := size(found)) > MOST_POINTS:
+        raise InputError(f"the knobs span {whole:,} points; at most {MOST_POINTS:,} are allowed: give fewer values")
+    return found
+
+
+def size(of: Sequence[Knob]) -> int:
+    """How many points the grid has."""
+    return math.prod(len(each.values) for each in of)
+
+
+def grid(of: Sequence[Knob]) -> Iterator[dict[str, object]]:
+    """Every combination; the last knob turns fastest."""
+    for values in itertools.product(*(each.values for each in of)):
+        yield dict(zip((each.path for each in of), values, strict=True))
+
+
+def key(settings: Settings) -> str:
+    """Equal for equal settings."""
+    return json.dumps(dict(settings), sort_keys=True)
+
+
+def judge(of: Sequence[Knob], target: Target) -> None:
+    """Raises InputError, with the target's own words, for a value that no combination with the others makes sound.
+
+    A pool too small for the longest rings is no mistake; an unknown name is. Where the grid is large, so many points
+    of it are judged for each value as `_JUDGED` says.
+    """
+    for each in of:
+        others = [other for other in of if other is not each]
+        for value in each.values:
+            alone = target.check({each.path: value})
+            if alone is None:
+                continue
+            points = itertools.islice(grid(others), _JUDGED) if others else iter(())
+            if all(target.check({**point, each.path: value}) is not None for point in points):
+                raise InputError(f"--knob {each.path}, value {value}: {alone}")
+
+
+def _size(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _range(path: str, given: str, first: str, last: str, sign: str | None, by: str | None) -> list[object]:
+    low, high = _number(path, given, first), _number(path, given, last)
+    step = _number(path, given, by) if by is not None else 1
+    factor = sign == "*"
+    if factor and (step <= 1 or low <= 0):
+        raise InputError(f"--knob {path}={given}: never ends; FIRST..LAST*FACTOR needs FIRST above 0, FACTOR above 1")
+    if not factor and step <= 0:
+        raise InputError(f"--knob {path}={given}: never ends; FIRST..LAST+STEP needs STEP above 0")
+    if low > high:
+        raise InputError(f"--knob {path}={given}: the range is empty, {first} is above {last}; swap them")
+    values: list[object] = []
+    value = low
+    while value <= high and len(values) <= MOST_VALUES:
+        values.append(value)
+        value = value * step if factor else value + step
+    return values
+
+
+def _number(path: str, given: str, text: str) -> int | float:
+    value = _value(path, text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(
+            f"--knob {path}={given}: {text} is no number; a range is FIRST..LAST*FACTOR or FIRST..LAST+STEP, "
+            "anything else is listed with commas"
+        )
+    return value
+
+
+def _value(path: str, text: str) -> object:
+    text = text.strip().strip('"')
+    if not text:
+        raise InputError(f"--knob {path}: a value is empty; list values with single commas")
+    if text in ("true", "false"):
+        return text == "true"
+    plain = text.replace("_", "")
+    for kind in (int, float):
+        try:
+            value = kind(plain)
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            return value
+    return text

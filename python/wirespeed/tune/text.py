@@ -1,0 +1,130 @@
+"""A tuning in words and tables, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from wirespeed import quantities as q
+
+METRIC_WORDS: Final[Mapping[str, str]] = {
+    "carried_mpps": "Carried rate",
+    "carried_gbps": "Carried rate",
+    "loss": "Loss",
+    "mean": "Mean sojourn",
+    "p50": "Median sojourn",
+    "p99": "99th percentile of sojourn",
+    "p999": "99.9th percentile of sojourn",
+    "ndr": "Highest rate without loss",
+    "pdr": "Highest rate within the loss limit",
+}
+
+
+def value(document: Mapping[str, Any], number: float | None) -> str:
+    """A value of the metric in its unit."""
+    metric = document["metric"]
+    if metric == "loss":
+        return q.probability(number)
+    if metric == "carried_gbps":
+        return q.gbps(number)
+    if metric in ("carried_mpps", "ndr", "pdr"):
+        return q.MISSING if number is None else f"{q.digits(number, 4)} Mpps"
+    return q.duration(number)
+
+
+def scale(document: Mapping[str, Any]) -> float:
+    """By what a value is divided on an axis: times are drawn in µs, loss in percent."""
+    return {"loss": 0.01, "mean": 1e3, "p50": 1e3, "p99": 1e3, "p999": 1e3}.get(document["metric"], 1.0)
+
+
+def axis(document: Mapping[str, Any]) -> str:
+    """The title of the axis that a metric is drawn on."""
+    metric = document["metric"]
+    unit = {"loss": "%", "carried_gbps": "Gbps"}.get(metric, "µs" if scale(document) == 1e3 else "Mpps")
+    return f"{METRIC_WORDS[metric].lower()}, {unit}"
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """The best value and what it gains."""
+    best, limit = document["best"], document["loss_limit"]
+    words = f"{METRIC_WORDS[document['metric']]} {value(document, best['value'])}"
+    if best["gain_pct"] is not None:
+        words += f", {q.change(best['gain_pct'])} against {value(document, document['base']['value'])} as it is"
+    if not document["keeps_the_limit"]:
+        words += (
+            "; no point that was tried keeps the loss limit" if limit is not None else "; no point could be measured"
+        )
+    return words
+
+
+def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: what each way to choose came to. `gain` is positive where better, `no start` counts points."""
+    truth = next((way["best"] for way in document["methods"] if way["method"] == "grid"), None)
+    heads = ["", METRIC_WORDS[document["metric"]].lower(), "gain", "loss", "points", "no start", "seconds"]
+    heads += ["of grid"] if truth else []
+    base = document["base"]
+    rows = [
+        [
+            "as it is",
+            value(document, base["value"]),
+            "",
+            q.probability(base["loss"]),
+            "1",
+            "",
+            q.digits(base["seconds"], 2),
+        ]
+    ]
+    rows[0] += [_part(base, truth)] if truth else []
+    for way in document["methods"]:
+        best = way["best"]
+        if best is None:
+            continue
+        over = "" if best["keeps_the_limit"] else " > limit" if best["loss"] is not None else ""
+        row = [
+            way["method"],
+            value(document, best["value"]),
+            q.change(best["gain_pct"]),
+            q.probability(best["loss"]) + over,
+        ]
+        row += [q.count(way["evaluations"]), q.count(way["infeasible"]), q.digits(way["seconds"], 2)]
+        rows.append(row + ([_part(best, truth)] if truth else []))
+    return heads, rows
+
+
+def settings(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: each knob's value in the best of each way; nothing where the scenario's own stays."""
+    ways = [way for way in document["methods"] if way["best"] is not None]
+    rows = [[path, *(str(way["best"]["settings"].get(path, "")) for way in ways)] for path in document["knobs"]]
+    return ["", *(way["method"] for way in ways)], rows
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What the ways have to say."""
+    return [f"{way['method']}: {way['note']}" for way in document["methods"] if way["note"]]
+
+
+def summary(document: Mapping[str, Any]) -> RenderableType:
+    """What the command prints before the command line of the best."""
+    parts: list[RenderableType] = [Text(headline(document), "bold"), Text()]
+    parts += [_table(*methods(document)), Text(), _table(*settings(document))]
+    parts += [Text(), *(Text(f"· {note}", "dim") for note in notes(document))]
+    return Group(*parts)
+
+
+def _part(found: Mapping[str, Any], truth: Mapping[str, Any]) -> str:
+    if not found["value"] or not truth["value"]:
+        return q.MISSING
+    return q.share(found["value"] / truth["value"])
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
