@@ -379,7 +379,8 @@ pub const MACHINES: &[Preset] = presets!(
     "xeon-platinum-8480",
 );
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline");
+pub const SCENARIOS: &[Preset] =
+    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline");
 
 impl Preset {
     /// The first line of its comment.

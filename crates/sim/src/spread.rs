@@ -67,7 +67,8 @@ mod tests {
     fn both_directions_of_a_user_have_one_key_and_flows_have_many() {
         let text = "function.kind = \"upf\"\nfunction.upf.uplink = 0.5\nfunction.upf.load.ues = 40\nfunction.upf.load.ipv6 = 0.5\n[machine]";
         let scenario = Scenario::read(text, "test", &Overrides::default()).unwrap();
-        let plane = UserPlane::load(&scenario.function.upf, &scenario.traffic.source(), &traffic::Stop::default()).unwrap();
+        let plane =
+            UserPlane::load(&scenario.function.upf, &scenario.traffic.source(), &traffic::Stop::default()).unwrap();
         let load = scenario.traffic.offered(scenario.nic.rate);
         let loaded = plane.loaded(&scenario);
         let mut source = loaded.blueprint.source(7, &load).unwrap();
@@ -90,7 +91,8 @@ mod tests {
     fn what_is_not_ip_has_no_key_and_a_broken_tunnel_has_its_senders() {
         assert_eq!(key(Spread::User, &[0; 60]), None);
         let frame = "02000000000102000000000208004500002400000000401100000a1000010a0a0a0a0868086800100000";
-        let data: Vec<u8> = (0..frame.len() / 2).map(|i| u8::from_str_radix(&frame[2 * i..2 * i + 2], 16).unwrap()).collect();
+        let data: Vec<u8> =
+            (0..frame.len() / 2).map(|i| u8::from_str_radix(&frame[2 * i..2 * i + 2], 16).unwrap()).collect();
         assert_eq!(key(Spread::User, &data).unwrap().src, IpAddr::V4(Ipv4Addr::new(10, 16, 0, 1)));
     }
 }
