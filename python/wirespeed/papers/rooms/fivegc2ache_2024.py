@@ -21,7 +21,7 @@ WAYS: Final = 11
 FRAMING_BYTES: Final = 20
 """Preamble and gap."""
 TX_DESCRIPTORS: Final = 512
-"""Assumed: with 1024, the 12 transmit rings of six workers hold 12288 mbufs, and 8192, which the paper runs, stand still."""
+"""Assumed: with 1024, transmit rings of six workers hold 12288 mbufs, and 8192, which the paper runs, stand still."""
 
 Point: TypeAlias = dict[str, Any]
 
