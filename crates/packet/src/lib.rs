@@ -37,6 +37,9 @@ pub struct Packet {
     pub l3_offset: u16,
     /// The network protocol found there.
     pub l3: L3,
+    /// Bytes by which the frame starts behind where the NIC wrote it, or, where negative, before it in the
+    /// headroom: how far `data_off` of the mbuf has moved.
+    pub moved: i32,
     /// The bytes that are there, from the Ethernet header on: all of the frame or its first part.
     pub data: Vec<u8>,
 }

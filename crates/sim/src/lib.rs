@@ -14,6 +14,7 @@ mod search;
 pub mod server;
 mod simulate;
 pub mod slices;
+mod spread;
 pub mod steer;
 pub mod summary;
 pub mod tables;

@@ -374,9 +374,13 @@ macro_rules! presets {
 }
 
 /// Shipped machines; the first is the default.
-pub const MACHINES: &[Preset] = presets!("machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p");
+pub const MACHINES: &[Preset] = presets!(
+    "machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p", "xeon-platinum-8163", "xeon-platinum-8380",
+    "xeon-platinum-8480",
+);
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf");
+pub const SCENARIOS: &[Preset] =
+    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline");
 
 impl Preset {
     /// The first line of its comment.

@@ -28,6 +28,7 @@ use traffic::Source;
 use units::{Addr, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
 use crate::scenario::{Scenario, ScenarioError};
+use crate::spread;
 use crate::steer::{RX_CLASS, WORK_CLASS};
 
 /// What becomes of an offered packet.
@@ -76,7 +77,7 @@ pub struct Departure<'a> {
     pub packet: PacketId,
     /// When its last bit arrived.
     pub arrival: Ps,
-    /// Bytes of its frame without FCS.
+    /// Bytes of its frame without FCS, as it arrived.
     pub frame_bytes: u32,
     /// The core that had it; of a lost packet the one it was meant for.
     pub core: CoreId,
@@ -228,7 +229,7 @@ enum State {
 /// How received packets find their worker.
 struct Pipeline {
     spec: PipelineSpec,
-    /// Over the workers, by the hash of the flow.
+    /// Over the workers, by the hash of what decides.
     workers: Toeplitz,
 }
 
@@ -310,6 +311,10 @@ struct Leaving {
     id: PacketId,
     arrival: Ps,
     frame_bytes: u32,
+    /// As it leaves.
+    sent_bytes: u32,
+    /// See [`Packet::moved`].
+    moved: i32,
     port: PortId,
     mbuf: u32,
     attribution: Attribution,
@@ -548,6 +553,7 @@ impl Server {
         std::mem::swap(&mut packet, &mut self.next);
         packet.id = PacketId(self.offered);
         packet.arrival = now;
+        packet.moved = 0;
         self.offered += 1;
         let core = match self.receiving {
             1 => 0,
@@ -747,7 +753,7 @@ impl Server {
             choose_worker(&pipeline.spec, packet.id, packet.frame_bytes, script);
             let to = match working.len() {
                 1 => 0,
-                _ => pipeline.workers.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+                _ => pipeline.workers.queue(spread::key(pipeline.spec.spread, &packet.data).as_ref()),
             };
             let Input::Queue(queue, _) = &working[to].input else { continue };
             if counts[to] < queue.room() {
@@ -841,6 +847,8 @@ impl Server {
                     id: packet.id,
                     arrival: entry.arrival,
                     frame_bytes: entry.frame_bytes,
+                    sent_bytes: packet.frame_bytes,
+                    moved: packet.moved,
                     port,
                     mbuf: entry.mbuf,
                     attribution,
@@ -923,12 +931,14 @@ impl Server {
         let now = self.engine.now();
         let core = batch.core as u16;
         for packet in batch.packets {
-            let (first, count) = lines(self.layout.data(packet.mbuf), u64::from(packet.frame_bytes));
+            let bytes = u64::from(packet.sent_bytes);
+            let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
+            let (first, count) = lines(start, bytes);
             let memory = self.memory.dma_read(first, count, now) - now;
-            let read = self.down.transfer(now, u64::from(packet.frame_bytes)) + memory;
+            let read = self.down.transfer(now, bytes) + memory;
             let port = usize::from(packet.port.0);
             let first_bit = read.max(self.port_free[port]);
-            let wire = u64::from(packet.frame_bytes) + packet::ETHERNET_FCS_BYTES;
+            let wire = bytes + packet::ETHERNET_FCS_BYTES;
             let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
             self.port_free[port] = first_bit + self.wire.time_for(wire);
             self.cores[batch.core].tx[port].read(read);

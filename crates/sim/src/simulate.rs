@@ -16,7 +16,7 @@
 use engine::Seed;
 use functions::Function;
 use machine::dram::DramCounters;
-use machine::memory::MemoryCounters;
+use machine::memory::{LevelCounters, MemoryCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -25,7 +25,7 @@ use crate::measure::{Activity, Measure};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::schedule::Watch;
 use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
-use crate::steer::{ControlInterval, Steer};
+use crate::steer::{ControlInterval, RX_CLASS, Steer, WORK_CLASS};
 
 /// Events between two looks at whether to stop.
 const EVENTS_PER_CHECK: usize = 20_000;
@@ -45,6 +45,8 @@ pub struct Measured {
     pub warmup: WarmUp,
     /// Memory counters of the measured part.
     pub memory: MemoryCounters,
+    /// Lookups of the LLC in the measured part by cores that receive, and by those that work on what others have received.
+    pub classes: [LevelCounters; 2],
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// Core counters of the measured part.
@@ -155,6 +157,7 @@ impl Setup<'_> {
         let to = last;
         Ok(Measured {
             memory: to.memory - from.memory,
+            classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
@@ -244,6 +247,7 @@ impl Observer for Transient {
 struct Snapshot {
     at: Ps,
     memory: MemoryCounters,
+    classes: [LevelCounters; 2],
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
@@ -254,6 +258,7 @@ impl Snapshot {
         Snapshot {
             at: server.now(),
             memory: server.memory().counters(),
+            classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
             dram: server.memory().dram().counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

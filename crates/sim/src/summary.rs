@@ -131,6 +131,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("classes", classes(m));
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
+    put("llc_by_cores", llc_by_cores(measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
@@ -272,6 +273,16 @@ fn levels(measured: &Measured) -> Value {
         })
     };
     levels.into_iter().map(level).collect()
+}
+
+/// Of each kind of core that made any lookup.
+fn llc_by_cores(measured: &Measured) -> Value {
+    let kinds = ["receiving", "working"].into_iter().zip(&measured.classes);
+    let lookups = |l: &machine::memory::LevelCounters| l.hits + l.misses;
+    kinds
+        .filter(|(_, l)| lookups(l) > 0)
+        .map(|(kind, l)| json!({ "cores": kind, "lookups": lookups(l), "miss_rate": l.misses as f64 / lookups(l) as f64 }))
+        .collect()
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {

@@ -1412,6 +1412,7 @@ fn leave<P: Probe>(
             packet.data.truncate(grown + kept);
             packet.data[..grown].copy_from_slice(&header);
             packet.frame_bytes = (OUTER_BYTES + bytes) as u32;
+            packet.moved += at as i32 - OUTER_BYTES as i32;
             packet.l3 = L3::V4;
             // The mbuf's header, its headroom and the packet lie one after the other.
             let start = MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + at as u64 - OUTER_BYTES as u64;
@@ -1429,6 +1430,7 @@ fn leave<P: Probe>(
                 header[12..].copy_from_slice(if v4 { &[8, 0] } else { &[0x86, 0xdd] });
             }
             packet.frame_bytes = (ETHERNET + bytes) as u32;
+            packet.moved += cut as i32;
             packet.l3 = if v4 { L3::V4 } else { L3::V6 };
             tape.touch_after(data, Ref::store(RegionId::PACKET, cut as u64, 14, site::HEADER_STORE));
             (CORE_PORT, cost::DECAPSULATE)

@@ -128,6 +128,7 @@ impl NaiveUpf {
                 frame.extend(packet.data[at..].iter().take(bytes));
                 packet.data = frame;
                 packet.frame_bytes = 14 + bytes as u32;
+                packet.moved += at as i32 - 14;
                 packet.parse();
                 return Ok(PortId(1));
             }
@@ -159,6 +160,7 @@ impl NaiveUpf {
         frame.extend(user);
         packet.data = frame;
         packet.frame_bytes = 58 + bytes as u32;
+        packet.moved += start as i32 - 58;
         packet.parse();
         Ok(PortId(0))
     }

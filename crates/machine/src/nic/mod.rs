@@ -16,7 +16,7 @@ pub use driver::{Received, RxQueue, TxQueue};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, Link, PcieSpec};
-pub use queue::{PipelineSpec, SoftQueue, choose_worker};
+pub use queue::{PipelineSpec, SoftQueue, Spread, choose_worker};
 pub use rss::{RSS_KEY, Toeplitz};
 
 use probe::RegionId;

@@ -19,9 +19,24 @@ pub struct PipelineSpec {
     /// Lines of each packet that a receiving core reads to choose the worker.
     #[serde(default = "one")]
     pub header_lines: u32,
+    /// What decides the worker.
+    #[serde(default)]
+    pub spread: Spread,
     /// Instructions that a receiving core spends on a packet, driver and queue not counted (assumed).
     #[serde(default = "instructions")]
     pub instructions: u32,
+}
+
+/// What decides which worker a packet goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Addresses and ports of the frame, as RSS: of tunnelled packets those of the tunnel.
+    #[default]
+    Flow,
+    /// The user's address: the inner source of a packet in GTP-U, the destination of any other. All that a user
+    /// sends and gets is one worker's, so that no two workers share a user's state.
+    User,
 }
 
 fn entries() -> u32 {
@@ -166,7 +181,7 @@ mod tests {
     use probe::Count;
 
     fn spec() -> PipelineSpec {
-        PipelineSpec { rx_cores: 1, queue: 64, header_lines: 2, instructions: 60 }
+        PipelineSpec { rx_cores: 1, queue: 64, header_lines: 2, spread: Spread::Flow, instructions: 60 }
     }
 
     #[test]
