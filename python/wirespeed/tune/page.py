@@ -15,6 +15,9 @@ from wirespeed.tune import text
 
 _WIDTH: Final = 620
 _HEIGHT: Final = 340
+# A point of several methods is shown as of the first of these; the grid has all of them.
+_SHOWN_AS: Final = ("joint search", "one at a time", "ResQ's rule", "grid")
+_COLOURS: Final = ("#d55e00", "#0a5a9c", "#0a8f68", "#b6bcc6")
 _LIMIT: Final = "#d55e00"
 _STYLE: Final = (
     "body{font:16px/1.5 Helvetica Neue,Helvetica,Arial,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -56,7 +59,7 @@ def chart(document: Mapping[str, Any]) -> str | None:
         {
             "loss": 100 * point["loss"],
             "value": point["value"] / text.scale(document),
-            "method": (point["methods"] or ["as it is"])[-1],
+            "method": next((name for name in _SHOWN_AS if name in point["methods"]), "as it is"),
             "front": point["on_front"],
             "words": f"{_words(point['settings']) or 'as it is'}: {text.value(document, point['value'])}, "
             f"loss {q.probability(point['loss'])}",
@@ -69,10 +72,13 @@ def chart(document: Mapping[str, Any]) -> str | None:
     spread = max(row["loss"] for row in rows) - min(row["loss"] for row in rows)
     x = alt.X("loss:Q", title="loss, %", scale=alt.Scale(zero=False, padding=12, nice=spread > 0))
     y = alt.Y("value:Q", title=text.axis(document), scale=alt.Scale(zero=False, padding=12))
-    order = list(dict.fromkeys(row["method"] for row in rows))
+    rows.sort(key=lambda row: -_SHOWN_AS.index(row["method"]) if row["method"] in _SHOWN_AS else 1)  # grid below
+    order = [name for name in _SHOWN_AS if any(row["method"] == name for row in rows)]
+    colours = [colour for name, colour in zip(_SHOWN_AS, _COLOURS, strict=True) if name in order]
+    scale = alt.Scale(domain=[*order, "as it is"], range=[*colours, "#111"])
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y)
     points = base.mark_point(filled=True, size=42, opacity=0.65).encode(
-        color=alt.Color("method:N", sort=order, legend=alt.Legend(title=None, orient="top")), description="words:N"
+        color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top")), description="words:N"
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", strokeWidth=1.5, color="#444")
     layers: list[alt.Chart] = [front, points]

@@ -64,7 +64,16 @@ def headline(document: Mapping[str, Any]) -> str:
 def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: what each way to choose came to. `gain` is positive where better, `no start` counts points."""
     truth = next((way["best"] for way in document["methods"] if way["method"] == "grid"), None)
-    heads = ["", METRIC_WORDS[document["metric"]].lower(), "gain", "loss", "points", "no start", "seconds"]
+    metric = document["metric"]
+    heads = [
+        "",
+        "carried rate" if metric.startswith("carried") else metric,
+        "gain",
+        "loss",
+        "points",
+        "no start",
+        "seconds",
+    ]
     heads += ["of grid"] if truth else []
     base = document["base"]
     rows = [

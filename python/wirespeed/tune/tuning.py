@@ -101,15 +101,19 @@ def tune(
     with Journal(journal, target.identity) as kept:
         at_once = jobs if jobs is not None else os.cpu_count() or 1
         evaluator = search.Evaluator(target, kept, at_once, progress)
-        (base,) = evaluator.measure([{}], "the scenario as it is", 0, 1)
-        if base.infeasible is not None:
-            raise InputError(base.infeasible)
-        ways = [
-            search.resq(found, evaluator, target, target.resolved),
-            search.one_at_a_time(found, evaluator, goal),
-            search.joint(found, evaluator, goal, evaluations, batch, seed),
-        ]
-        ways += [search.grid(found, evaluator)] if grid else []
+        try:
+            (base,) = evaluator.measure([{}], "the scenario as it is", 0, 1)
+            if base.infeasible is not None:
+                raise InputError(base.infeasible)
+            ways = [
+                search.resq(found, evaluator, target, target.resolved),
+                search.one_at_a_time(found, evaluator, goal),
+                search.joint(found, evaluator, goal, evaluations, batch, seed),
+            ]
+            ways += [search.grid(found, evaluator)] if grid else []
+        except KeyboardInterrupt:
+            how = f"; run it again with the journal {journal} to go on" if journal is not None else ""
+            raise KeyboardInterrupt(f"stopped after {evaluator.ran} evaluations{how}") from None
     command = ["wirespeed", "run", os.fspath(scenario)]
     for option, given in (("--capture", capture), ("--table", table)):
         command += [option, os.fspath(given)] if given is not None else []
