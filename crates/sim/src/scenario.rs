@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use functions::ForwardSpec;
+use functions::{CopySpec, ForwardSpec};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,9 @@ impl TrafficSpec {
 pub struct FunctionSpec {
     /// IP forwarding.
     pub forward: ForwardingSpec,
+    /// A copy of each packet into a guest's buffers before it is forwarded, as vhost makes it; none when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopySpec>,
 }
 
 /// IP forwarding: which routes, and how they are looked up.
@@ -238,6 +241,10 @@ pub struct MachineSpec {
     pub llc: LlcSpec,
     /// DRAM.
     pub dram: DramSpec,
+    /// A copy table beside the LLC, which makes copies of whole lines by pointers; copies are loads and stores when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_table: Option<CopyTableSpec>,
 }
 
 impl MachineSpec {
@@ -250,6 +257,7 @@ impl MachineSpec {
             prefetcher: self.prefetcher,
             llc: self.llc.clone(),
             dram: self.dram.clone(),
+            copy_table: self.copy_table.clone(),
         }
     }
 }
@@ -328,7 +336,7 @@ macro_rules! presets {
 /// Shipped machines; the first is the default.
 pub const MACHINES: &[Preset] = presets!("machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p");
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core");
+pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "vhost");
 
 impl Preset {
     /// The first line of its comment.
@@ -509,6 +517,15 @@ impl Scenario {
         }
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        if let Some(copy) = &self.function.copy
+            && let Err(e) = copy.check("function.copy")
+        {
+            let (path, message) = match e {
+                functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                other => ("function.copy".into(), other.to_string()),
+            };
+            return error(&path, message);
         }
         self.nic.check("nic")?;
         self.machine.core.check("machine.core")?;
