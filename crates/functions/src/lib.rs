@@ -15,6 +15,7 @@ mod tape;
 pub mod ttl;
 pub mod upf;
 mod verdict;
+pub mod vhost;
 
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
@@ -23,6 +24,7 @@ pub use lookup::NextHop;
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
+pub use vhost::{CopySpec, Vhost};
 
 use packet::Packet;
 use probe::{Probe, RegionSpec};
@@ -57,6 +59,8 @@ pub enum Function {
     Nat(Nat),
     /// Filtering by templates.
     Firewall(Firewall),
+    /// A copy into a guest's buffers, and forwarding.
+    Vhost(Vhost),
 }
 
 impl PacketFunction for Function {
@@ -66,6 +70,7 @@ impl PacketFunction for Function {
             Function::Upf(f) => f.name(),
             Function::Nat(f) => f.name(),
             Function::Firewall(f) => f.name(),
+            Function::Vhost(f) => f.name(),
         }
     }
 
@@ -75,6 +80,7 @@ impl PacketFunction for Function {
             Function::Upf(f) => f.regions(),
             Function::Nat(f) => f.regions(),
             Function::Firewall(f) => f.regions(),
+            Function::Vhost(f) => f.regions(),
         }
     }
 
@@ -84,6 +90,7 @@ impl PacketFunction for Function {
             Function::Upf(f) => f.process_burst(now, burst, probe, out),
             Function::Nat(f) => f.process_burst(now, burst, probe, out),
             Function::Firewall(f) => f.process_burst(now, burst, probe, out),
+            Function::Vhost(f) => f.process_burst(now, burst, probe, out),
         }
     }
 }

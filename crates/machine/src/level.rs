@@ -108,6 +108,19 @@ pub trait Memory {
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps);
     /// The shared part of a request whose lookup did not hit; in order of `now` over all requesters.
     fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply;
+    /// Whether a copy engine takes the copy of what `src` reads to what `dst` writes, each within a line; or else
+    /// it is made by loads and stores.
+    #[inline]
+    fn takes_copy(&self, src: &Request, dst: &Request) -> bool {
+        let _ = (src, dst);
+        false
+    }
+    /// Makes a copy that [`Memory::takes_copy`] takes; in order of `now` over all requesters, as
+    /// [`Memory::fetch`]. Without an engine nothing happens.
+    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+        let _ = (src, dst);
+        Response { at: now, served: Served::Engine, path: Path::default() }
+    }
     /// What a private hit is charged to, and its load-to-use latency.
     fn private_latency(&self, served: Served) -> (Reason, Ps);
 }

@@ -167,6 +167,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             walk_cache: 0,
         }),
         prefetcher,
+        copy_table: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

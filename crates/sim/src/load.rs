@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use functions::{Forward, Function, NextHop};
+use functions::{Forward, Function, NextHop, Vhost};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
@@ -177,7 +177,11 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
             at(describe(source))?;
             Ok(Blueprint::new_until(source, Some(&table), stop)?)
         })?;
-        let (function, routing) = (built.0.clone(), built.1.clone());
+        let routing = built.1.clone();
+        let function = match &scenario.function.copy {
+            Some(copy) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
+            None => Function::Forward(built.0.clone()),
+        };
         let inputs = inputs(scenario, &blueprint, &routing);
         let notes = notes(scenario, &blueprint, &routing);
         all.push(Loaded { function, blueprint, routing, notes, inputs });
@@ -194,7 +198,7 @@ fn describe(source: &SourceSpec) -> String {
     }
 }
 
-fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Function, Arc<Routing>), ScenarioError> {
+fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Forward, Arc<Routing>), ScenarioError> {
     let mut notes = Vec::new();
     if !table.damage.is_empty() {
         notes.push(format!("the routing table is damaged: {}", table.damage));
@@ -224,7 +228,7 @@ fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Function, 
         notes,
         content: table.content.clone(),
     };
-    Ok((Function::Forward(forwarding), Arc::new(routing)))
+    Ok((forwarding, Arc::new(routing)))
 }
 
 /// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).

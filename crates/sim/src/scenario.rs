@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{ForwardSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, UpfSpec};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,6 +192,9 @@ pub struct FunctionSpec {
     /// The user plane function of a 5G core.
     #[serde(skip_serializing_if = "is_default")]
     pub upf: UserPlaneSpec,
+    /// A copy of each packet into a guest's buffers before it is forwarded, as vhost makes it; none when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopySpec>,
 }
 
 /// A packet function.
@@ -286,6 +289,10 @@ pub struct MachineSpec {
     pub llc: LlcSpec,
     /// DRAM.
     pub dram: DramSpec,
+    /// A copy table beside the LLC, which makes copies of whole lines by pointers; copies are loads and stores when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_table: Option<CopyTableSpec>,
 }
 
 impl MachineSpec {
@@ -298,6 +305,7 @@ impl MachineSpec {
             prefetcher: self.prefetcher,
             llc: self.llc.clone(),
             dram: self.dram.clone(),
+            copy_table: self.copy_table.clone(),
         }
     }
 }
@@ -380,7 +388,7 @@ pub const MACHINES: &[Preset] = presets!(
 );
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] =
-    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline");
+    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost");
 
 impl Preset {
     /// The first line of its comment.
@@ -566,6 +574,15 @@ impl Scenario {
         }
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        if let Some(copy) = &self.function.copy
+            && let Err(e) = copy.check("function.copy")
+        {
+            let (path, message) = match e {
+                functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                other => ("function.copy".into(), other.to_string()),
+            };
+            return error(&path, message);
         }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;

@@ -28,6 +28,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         l2: cache(1, 4, 4.0),
         tlb: None,
         prefetcher: None,
+        copy_table: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

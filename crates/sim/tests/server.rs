@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use engine::Seed;
-use functions::{Forward, Function, NextHop};
+use functions::{Forward, Function, NextHop, Vhost};
 use proptest::prelude::*;
 use sim::server::{Departure, Fate, Observer, Pause, Server};
 use sim::{Overrides, Scenario};
@@ -13,10 +13,10 @@ use traffic::{Blueprint, Table};
 use units::Ps;
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::synthetic(1, 2_000, 8));
-static FUNCTIONS: LazyLock<[Function; 2]> = LazyLock::new(|| {
+static FORWARDING: LazyLock<[Forward; 2]> = LazyLock::new(|| {
     [1, 2].map(|ports| {
         let routes = TABLE.routes.iter().map(|r| (r.prefix, NextHop::new(r.next_hop.unwrap()).unwrap()));
-        Function::Forward(Forward::new(routes, ports, &Default::default()).unwrap())
+        Forward::new(routes, ports, &Default::default()).unwrap()
     })
 });
 
@@ -43,7 +43,11 @@ fn scenario(set: &[String]) -> Scenario {
 fn server(scenario: &Scenario, offer: u64) -> Server {
     let blueprint = Blueprint::new(&scenario.traffic.source(), Some(&TABLE)).unwrap();
     let source = blueprint.source(scenario.run.seed, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
-    let function = FUNCTIONS[usize::from(scenario.nic.ports) - 1].clone();
+    let forward = FORWARDING[usize::from(scenario.nic.ports) - 1].clone();
+    let function = match &scenario.function.copy {
+        Some(copy) => Function::Vhost(Vhost::new(copy, forward).unwrap()),
+        None => Function::Forward(forward),
+    };
     Server::new(scenario, function, source, offer, Seed(scenario.run.seed)).unwrap()
 }
 
@@ -119,6 +123,13 @@ proptest! {
         (ghz, bytes) in (0.5f64..4.0, 64u32..=1518),
         (arrivals, kind) in (prop::sample::select(vec!["fixed", "poisson"]), prop::sample::select(vec!["fifo", "lifo"])),
         (way, seed, pipeline, lookahead) in (0u32..9, 0u64..1 << 40, 0u32..4, prop::sample::select(vec![0, 100])),
+        copy in prop::sample::select(vec![
+            "",
+            "function.copy.reads=100",
+            "function.copy.reads=2000 machine.copy--table={}",
+            "function.copy.buffers=7 machine.copy--table.entries=64",
+            "function.copy.offset=12 machine.copy--table={}",
+        ]),
     ) {
         let pipeline = match pipeline {
             rx @ 1.. if rx < cores => format!("pipeline.rx--cores={rx} pipeline.queue=64"),
@@ -129,7 +140,7 @@ proptest! {
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={lookahead}_ns {pipeline}",
+             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={lookahead}_ns {pipeline} {copy}",
             1 << rx, 1 << tx, 3 << way,
         )));
         let first = ends(&scenario, 3_000);
@@ -141,6 +152,30 @@ proptest! {
             at = server.offered() + 100;
         }
         prop_assert_eq!(first.all, again.all);
+    }
+}
+
+/// A line that is aligned alike on both sides goes to the table, whether a core looks ahead or not; the rest, and all
+/// without a table, is loads and stores.
+#[test]
+fn a_copy_table_takes_the_whole_lines_of_each_packet() {
+    for lookahead in ["0_ns", "100_ns"] {
+        let copied = |settings: &str| {
+            let settings = format!(
+                "traffic.sizes={{\"fixed\"=\"1000_B\"}} traffic.load=0.3 machine.cores=2 function.copy.reads=64 \
+                 machine.core.lookahead={lookahead} {settings}"
+            );
+            let mut server = server(&scenario(&set(&settings)), 2_000);
+            let mut ends = Ends::default();
+            while server.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
+            assert_eq!(tally(&ends).len(), 1, "all are sent");
+            server.memory().copy_counters()
+        };
+        // 996 bytes without FCS: 15 lines and an end.
+        let table = copied("machine.copy--table={}");
+        assert_eq!((table.lines, table.reads > 1_000), (2_000 * 15, true), "{table:?}");
+        assert_eq!(copied("").lines, 0);
+        assert_eq!(copied("machine.copy--table={} function.copy.offset=12").lines, 0);
     }
 }
 

@@ -73,7 +73,7 @@ impl IndexTable {
         }
     }
 
-    pub(super) fn with_fault(mut self, fault: Fault) -> IndexTable {
+    pub(crate) fn with_fault(mut self, fault: Fault) -> IndexTable {
         self.fault = fault;
         self
     }

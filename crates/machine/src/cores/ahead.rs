@@ -201,12 +201,14 @@ impl Ahead {
             let (act, next) = script.act(self.burst.cursor);
             match act {
                 Act::Copy { src, dst } => {
-                    // Without a copy engine a copy is loads and stores.
+                    // What no copy engine takes is loads and stores.
                     let mut copy = self.burst.copying.take().unwrap_or(CopyLoop::new(src, dst));
                     if let Some((load, store)) = copy.next() {
-                        for r in [load, store] {
-                            let done = self.touch_lines(&r, self.source(&r), memory, layout);
-                            self.done_at(done);
+                        if !self.copy_by_engine(&load, &store, memory, layout) {
+                            for r in [load, store] {
+                                let done = self.touch_lines(&r, self.source(&r), memory, layout);
+                                self.done_at(done);
+                            }
                         }
                         self.burst.copying = Some(copy);
                         if self.dispatch() > limit {
@@ -310,6 +312,38 @@ impl Ahead {
         }
         self.requests = requests;
         done
+    }
+
+    /// Dispatches a copy within lines that an engine takes; says whether one does. It retires, as a load, once
+    /// the engine has it.
+    #[inline(never)]
+    fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
+        let placed = &self.burst.placed;
+        let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
+            return false;
+        };
+        let src = Request::new(load, placed, src, load.bytes);
+        let dst = Request::new(store, placed, dst, store.bytes);
+        if !memory.takes_copy(&src, &dst) {
+            return false;
+        }
+        self.dispatch();
+        let wanted = self.front_end.max(self.source(load));
+        let out = wanted.max(self.fills.free_from());
+        let response = memory.copy(&src, &dst, out);
+        self.last_out = self.last_out.max(out);
+        let mut path = Path::of(Reason::Mshr, out - wanted);
+        path.extend(&response.path);
+        self.fills.insert(dst.addr.line(), response.at, 0, &path);
+        self.retire_work();
+        if response.at > self.burst.retired {
+            self.burst.charge_path(response.at, &path, Reason::Mshr);
+        }
+        self.remember();
+        // The load and the store.
+        self.done_at(response.at);
+        self.done_at(response.at);
+        true
     }
 
     /// Dispatches a request whose address comes from what is done at `source`: when its data are there.

@@ -135,6 +135,8 @@ struct Fetch {
     /// The item that retires with its data; stores and prefetches have none.
     item: Option<u64>,
     request: Request,
+    /// What a copy engine is to copy `request`'s line to.
+    copy_to: Option<Request>,
     lookup: Lookup,
     /// When the instruction was dispatched.
     dispatched: Ps,
@@ -260,11 +262,13 @@ impl Ordered {
                         self.touch(&r, memory, layout, now, horizon);
                     }
                     Act::Copy { src, dst } => {
-                        // Without a copy engine a copy is loads and stores.
+                        // What no copy engine takes is loads and stores.
                         let mut copy = self.burst.copying.take().unwrap_or(CopyLoop::new(src, dst));
                         if let Some((load, store)) = copy.next() {
-                            self.touch(&load, memory, layout, now, horizon);
-                            self.touch(&store, memory, layout, now, horizon);
+                            if !self.copy_by_engine(&load, &store, memory, layout) {
+                                self.touch(&load, memory, layout, now, horizon);
+                                self.touch(&store, memory, layout, now, horizon);
+                            }
                             self.burst.copying = Some(copy);
                             continue;
                         }
@@ -353,14 +357,7 @@ impl Ordered {
     /// Dispatches a reference.
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
-        let after = match u64::from(r.dep) {
-            0 => None,
-            dep if dep > self.references => None,
-            dep => {
-                let slot = self.reference_slot[((self.references - dep) % REFERENCES as u64) as usize];
-                (self.slots - slot < SLOTS as u64).then_some(slot)
-            }
-        };
+        let after = self.slot_before(r);
         let last = match layout.place_line(r, &self.burst.placed) {
             Some(addr) => {
                 let write = r.access.writes();
@@ -385,6 +382,68 @@ impl Ordered {
         };
         self.reference_slot[(self.references % REFERENCES as u64) as usize] = last;
         self.references += 1;
+    }
+
+    /// The slot that `r`'s address comes from.
+    #[inline(always)]
+    fn slot_before(&self, r: &Ref) -> Option<u64> {
+        match u64::from(r.dep) {
+            0 => None,
+            dep if dep > self.references => None,
+            dep => {
+                let slot = self.reference_slot[((self.references - dep) % REFERENCES as u64) as usize];
+                (self.slots - slot < SLOTS as u64).then_some(slot)
+            }
+        }
+    }
+
+    /// Dispatches a copy within lines that an engine takes; says whether one does. It retires, as a load, once
+    /// the engine has it.
+    #[inline(never)]
+    fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
+        let placed = &self.burst.placed;
+        let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
+            return false;
+        };
+        let request = Request::new(load, placed, src, load.bytes);
+        let dst = Request::new(store, placed, dst, store.bytes);
+        if !memory.takes_copy(&request, &dst) {
+            return false;
+        }
+        let after = self.slot_before(load);
+        if self.in_order {
+            self.front_end = self.front_end.max(self.burst.retired + self.owed_work);
+        } else {
+            self.wait_for_room();
+        }
+        let slot = self.slots;
+        self.slots += 1;
+        let source = self.source(after);
+        let fetch = Fetch {
+            slot,
+            item: Some(self.next_item()),
+            request,
+            copy_to: Some(dst),
+            lookup: Lookup::default(),
+            dispatched: self.front_end,
+            after: after.filter(|_| source == UNKNOWN),
+            not_before: Ps(if source == UNKNOWN { 0 } else { source }),
+            ticket: None,
+        };
+        self.set_done(slot, UNKNOWN);
+        self.queue(UNKNOWN, Kind::Path(Reason::Mshr));
+        let ready = self.ready(&fetch);
+        if ready < self.next_ready {
+            (self.next_ready, self.next) = (ready, self.pending.len());
+        }
+        self.pending.push(fetch);
+        self.update_window();
+        // The load and the store.
+        for _ in 0..2 {
+            self.reference_slot[(self.references % REFERENCES as u64) as usize] = slot;
+            self.references += 1;
+        }
+        true
     }
 
     /// Dispatches a reference that may make any number of requests, and gives the slot that is done
@@ -680,6 +739,7 @@ impl Ordered {
             slot,
             item: waits.then(|| self.next_item()),
             request: *request,
+            copy_to: None,
             lookup: *lookup,
             dispatched,
             after: address.after.filter(|_| source == UNKNOWN),
@@ -760,7 +820,11 @@ impl Ordered {
     fn issue<M: Memory>(&mut self, at: usize, now: Ps, memory: &mut M) {
         self.last_out = now;
         let fetch = &self.pending[at];
-        match memory.fetch(&fetch.request, &fetch.lookup, now) {
+        let reply = match &fetch.copy_to {
+            None => memory.fetch(&fetch.request, &fetch.lookup, now),
+            Some(dst) => Reply::Done(memory.copy(&fetch.request, dst, now)),
+        };
+        match reply {
             Reply::Done(response) => {
                 let fetch = self.pending.swap_remove(at);
                 let wanted = fetch.dispatched.max(Ps(self.source(fetch.after))).max(fetch.not_before);
@@ -778,7 +842,8 @@ impl Ordered {
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
         self.set_done(fetch.slot, at.0);
-        self.fills.insert(fetch.request.addr.line(), at, fetch.slot, path);
+        let arrives = fetch.copy_to.as_ref().unwrap_or(&fetch.request);
+        self.fills.insert(arrives.addr.line(), at, fetch.slot, path);
         if let Some(number) = fetch.item
             && let Some(item) = self.items.get_mut((number - self.first_item) as usize)
         {

@@ -9,16 +9,21 @@
 //! Coherence: a directory names the cores that may have a line. A write takes the line from the
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
-//! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. Left out:
-//! transient states; requests enter a slice's queue in the order in which they are
+//! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. A copy table
+//! beside the LLC ([`CopyTableSpec`]) makes copies of lines by pointers. Left out: transient states; the
+//! translation of addresses of such copies; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
+mod copies;
+#[cfg(test)]
+mod copies_tests;
 mod directory;
 mod in_flight;
 mod latest;
 mod llc;
 mod tlb;
 
+pub use copies::{CopyCounters, CopyTableSpec};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use tlb::{TlbSpec, Translation, Walk};
 
@@ -28,8 +33,9 @@ use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{Addr, Cbm, Clos, CoreId, Line, Ps};
+use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
+use copies::Copies;
 use directory::Directory;
 use in_flight::InFlight;
 use latest::Latest;
@@ -61,6 +67,8 @@ pub struct MemorySpec {
     pub llc: LlcSpec,
     /// DRAM.
     pub dram: DramSpec,
+    /// A copy table beside the LLC; copies are loads and stores when left out.
+    pub copy_table: Option<CopyTableSpec>,
 }
 
 /// Hits and misses of one level.
@@ -198,7 +206,11 @@ pub struct Hierarchy {
     l2_latency: Ps,
     snoop_latency: Ps,
     dram: Dram,
+    copies: Option<Box<Copies>>,
     counters: MemoryCounters,
+    /// Lines that went to DRAM, for tests.
+    #[cfg(test)]
+    log: crate::copy_table::Moves,
 }
 
 impl Hierarchy {
@@ -257,7 +269,13 @@ impl Hierarchy {
             l2_latency: spec.l2.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
+            copies: match &spec.copy_table {
+                Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
+                None => None,
+            },
             counters: MemoryCounters::default(),
+            #[cfg(test)]
+            log: Vec::new(),
         })
     }
 
@@ -351,6 +369,9 @@ impl Hierarchy {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.for_each_line(first, count, |memory, line, spot| {
             let at = memory.reach_llc(spot, now);
+            if memory.copies.is_some() {
+                memory.before_write(line, at);
+            }
             let held = memory.invalidate_private(line).is_some();
             // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
             // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
@@ -377,7 +398,13 @@ impl Hierarchy {
             let at = memory.reach_llc(spot, now);
             let found = memory.llc.has(spot) || memory.private_has(line, memory.directory.get(line));
             memory.counters.dma_read.count(found);
-            if found { at } else { memory.dram.post(line, false, at) }
+            if found {
+                return at;
+            }
+            if memory.copies.is_some() {
+                memory.before_device_read(line, at);
+            }
+            memory.dram.post(line, false, at)
         })
     }
 
@@ -501,6 +528,13 @@ impl Hierarchy {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
+        if let Some(copies) = &self.copies {
+            if dirty {
+                self.before_write_back(line, now);
+            } else if copies.represents(line) {
+                return;
+            }
+        }
         let spot = self.llc.spot(line);
         let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
         if !found {
@@ -523,6 +557,9 @@ impl Hierarchy {
                 if self.inclusion == Inclusion::Inclusive {
                     victim.dirty |= self.invalidate_private(victim.line).unwrap_or(false);
                 }
+                if self.copies.is_some() {
+                    self.after_eviction(victim.line, now);
+                }
                 if victim.dirty {
                     self.write_back(victim.line, now);
                 }
@@ -533,6 +570,8 @@ impl Hierarchy {
     }
 
     fn write_back(&mut self, line: Line, now: Ps) {
+        #[cfg(test)]
+        self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
         self.dram.post(line, true, now);
     }
@@ -703,6 +742,16 @@ impl Memory for Hierarchy {
         let write = request.access.writes();
         let share = self.share_of(request.clos);
         self.settle(lookup, request, now);
+        let mut pinned = false;
+        if self.copies.is_some() {
+            if write {
+                self.before_write(line, now);
+            } else if let Some(response) = self.read_by_table(request, now) {
+                return Reply::Done(response);
+            } else {
+                pinned = self.is_source(line);
+            }
+        }
 
         let spot = self.llc.spot(line);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
@@ -714,7 +763,7 @@ impl Memory for Hierarchy {
         let others = self.directory.get(line) & !(1 << core.0);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
-        let shared = snooped != Snooped::Nothing && !write;
+        let shared = snooped != Snooped::Nothing && !write || pinned;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
@@ -755,6 +804,15 @@ impl Memory for Hierarchy {
             }
         }
         Reply::Done(response)
+    }
+
+    #[inline]
+    fn takes_copy(&self, src: &Request, dst: &Request) -> bool {
+        self.copies.is_some() && [src, dst].iter().all(|r| u64::from(r.bytes) == LINE_BYTES)
+    }
+
+    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+        self.copy_line(src, dst.addr.line(), now)
     }
 
     #[inline]

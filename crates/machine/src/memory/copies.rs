@@ -1,0 +1,259 @@
+use std::ops::Sub;
+
+use probe::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Path, Reason};
+use units::{Line, Ps, Span};
+
+use super::llc::{Arrival, Requester};
+use super::{Hierarchy, MemorySpec};
+use crate::copy_table::{IndexTable, Move, Moves};
+use crate::{MachineError, Response, Served};
+
+/// An indexing table beside the LLC: copies of whole lines, aligned alike, become pointers to cached
+/// lines; the rest of a copy is loads and stores. See [`crate::copy_table`].
+///
+/// The state is that of the paper's section 3; what it costs here: a copy and a read by the table take
+/// an access of the LLC and `latency`; each copy that is settled takes a write of DRAM, which nobody waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopyTableSpec {
+    /// Entries, a multiple of `ways`, up to 16777216. As many as the LLC has lines, as in the paper, when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u32>,
+    /// Entries of a congruence class, 1 to 32.
+    pub ways: u32,
+    /// What filling or reading an entry takes, beyond the access of the LLC. The paper's table 2 has 2 clocks
+    /// of 2 GHz.
+    pub latency: Span,
+}
+
+impl Default for CopyTableSpec {
+    fn default() -> CopyTableSpec {
+        CopyTableSpec { entries: None, ways: 8, latency: Span::from_ns(1.0) }
+    }
+}
+
+/// What a copy table has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyCounters {
+    /// Lines copied by a pointer.
+    pub lines: u64,
+    /// Reads of a copy that were served from its source.
+    pub reads: u64,
+    /// Copies written to DRAM: before a write, for want of an entry, or because the source left the LLC.
+    pub settled: u64,
+}
+
+impl Sub for CopyCounters {
+    type Output = CopyCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: CopyCounters) -> CopyCounters {
+        CopyCounters {
+            lines: self.lines - rhs.lines,
+            reads: self.reads - rhs.reads,
+            settled: self.settled - rhs.settled,
+        }
+    }
+}
+
+/// The table, and what it has listed and done.
+///
+/// What holds between requests: a source is in the LLC, a target is not; private caches may have either,
+/// clean and not as exclusive, so that the first write comes to [`Hierarchy::before_write`].
+#[derive(Clone, Debug)]
+pub(super) struct Copies {
+    pub(super) table: IndexTable,
+    moves: Moves,
+    latency: Ps,
+    counters: CopyCounters,
+}
+
+impl Copies {
+    /// # Errors
+    /// Entries and ways that cannot be.
+    pub(super) fn new(spec: &CopyTableSpec, memory: &MemorySpec, path: &str) -> Result<Copies, MachineError> {
+        let error = |field: &str, came: String, allowed: &str| {
+            let remedy = "leave it out for what the paper has".into();
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy))
+        };
+        let ways = spec.ways;
+        if !(1..=32).contains(&ways) {
+            return error("ways", ways.to_string(), "1 to 32 ways");
+        }
+        let entries = match spec.entries {
+            Some(entries) if entries == 0 || !entries.is_multiple_of(ways) || entries > MOST_ENTRIES => {
+                return error("entries", format!("{entries} with {ways} ways"), "a multiple of ways up to 16777216");
+            }
+            Some(entries) => u64::from(entries),
+            None => memory.llc.size.bytes() / units::LINE_BYTES,
+        };
+        Ok(Copies {
+            table: IndexTable::new((entries / u64::from(ways)).max(1), ways),
+            moves: Moves::new(),
+            latency: spec.latency.ps(),
+            counters: CopyCounters::default(),
+        })
+    }
+
+    /// Whether `line` is a copy that only a pointer represents.
+    pub(super) fn represents(&self, line: Line) -> bool {
+        self.table.source(line).is_some()
+    }
+}
+
+const MOST_ENTRIES: u32 = 1 << 24;
+
+impl Hierarchy {
+    /// What its copy table has done so far; zeros without one.
+    pub fn copy_counters(&self) -> CopyCounters {
+        self.copies.as_ref().map(|c| c.counters).unwrap_or_default()
+    }
+
+    /// All of line `src` becomes the content of line `dst`, by a pointer.
+    #[inline(never)]
+    pub(super) fn copy_line(&mut self, src: &Request, dst: Line, now: Ps) -> Response {
+        let (core, share) = (src.core, self.share_of(src.clos));
+        let src = src.addr.line();
+        let Some(copies) = &mut self.copies else {
+            return Response { at: now, served: Served::Engine, path: Path::default() };
+        };
+        let (latency, original) = (copies.latency, copies.table.original(src));
+        let spot = self.llc.spot(original);
+        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
+        let mut path = Path::of(Reason::SliceQueue, waited);
+        path.push(Reason::Interconnect, distance * 2);
+        path.push(Reason::Llc, self.llc.latency());
+        let mut done = at + self.llc.latency() + distance;
+        let mut served = Served::Engine;
+        if original != dst {
+            if let Some(copies) = &mut self.copies {
+                copies.counters.lines += 1;
+                copies.table.before_copy_onto(dst, &mut copies.moves);
+            }
+            self.settle_copies(at);
+            // All of the target is overwritten: nobody's copy of it counts any more.
+            self.invalidate_private(dst);
+            self.llc.remove(self.llc.spot(dst));
+            let held = self.invalidate_private(original);
+            if held.is_some() {
+                path.push(Reason::Snoop, self.snoop_latency);
+                done += self.snoop_latency;
+            }
+            let dirty = held == Some(true);
+            if dirty {
+                // Of a store whose turn at the LLC has not come.
+                self.before_write_back(original, at);
+            }
+            let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
+            if !found {
+                if held.is_none() {
+                    served = Served::Dram;
+                    let when = at + self.llc.latency();
+                    let filled = self.dram.reserve(original, false, when, |reason, time| path.push(reason, time));
+                    done = filled + distance;
+                    self.in_flight.insert(original, done);
+                }
+                self.fill_llc(original, spot, dirty, share, at);
+            }
+            if let Some(copies) = &mut self.copies {
+                copies.table.point(dst, original, &mut copies.moves);
+            }
+            self.settle_copies(at);
+        }
+        if served != Served::Dram
+            && let Some(until) = self.in_flight.get(original, done)
+        {
+            path.push(Reason::Mshr, until - done);
+            done = until;
+        }
+        path.push(Reason::Copy, latency);
+        Response { at: done + latency, served, path }
+    }
+
+    /// Serves a read of a line that only a pointer represents from its source.
+    #[inline(never)]
+    pub(super) fn read_by_table(&mut self, request: &Request, now: Ps) -> Option<Response> {
+        let line = request.addr.line();
+        let copies = self.copies.as_mut()?;
+        let (src, _) = copies.table.source(line)?;
+        copies.table.share(line);
+        copies.counters.reads += 1;
+        let latency = copies.latency;
+        let spot = self.llc.spot(src);
+        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
+        self.llc.use_line(spot);
+        self.counters.llc.hits += 1;
+        self.class_llc(request.clos).hits += 1;
+        let mut path = Path::of(Reason::SliceQueue, waited);
+        path.push(Reason::Interconnect, distance * 2);
+        path.push(Reason::Llc, self.llc.latency());
+        let mut done = at + self.llc.latency() + distance;
+        if let Some(until) = self.in_flight.get(src, done) {
+            path.push(Reason::Mshr, until - done);
+            done = until;
+        }
+        path.push(Reason::Copy, latency);
+        self.directory.insert(line, request.core);
+        Some(Response { at: done + latency, served: Served::Engine, path })
+    }
+
+    /// `line` is about to be written: copies of it, and its own content if it is one, go to DRAM first. Of what a
+    /// device overwrites as a whole its own content goes too, since a packet may end within a line.
+    #[inline(never)]
+    pub(super) fn before_write(&mut self, line: Line, now: Ps) {
+        let Some(copies) = &mut self.copies else { return };
+        copies.table.before_write(line, &mut copies.moves);
+        self.settle_copies(now);
+    }
+
+    /// A private cache has written all of `line` back.
+    #[inline(never)]
+    pub(super) fn before_write_back(&mut self, line: Line, now: Ps) {
+        let Some(copies) = &mut self.copies else { return };
+        copies.table.before_overwrite(line, &mut copies.moves);
+        self.settle_copies(now);
+    }
+
+    /// `line` has left the LLC: copies of it go to DRAM.
+    #[inline(never)]
+    pub(super) fn after_eviction(&mut self, line: Line, now: Ps) {
+        let Some(copies) = &mut self.copies else { return };
+        copies.table.before_eviction(line, &mut copies.moves);
+        self.settle_copies(now);
+    }
+
+    /// A device reads `line` from DRAM.
+    #[inline(never)]
+    pub(super) fn before_device_read(&mut self, line: Line, now: Ps) {
+        let Some(copies) = &mut self.copies else { return };
+        copies.table.before_device_read(line, &mut copies.moves);
+        self.settle_copies(now);
+    }
+
+    /// Whether a copy points at `line`: it stays in the LLC, and no core has it as exclusive.
+    #[inline]
+    pub(super) fn is_source(&self, line: Line) -> bool {
+        self.copies.as_ref().is_some_and(|c| c.table.is_source(line))
+    }
+
+    /// Writes to DRAM what the table has listed.
+    fn settle_copies(&mut self, now: Ps) {
+        let Some(copies) = &mut self.copies else { return };
+        let mut moves = std::mem::take(&mut copies.moves);
+        for moved in moves.drain(..) {
+            if let Move::Settle { dst, .. } = moved {
+                #[cfg(test)]
+                self.log.push(moved);
+                self.dram.post(dst, true, now);
+                if let Some(copies) = &mut self.copies {
+                    copies.counters.settled += 1;
+                }
+            }
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.moves = moves;
+        }
+    }
+}

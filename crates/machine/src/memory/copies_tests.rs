@@ -1,0 +1,271 @@
+//! A functional twin of the memory system with a copy table: whose data a reader gets.
+
+use std::collections::BTreeMap;
+
+use probe::{Access, Request};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use units::{Clos, CoreId, Line, Ps, Size, Span};
+
+use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use crate::cache::CacheSpec;
+use crate::copy_table::{Fault, IndexTable, Move};
+use crate::dram::DramSpec;
+use crate::{Level, Memory, Served};
+
+const CORES: u16 = 3;
+const LINES: u64 = 24;
+
+fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
+    let ns = Span::from_ns;
+    let cache =
+        |lines: u64, ways: u32, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways, latency: ns(latency) };
+    let spec = MemorySpec {
+        l1: cache(2, 1, 1.0),
+        l2: cache(4, 2, 4.0),
+        tlb: None,
+        prefetcher: None,
+        llc: LlcSpec {
+            size: Size::from_bytes(8 * 64),
+            ways: 4,
+            latency: ns(20.0),
+            slices: 1,
+            hash: Default::default(),
+            interval: ns(1.0),
+            interconnect: None,
+            inclusion,
+            replacement: Default::default(),
+            core_age: 2,
+            io_age: 3,
+            core_ways: None,
+            io_ways,
+            snoop: ns(10.0),
+        },
+        dram: DramSpec {
+            channels: 1,
+            banks: 8,
+            row: Size::from_bytes(2048),
+            t_cl: ns(14.0),
+            t_rcd: ns(14.0),
+            t_rp: ns(14.0),
+            t_ras: ns(32.0),
+            t_burst: ns(3.0),
+            t_refi: ns(7800.0),
+            t_rfc: ns(350.0),
+            overhead: ns(20.0),
+        },
+        copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),
+    };
+    Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Read(u16, u64),
+    Write(u16, u64),
+    Copy(u16, u64, u64),
+    DeviceWrite(u64),
+    DeviceRead(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (core, line) = (0..CORES, 0..LINES);
+    prop_oneof![
+        6 => (core.clone(), line.clone()).prop_map(|(c, l)| Op::Read(c, l)),
+        3 => (core.clone(), line.clone()).prop_map(|(c, l)| Op::Write(c, l)),
+        4 => (core, line.clone(), line.clone()).prop_map(|(c, a, b)| Op::Copy(c, a, b)),
+        2 => line.clone().prop_map(Op::DeviceWrite),
+        2 => line.prop_map(Op::DeviceRead),
+    ]
+}
+
+fn request(core: u16, line: u64, access: Access) -> Request {
+    Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(core) }
+}
+
+/// Versions instead of bytes: each write makes a new one.
+struct Twin {
+    memory: Hierarchy,
+    /// What flat memory has.
+    flat: [u64; LINES as usize],
+    /// What caches have, where they have the line: they are coherent, so all the same.
+    cached: BTreeMap<u64, u64>,
+    /// What DRAM has.
+    dram: [u64; LINES as usize],
+    writes: u64,
+    now: Ps,
+    /// Reads that the table served.
+    by_table: u64,
+}
+
+impl Twin {
+    fn new(memory: Hierarchy) -> Twin {
+        let first = std::array::from_fn(|line| line as u64);
+        Twin { memory, flat: first, cached: BTreeMap::new(), dram: first, writes: LINES, now: Ps::ZERO, by_table: 0 }
+    }
+
+    fn source(&self, line: u64) -> Option<u64> {
+        self.memory.copies.as_ref().and_then(|c| c.table.source(Line(line))).map(|(src, _)| src.0)
+    }
+
+    fn in_cache(&self, line: u64) -> u64 {
+        self.cached.get(&line).copied().unwrap_or(u64::MAX)
+    }
+
+    /// Brings DRAM up to date with what the memory system says it has written.
+    fn apply_writes(&mut self) {
+        for moved in std::mem::take(&mut self.memory.log) {
+            match moved {
+                Move::WriteBack(line) => self.dram[line.0 as usize] = self.in_cache(line.0),
+                Move::Settle { src, dst } => self.dram[dst.0 as usize] = self.in_cache(src.0),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a core gets of `line`, by who has served it.
+    fn access(&mut self, core: u16, line: u64, access: Access) -> u64 {
+        let source = self.source(line);
+        let served = self.memory.access(&request(core, line, access), self.now).served;
+        self.apply_writes();
+        let got = match (served, source) {
+            (Served::Dram, _) => self.dram[line as usize],
+            (Served::Engine, Some(src)) => self.in_cache(src),
+            _ => self.in_cache(line),
+        };
+        self.by_table += u64::from(served == Served::Engine);
+        self.cached.insert(line, got);
+        got
+    }
+
+    fn new_version(&mut self, line: u64) -> u64 {
+        self.writes += 1;
+        self.flat[line as usize] = self.writes;
+        self.writes
+    }
+
+    /// Says what was read, and what flat memory has.
+    fn apply(&mut self, op: Op) -> Option<(u64, u64)> {
+        self.now += Ps::from_ns(500);
+        match op {
+            Op::Read(core, line) => Some((self.access(core, line, Access::Load), self.flat[line as usize])),
+            Op::Write(core, line) => {
+                // Of a part of the line: the rest has to be right.
+                let read = (self.access(core, line, Access::Store), self.flat[line as usize]);
+                let version = self.new_version(line);
+                self.cached.insert(line, version);
+                Some(read)
+            }
+            Op::Copy(core, src, dst) => {
+                let original = self.source(src).unwrap_or(src);
+                let load = request(core, src, Access::Load);
+                let store = request(core, dst, Access::Store);
+                assert!(self.memory.takes_copy(&load, &store));
+                let served = self.memory.copy(&load, &store, self.now).served;
+                if served == Served::Dram {
+                    // Read before anything that makes room for it is written.
+                    self.cached.insert(original, self.dram[original as usize]);
+                }
+                self.apply_writes();
+                self.flat[dst as usize] = self.flat[src as usize];
+                None
+            }
+            Op::DeviceWrite(line) => {
+                self.memory.dma_write(Line(line), 1, self.now);
+                self.apply_writes();
+                let version = self.new_version(line);
+                match self.memory.io_ways.0 {
+                    0 => self.dram[line as usize] = version,
+                    _ => _ = self.cached.insert(line, version),
+                }
+                None
+            }
+            Op::DeviceRead(line) => {
+                let m = &self.memory;
+                let held = m.llc.has(m.llc.spot(Line(line))) || m.private_has(Line(line), m.directory.get(Line(line)));
+                self.memory.dma_read(Line(line), 1, self.now);
+                self.apply_writes();
+                let got = if held { self.in_cache(line) } else { self.dram[line as usize] };
+                Some((got, self.flat[line as usize]))
+            }
+        }
+    }
+
+    /// Sources are in the LLC, targets are not, and no private cache may write either unseen.
+    fn is_consistent(&self) -> bool {
+        let m = &self.memory;
+        let in_llc = |line: Line| m.llc.has(m.llc.spot(line));
+        let shared = |line: Line| {
+            m.cores
+                .iter()
+                .flat_map(|c| [&c.l1, &c.l2])
+                .all(|array| array.find(line).is_none_or(|slot| !array.is_exclusive(slot) && !array.is_dirty(slot)))
+        };
+        let Some(copies) = &m.copies else { return true };
+        let mut pointers = copies.table.pointers();
+        pointers.all(|(dst, src)| in_llc(src) && !in_llc(dst) && shared(src) && shared(dst))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn with_a_copy_table_every_reader_gets_what_flat_memory_has(
+        ops in prop::collection::vec(op(), 1..400),
+        inclusion in prop::sample::select(vec![Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim]),
+        io_ways in prop::sample::select(vec![0u32, 0b1100]),
+        entries in prop::sample::select(vec![2u32, 8, 32]),
+    ) {
+        let mut twin = Twin::new(hierarchy(inclusion, io_ways, entries));
+        for (i, &op) in ops.iter().enumerate() {
+            if let Some((got, wanted)) = twin.apply(op) {
+                prop_assert_eq!(got, wanted, "{} {:?}", i, op);
+            }
+            prop_assert!(twin.is_consistent(), "{} {:?}", i, op);
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_read_from_its_source_and_settled_before_either_is_written() {
+    for inclusion in [Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim] {
+        let mut twin = Twin::new(hierarchy(inclusion, 0b1100, 32));
+        twin.apply(Op::Read(0, 1));
+        twin.apply(Op::Copy(0, 1, 2));
+        assert_eq!((twin.source(2), twin.memory.copy_counters().lines), (Some(1), 1));
+        assert_eq!(twin.apply(Op::Read(1, 2)), Some((1, 1)));
+        assert_eq!((twin.by_table, twin.memory.copy_counters().reads), (1, 1));
+        twin.apply(Op::Write(0, 1));
+        assert_eq!((twin.source(2), twin.memory.copy_counters().settled), (None, 1));
+        assert_eq!(twin.apply(Op::Read(2, 2)), Some((1, 1)));
+    }
+}
+
+/// A table that leaves out a rule is noticed, so the property above can fail.
+#[test]
+fn the_twin_notices_each_rule_of_the_table_that_is_left_out() {
+    let faults = [
+        Fault::KeepOnSourceWrite,
+        Fault::KeepOnTargetWrite,
+        Fault::ForgetOnTargetWrite,
+        Fault::ForgetOnEviction,
+        Fault::KeepOnCopyOntoSource,
+        Fault::KeepTargetEntry,
+        Fault::PointAtCopy,
+        Fault::ForgetOldest,
+        Fault::DeviceReadMissesTable,
+    ];
+    let mut runner = TestRunner::deterministic();
+    for fault in faults {
+        let noticed = (0..200).any(|_| {
+            let mut twin = Twin::new(hierarchy(Inclusion::Victim, 0b1100, 8));
+            if let Some(copies) = &mut twin.memory.copies {
+                copies.table = std::mem::replace(&mut copies.table, IndexTable::new(1, 1)).with_fault(fault);
+            }
+            let ops = prop::collection::vec(op(), 200).new_tree(&mut runner).unwrap().current();
+            ops.into_iter().any(|op| twin.apply(op).is_some_and(|(got, wanted)| got != wanted) || !twin.is_consistent())
+        });
+        assert!(noticed, "{fault:?}");
+    }
+}
