@@ -1,0 +1,1 @@
+//! `wirespeedd`: observe, decide, apply. A dry run is the default.
