@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
 use functions::{CopySpec, ForwardSpec, UpfSpec};
+use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
@@ -12,7 +13,7 @@ use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
-use units::{PacketRate, Rate};
+use units::{LINE_BYTES, PacketRate, Rate};
 
 use crate::steer::PolicySpec;
 
@@ -96,6 +97,9 @@ pub struct Scenario {
     pub nic: NicSpec,
     /// Packet buffers.
     pub mempool: MempoolSpec,
+    /// Where the NIC places packets, in a buffer of its own; in their mbufs when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferSpec>,
     /// How packets pass from receiving to working cores; every core does both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineSpec>,
@@ -609,6 +613,15 @@ impl Scenario {
             return error(&format!("policy.{field}"), message);
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
+        if let Some(buffer) = &self.buffer {
+            if buffer.cell.bytes() < LINE_BYTES {
+                return error(
+                    "buffer.cell",
+                    format!("{}: allowed are 64 B or more (a server's memory works in lines)", buffer.cell),
+                );
+            }
+            PacketBuffer::new(buffer, "buffer", |_| 0)?;
+        }
         Ok(())
     }
 

@@ -356,6 +356,22 @@ impl Facts<'_> {
             reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
         }
+        let buffer = lost(Loss::NoBuffer);
+        if buffer > 0
+            && let Some(spec) = &scenario.buffer
+        {
+            reasons.push(format!(
+                "{} packets found no room in the packet buffer of {} ({}), or were longer than buffer.longest = {}.",
+                count(buffer),
+                spec.size,
+                spec.allocation.name(),
+                spec.longest
+            ));
+            advice.push(format!(
+                "The packet buffer is the limit: try a larger one (--set buffer.size=\"{}\"), or another allocation (buffer.allocation).",
+                units::Size::from_bytes(spec.size.bytes() * 2)
+            ));
+        }
         let queue = lost(Loss::QueueFull);
         if queue > 0 {
             let workers = cores - scenario.receiving_cores() as usize;
