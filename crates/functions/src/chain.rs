@@ -60,6 +60,19 @@ pub struct Share {
     pub seen: Seen,
 }
 
+impl std::ops::Sub for Share {
+    type Output = Share;
+    /// What was done since `rhs`, an earlier state of the same share.
+    fn sub(self, rhs: Share) -> Share {
+        Share {
+            packets: self.packets - rhs.packets,
+            dropped: self.dropped - rhs.dropped,
+            seen: self.seen - rhs.seen,
+            ..self
+        }
+    }
+}
+
 impl Chain {
     /// A chain of `functions`, up to 64. A chain among them stands for its members.
     pub fn new(functions: Vec<Function>) -> Chain {
