@@ -71,12 +71,12 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
-    pub(super) const MEASURED: u32 = 55;
-    pub(super) const SET_UP: u32 = 200;
+    pub(super) const NOT_IP: u32 = 40;
+    pub(super) const MEASURED: u32 = 75;
+    pub(super) const SET_UP: u32 = 298;
     pub(super) const OPTION: u32 = 15;
-    pub(super) const FRAGMENT: u32 = 210;
-    pub(super) const LINE: u32 = 5;
+    pub(super) const FRAGMENT: u32 = 408;
+    pub(super) const LINE: u32 = 2;
 }
 
 /// How packets are fragmented.

@@ -7,8 +7,8 @@ use functions::firewall::FirewallForm;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{
-    Chain, ChecksumCheck, Classify, ClassifySpec, Firewall, FirewallSpec, Fragment, FragmentSpec, Function,
-    FunctionError, HeaderCheck, Inspect, InspectSpec, Lookup, Nat, Template, Ttl,
+    Chain, ChecksumCheck, Classify, ClassifySpec, Firewall, FirewallSpec, Fragment, Function, FunctionError,
+    HeaderCheck, Inspect, InspectSpec, Lookup, Nat, Template, Ttl,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

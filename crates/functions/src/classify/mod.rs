@@ -73,7 +73,7 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
+    pub(super) const NOT_IP: u32 = 35;
     pub(super) const FIELDS: u32 = 75;
     pub(super) const RULE: u32 = 11;
     pub(super) const RULE_REST: u32 = 16;

@@ -91,7 +91,7 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
+    pub(super) const NOT_IP: u32 = 49;
     pub(super) const PAYLOAD: u32 = 70;
     pub(super) const WORD: u32 = 8;
     pub(super) const BYTE: u32 = 18;
