@@ -11,6 +11,7 @@ pub mod firewall;
 mod forward;
 pub mod lookup;
 pub mod nat;
+pub mod socket;
 mod tape;
 pub mod ttl;
 pub mod upf;
@@ -22,6 +23,7 @@ pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
 pub use lookup::NextHop;
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use socket::{Socket, SocketSpec};
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
@@ -61,6 +63,8 @@ pub enum Function {
     Firewall(Firewall),
     /// A copy into a guest's buffers, and forwarding.
     Vhost(Vhost),
+    /// Copies to sockets and the application, and forwarding.
+    Socket(Socket),
 }
 
 impl PacketFunction for Function {
@@ -71,6 +75,7 @@ impl PacketFunction for Function {
             Function::Nat(f) => f.name(),
             Function::Firewall(f) => f.name(),
             Function::Vhost(f) => f.name(),
+            Function::Socket(f) => f.name(),
         }
     }
 
@@ -81,6 +86,7 @@ impl PacketFunction for Function {
             Function::Nat(f) => f.regions(),
             Function::Firewall(f) => f.regions(),
             Function::Vhost(f) => f.regions(),
+            Function::Socket(f) => f.regions(),
         }
     }
 
@@ -91,6 +97,7 @@ impl PacketFunction for Function {
             Function::Nat(f) => f.process_burst(now, burst, probe, out),
             Function::Firewall(f) => f.process_burst(now, burst, probe, out),
             Function::Vhost(f) => f.process_burst(now, burst, probe, out),
+            Function::Socket(f) => f.process_burst(now, burst, probe, out),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{CopySpec, ForwardSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, SocketSpec, UpfSpec};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
@@ -195,6 +195,10 @@ pub struct FunctionSpec {
     /// A copy of each packet into a guest's buffers before it is forwarded, as vhost makes it; none when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopySpec>,
+    /// TCP payloads are copied to sockets and to the application before a packet is forwarded, as in a proxy in user
+    /// space; they are not when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketSpec>,
 }
 
 /// A packet function.
@@ -387,8 +391,7 @@ pub const MACHINES: &[Preset] = presets!(
     "xeon-platinum-8480",
 );
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] =
-    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost");
+pub const SCENARIOS: &[Preset] = presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "socket");
 
 impl Preset {
     /// The first line of its comment.
@@ -575,14 +578,24 @@ impl Scenario {
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
         }
-        if let Some(copy) = &self.function.copy
-            && let Err(e) = copy.check("function.copy")
-        {
-            let (path, message) = match e {
-                functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
-                other => ("function.copy".into(), other.to_string()),
-            };
-            return error(&path, message);
+        let (copy, socket) = (&self.function.copy, &self.function.socket);
+        for (path, checked) in [
+            ("function.copy", copy.as_ref().map(|copy| copy.check("function.copy"))),
+            ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
+        ] {
+            if checked.is_some() && self.function.kind != FunctionKind::Forward {
+                return error(path, "goes with forwarding only (remove it, or function.kind)".into());
+            }
+            if let Some(Err(e)) = checked {
+                let (path, message) = match e {
+                    functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                    other => (path.into(), other.to_string()),
+                };
+                return error(&path, message);
+            }
+        }
+        if copy.is_some() && socket.is_some() {
+            return error("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;

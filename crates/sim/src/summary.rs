@@ -132,6 +132,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
+    put("copy_table", copy_table(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
@@ -283,6 +284,21 @@ fn llc_by_cores(measured: &Measured) -> Value {
         .filter(|(_, l)| lookups(l) > 0)
         .map(|(kind, l)| json!({ "cores": kind, "lookups": lookups(l), "miss_rate": l.misses as f64 / lookups(l) as f64 }))
         .collect()
+}
+
+/// What the copy table did; null without one.
+fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
+    if scenario.machine.copy_table.is_none() {
+        return Value::Null;
+    }
+    let c = &measured.copies;
+    json!({
+        "fills": c.fills,
+        "hits": c.hits,
+        "settled": c.settled,
+        "searches": c.searches,
+        "fallbacks": c.fallbacks,
+    })
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {

@@ -22,8 +22,8 @@ use idle::{Idle, PerPacket};
 const PACKETS: u64 = 8_192;
 /// Packets that are counted, one by one.
 const SINGLE_PACKETS: u64 = 2_048;
-/// Packets that fill the caches before, at most: as many as there are mbufs.
-const MOST_WARM_UP: u64 = 200_000;
+/// Packets that fill the caches before, at most; about a second.
+const MOST_WARM_UP: u64 = 400_000;
 
 /// Loads what `scenario` needs.
 ///
@@ -53,7 +53,10 @@ pub fn predict(scenario: &Scenario, loaded: &Loaded) -> Result<Value, ScenarioEr
     let offered = loaded.blueprint.packets_per_second(&load)?;
     let mut machine = Idle::new(scenario, loaded)?;
     let burst = scenario.nic.burst.max(1);
-    let warm_up = u64::from(scenario.mempool.size).clamp(PACKETS, MOST_WARM_UP);
+    // Caches are as full as in the middle of the run, and every mbuf has been used.
+    let run = &scenario.run;
+    let middle = run.warmup.unwrap_or(run.packets / 10).saturating_add(run.packets / 2);
+    let warm_up = middle.max(scenario.mempool.size.into()).clamp(PACKETS, MOST_WARM_UP);
     // Of traffic that ends half is counted.
     machine.take(burst, loaded.blueprint.packets().map_or(warm_up, |all| warm_up.min(all / 2)));
     // Packets taken one by one, and in full bursts: a service time is a + c / burst.
