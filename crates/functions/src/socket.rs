@@ -272,8 +272,8 @@ impl Socket {
 
         let buffers = u64::from(session.buffers);
         // A capture may have kept less than the frame.
-        let kept = (packet.data.len() as u64).clamp(start, start + bytes) as usize;
-        let kept = &packet.data[(start as usize).min(kept)..kept];
+        let end = (packet.data.len() as u64).min(start + bytes);
+        let kept = packet.data.get(start as usize..end as usize).unwrap_or_default();
         let from_packet = Ref::load(RegionId::PACKET, start, bytes as u16, site::FROM_PACKET);
         session.application = place(session.application, bytes, spec.application.bytes(), phase);
         let application = buffers * spec.application.bytes() + session.application;

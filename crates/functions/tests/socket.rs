@@ -155,7 +155,7 @@ fn errors_say_what_came_and_what_is_allowed() {
         @r"
     function.socket.copies = 3: allowed are 1 and 2
     function.socket.sessions = 0: allowed are 1 to 65536
-    function.socket.socket = 1000 B: allowed is a multiple of 64 B from 32 KiB to 16 MiB
+    function.socket.socket = 1 KB: allowed is a multiple of 64 B from 32 KiB to 16 MiB
     function.socket.sessions = 65536 with 64 KiB and 64 KiB each: allowed are 1 GiB of buffers in all
     function.socket.packet_instructions = 2000000: allowed are 0 to 1000000
     "
