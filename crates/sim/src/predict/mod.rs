@@ -2,7 +2,7 @@
 //!
 //! [`idle`] has the packet function and the driver work on a few thousand packets on a machine where nobody waits
 //! for anybody else, which gives instructions, misses and the time of a burst. What is shared is queues: each core
-//! M/G/1, each DRAM channel M/D/1, each direction of PCIe M/G/1; rates follow from how receive-side scaling spreads
+//! that takes what waits as a burst M/G^(1,b)/1, each DRAM channel M/D/1, each direction of PCIe M/G/1; rates follow from how receive-side scaling spreads
 //! the flows. Packets that the function rejects cost a core their time and leave by no port.
 //!
 //! Left out: bursts of arrivals, queues of LLC slices and DRAM banks between cores, DMA credits, losses below
@@ -11,6 +11,7 @@
 
 mod idle;
 
+use queueing::Bulk;
 use serde_json::{Value, json};
 use stats::Attribution;
 
@@ -135,7 +136,7 @@ struct Service {
     /// At the largest burst.
     full: f64,
     scv: f64,
-    most: f64,
+    most: u32,
     /// Instructions in the same form.
     instructions: [f64; 2],
 }
@@ -151,17 +152,16 @@ impl Service {
             [(full - fixed / most).max(f64::MIN_POSITIVE), fixed]
         };
         let [each, fixed] = parts(one.service, full.service);
-        let scv = (full.service_squared / (full.service * full.service) - 1.0).max(0.0);
+        // Of a packet: that of a burst's mean is less by as many as it has.
+        let scv = most * (full.service_squared / (full.service * full.service) - 1.0).max(0.0);
         let instructions = parts(one.instructions, full.instructions);
-        Service { each, fixed, full: full.service, scv, most, instructions }
+        Service { each, fixed, full: full.service, scv, most: burst, instructions }
     }
 
-    /// Utilisation of a core that gets `rate` packets a second, and how many it finds when it looks.
-    ///
-    /// At utilisation rho it finds about 1 / (1 - rho), so rho (1 + c x) = x (a + c) with x the rate.
-    fn at(&self, rate: f64) -> (f64, f64) {
-        let rho = (rate * (self.each + self.fixed) / (1.0 + rate * self.fixed)).min(1.0);
-        (rho, (1.0 / (1.0 - rho).max(1.0 / self.most)).clamp(1.0, self.most))
+    /// What a core comes to that gets `rate` packets a second, each of which waits for DRAM's queue for `at_dram`; none
+    /// beyond saturation, where bursts are full.
+    fn at(&self, rate: f64, at_dram: f64) -> Option<Bulk> {
+        queueing::bulk(rate.max(f64::MIN_POSITIVE), self.fixed, self.each + at_dram, self.scv, self.most).ok()
     }
 }
 
@@ -252,17 +252,16 @@ impl Sojourn {
         };
         let mut at_core = 0.0;
         for &share in shares {
-            let rate = (rates.offered * share).min(1.0 / service.full);
-            let (rho, seen) = service.at(rate);
+            let found = service.at(rates.offered * share, at_dram);
+            let (rho, seen) = found.map_or((1.0, f64::from(service.most)), |found| (found.rho, found.batch));
             let time = service.each + service.fixed / seen + at_dram;
             out.utilisation += rho / shares.len() as f64;
             out.burst += share * seen;
             out.service_s += share * time;
             out.instructions += share * (service.instructions[0] + service.instructions[1] / seen);
-            let waits = queueing::mg1(rate.max(f64::MIN_POSITIVE), 1.0 / time, service.scv).ok().map(|q| q.w_q);
-            out.waiting_s = out.waiting_s.zip(waits).map(|(sum, wait)| sum + share * wait);
-            // A burst leaves as a whole.
-            at_core += share * time * seen;
+            // A burst leaves as a whole; what a packet waits for is all but its own time.
+            out.waiting_s = out.waiting_s.zip(found).map(|(sum, found)| sum + share * (found.w - time));
+            at_core += share * time;
         }
         // In: packet and descriptor. Out: doorbell, fetch of the descriptor, fetch of the packet, each with its answer.
         let pcie = &scenario.nic.pcie;
