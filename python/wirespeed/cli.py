@@ -21,6 +21,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
@@ -286,6 +287,8 @@ def predict(
     else:
         for shown in predictions.table(found, compared):
             _show(shown)
+        if compared is None:
+            _show(predictions.stated(found))
     return 0
 
 
@@ -838,6 +841,7 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+copying.add(app, _show, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -23,6 +23,7 @@ from wirespeed.summary import (
     Slice,
     Summary,
     damages,
+    copy_table,
     drops,
     headline,
     keeps_wire_speed,
@@ -112,6 +113,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += [Text(), _numbers(summary)]
     parts += _time_goes(summary)
     parts += _levels(summary)
+    parts += _copy_table(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -293,6 +295,18 @@ def _levels(summary: Summary) -> list[RenderableType]:
             Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
         )
     return [Text(), Text("Hit rates", "bold"), table]
+
+
+def _copy_table(summary: Summary) -> list[RenderableType]:
+    packets = summary.get("packets") or 0
+    found = copy_table(summary)
+    if not found:
+        return []
+    table = _table("", ">", ">", "")
+    for row in found:
+        a_packet = q.digits(row.n / packets) if packets else "-"
+        table.add_row(Text(row.label), q.short_count(row.n), a_packet, Text("a packet", "dim"))
+    return [Text(), Text("Copy table", "bold"), table]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

@@ -15,6 +15,7 @@ pub mod fragment;
 pub mod inspect;
 pub mod lookup;
 pub mod nat;
+pub mod socket;
 mod tape;
 pub mod ttl;
 pub mod upf;
@@ -31,6 +32,7 @@ pub use fragment::{Fragment, FragmentSpec};
 pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use socket::{Socket, SocketSpec};
 pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
@@ -139,6 +141,8 @@ functions! {
     Firewall, false;
     /// A copy into a guest's buffers, and forwarding.
     Vhost, true;
+    /// Copies to sockets and the application, and forwarding.
+    Socket, true;
     /// The header check alone.
     HeaderCheck, false;
     /// Classification by rules.

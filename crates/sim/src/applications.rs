@@ -166,12 +166,6 @@ impl FunctionSpec {
                 ));
             }
         }
-        if self.copy.is_some() && self.kind != FunctionKind::Forward {
-            return Err((
-                "function.copy",
-                "a copy is made before forwarding only (set function.kind = \"forward\")".into(),
-            ));
-        }
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use functions::{Forward, Function, NextHop, Vhost};
+use functions::{Forward, Function, NextHop, Socket, Vhost};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
@@ -230,9 +230,10 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
             Ok(Blueprint::new_until(source, Some(&table), stop)?)
         })?;
         let routing = built.1.clone();
-        let function = match &scenario.function.copy {
-            Some(copy) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
-            None => Function::Forward(built.0.clone()),
+        let function = match (&scenario.function.copy, &scenario.function.socket) {
+            (Some(copy), _) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
+            (None, Some(socket)) => Function::Socket(Socket::new(socket, built.0.clone())?),
+            (None, None) => Function::Forward(built.0.clone()),
         };
         let inputs = inputs(scenario, &blueprint, &routing);
         let notes = notes(scenario, &blueprint, &routing);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec};
 use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
@@ -236,6 +236,10 @@ pub struct FunctionSpec {
     /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<FunctionKind>,
+    /// TCP payloads are copied to sockets and to the application before a packet is forwarded, as in a proxy in user
+    /// space; they are not when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketSpec>,
 }
 
 /// A packet function.
@@ -447,8 +451,8 @@ pub const MACHINES: &[Preset] = presets!(
 );
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] = presets!(
-    "scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "classify", "inspect",
-    "nat", "router-chain",
+    "scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "socket", "classify",
+    "inspect", "nat", "router-chain",
 );
 
 impl Preset {
@@ -649,14 +653,24 @@ impl Scenario {
         if let Err((path, message)) = self.function.check_applications() {
             return error(path, message);
         }
-        if let Some(copy) = &self.function.copy
-            && let Err(e) = copy.check("function.copy")
-        {
-            let (path, message) = match e {
-                functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
-                other => ("function.copy".into(), other.to_string()),
-            };
-            return error(&path, message);
+        let (copy, socket) = (&self.function.copy, &self.function.socket);
+        for (path, checked) in [
+            ("function.copy", copy.as_ref().map(|copy| copy.check("function.copy"))),
+            ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
+        ] {
+            if checked.is_some() && self.function.kind != FunctionKind::Forward {
+                return error(path, "goes with forwarding only (remove it, or function.kind)".into());
+            }
+            if let Some(Err(e)) = checked {
+                let (path, message) = match e {
+                    functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                    other => (path.into(), other.to_string()),
+                };
+                return error(&path, message);
+            }
+        }
+        if copy.is_some() && socket.is_some() {
+            return error("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;

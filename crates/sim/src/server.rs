@@ -1181,7 +1181,7 @@ fn next_poll(since: Ps, period: Ps, visible: Ps) -> Ps {
 }
 
 /// The first of the lines that `bytes` bytes from `start` on lie in, and how many they are.
-fn lines(start: Addr, bytes: u64) -> (Line, u64) {
+pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
     let (first, last) = (start.line().0, Addr(start.0 + bytes.max(1) - 1).line().0);
     (Line(first), last - first + 1)
 }

@@ -135,6 +135,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
+    put("copy_table", copy_table(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
@@ -310,6 +311,21 @@ fn members(measured: &Measured) -> Value {
         })
     };
     measured.members.iter().map(member).collect()
+}
+
+/// What the copy table did; null without one.
+fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
+    if scenario.machine.copy_table.is_none() {
+        return Value::Null;
+    }
+    let c = &measured.copies;
+    json!({
+        "fills": c.fills,
+        "hits": c.hits,
+        "settled": c.settled,
+        "searches": c.searches,
+        "fallbacks": c.fallbacks,
+    })
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {

@@ -192,9 +192,9 @@ fn a_copy_table_takes_the_whole_lines_of_each_packet() {
         };
         // 996 bytes without FCS: 15 lines and an end.
         let table = copied("machine.copy--table={}");
-        assert_eq!((table.lines, table.reads > 1_000), (2_000 * 15, true), "{table:?}");
-        assert_eq!(copied("").lines, 0);
-        assert_eq!(copied("machine.copy--table={} function.copy.offset=12").lines, 0);
+        assert_eq!((table.fills, table.hits > 1_000), (2_000 * 15, true), "{table:?}");
+        assert_eq!(copied("").fills, 0);
+        assert_eq!(copied("machine.copy--table={} function.copy.offset=12").fills, 0);
     }
 }
 
