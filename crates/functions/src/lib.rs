@@ -21,6 +21,7 @@ pub mod ttl;
 pub mod upf;
 mod verdict;
 pub mod vhost;
+pub mod work;
 
 pub use chain::{Chain, Share};
 pub use check::HeaderCheck;
@@ -37,6 +38,7 @@ pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
+pub use work::{Work, WorkSpec};
 
 use packet::Packet;
 use probe::{Probe, RegionSpec};
@@ -155,4 +157,6 @@ functions! {
     Fragment, false;
     /// Inspection of payloads.
     Inspect, false;
+    /// Made work.
+    Work, false;
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec, WorkSpec};
 use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
@@ -233,6 +233,9 @@ pub struct FunctionSpec {
     /// The packet filter.
     #[serde(skip_serializing_if = "is_default")]
     pub firewall: FilterSpec,
+    /// Made work.
+    #[serde(skip_serializing_if = "is_default")]
+    pub work: WorkSpec,
     /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<FunctionKind>,
@@ -267,6 +270,8 @@ pub enum FunctionKind {
     Nat,
     /// A packet filter, set by `function.firewall`.
     Firewall,
+    /// Made work: so many instructions and loads over so much memory, set by `function.work`.
+    Work,
     /// Several functions one after the other, named by `function.chain`.
     Chain,
 }
