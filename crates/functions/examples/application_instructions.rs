@@ -122,6 +122,11 @@ fn frame(kind: &str, i: usize) -> Vec<u8> {
             .take(1000)
             .copied()
             .collect(),
+        "letters" | "numbers" => {
+            let bytes: &[u8] = if kind == "letters" { b"etaoinshrdlu " } else { b"0123./=&?" };
+            let random = |k: usize| ((k + i * 1000) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            (0..1000).map(|k| bytes[random(k) as usize % bytes.len()]).collect()
+        }
         "noise" => {
             (0..1000u64).map(|k| ((k + i as u64 * 1000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
         }
@@ -170,7 +175,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             packet
         };
         // Payloads take long under valgrind.
-        let bursts = if matches!(traffic, "words" | "noise") { 4 } else { BURSTS };
+        let bursts = if matches!(traffic, "words" | "noise" | "letters" | "numbers") { 4 } else { BURSTS };
         (0..BURST * bursts).map(packet).collect()
     };
     let mut out = Vec::with_capacity(BURST * BURSTS);
