@@ -64,9 +64,9 @@ mod site {
 mod cost {
     pub(super) const FIELDS: u32 = 85;
     pub(super) const TEMPLATE: u32 = 13;
-    pub(super) const SEARCH: u32 = 28;
+    pub(super) const SEARCH: u32 = 21;
     pub(super) const BOUND: u32 = 12;
-    pub(super) const VECTOR: u32 = 40;
+    pub(super) const VECTOR: u32 = 59;
     pub(super) const DONE: u32 = 35;
 }
 

@@ -100,7 +100,7 @@ mod cost {
     /// More where a failure link leads to another state than the root.
     pub(super) const DEEPER: u32 = 9;
     /// A look among few children, and among many.
-    pub(super) const FEW: u32 = 13;
+    pub(super) const FEW: u32 = 17;
     pub(super) const WIDE: u32 = 26;
     pub(super) const OUTPUT: u32 = 20;
     pub(super) const LISTED: u32 = 20;
