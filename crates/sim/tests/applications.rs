@@ -43,19 +43,36 @@ fn every_function_runs_alone_on_made_traffic() {
         ("classify", "function.classify.search=tuple_space"),
         ("lookup", "function.lookup.structure=dir24"),
         ("lookup", "function.lookup.structure=poptrie"),
-        ("ttl", "traffic.load=0.05"),
+        ("ttl", "traffic.load=0.004"),
         ("fragment", "function.fragment.mtu=600"),
         ("inspect", "function.inspect.method=aho_corasick"),
         ("nat", "function.nat.sessions=4096"),
         ("firewall", "function.firewall.form=compiled"),
     ] {
-        let set = [&format!("function.kind={kind}"), "traffic.load=0.02", "traffic.payload=text", more];
+        let set = [&format!("function.kind={kind}"), "traffic.load=0.004", "traffic.payload=text", more];
         let found = document("", &set).unwrap_or_else(|e| panic!("{kind}: {e}"));
         assert_eq!(found["packets"], 3000, "{kind}");
         let rejected = found["rejected"].as_u64().unwrap();
+        // Some of a profile's packets run out of routes or sessions.
         assert!(rejected < 300, "{kind} {more}: {}", found["drops"]);
         assert_eq!(found["lost"], 0, "{kind} {more}");
         assert!(found["members"].is_null());
+    }
+}
+
+/// With their own machines and loads, which lose nothing; a smaller table and fewer packets.
+#[test]
+fn shipped_scenarios_of_the_functions_run_without_loss() {
+    for name in ["classify", "inspect", "nat", "router-chain"] {
+        let text = sim::scenario::find(sim::scenario::SCENARIOS, name).unwrap().text;
+        let set = ["run.packets=3000", "run.warmup=300", "function.forward.prefixes=20000"].map(String::from).to_vec();
+        let scenario = Scenario::read(text, name, &Overrides { set, ..Overrides::default() }).unwrap();
+        let result = run(&scenario, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap();
+        let found = summary(&result, "test");
+        let busy: Vec<_> =
+            found["cores"].as_array().unwrap().iter().map(|core| core["busy"].as_f64().unwrap()).collect();
+        println!("{name}: {} Mpps, busy {busy:?}, members {}", found["carried_mpps"], found["members"]);
+        assert_eq!(found["lost"], 0, "{name}: {}", found["verdict"]);
     }
 }
 
@@ -71,8 +88,8 @@ fn a_chain_tells_the_shares_of_its_members() {
         let sum: f64 = members.iter().filter_map(|m| m[share].as_f64()).sum();
         assert!((sum - 1.0).abs() < 1e-9);
     }
-    // Payloads take most of it, as everywhere.
-    assert!(members[1]["instruction_share"].as_f64() > Some(0.8), "{members:?}");
+    // Payloads take most of it, as everywhere, and rules most of the rest.
+    assert!(members[1]["instruction_share"].as_f64() > Some(0.6), "{members:?}");
     assert!(found["routes"]["ipv4"].as_u64() > Some(19_000));
     assert!(
         notes(&found).contains("payloads are searched for") && notes(&found).contains("classified by 1000 rules, made")
