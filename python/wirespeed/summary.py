@@ -80,7 +80,8 @@ class Dram(TypedDict, total=False):
 
 class CopyTable(TypedDict, total=False):
     """What a copy table did: lines copied by a pointer, reads of copies, copies written to DRAM, searches, pieces left
-    to loads and stores."""
+    to loads and stores.
+    """
 
     fills: int
     hits: int
