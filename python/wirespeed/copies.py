@@ -109,16 +109,25 @@ def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]], item: str) -> Table:
-    shown = Table(title="Beside other ways to copy", title_justify="left")
-    for name in ("method", f"clocks a {item}", "reduction", "instructions", "L1 read hit", "table: fills, hits"):
-        shown.add_column(name, justify="left" if name == "method" else "right")
+    shown = Table(
+        box=None, header_style="dim", padding=(0, 2, 0, 0), title=f"A {item} in the mean", title_justify="left"
+    )
+    for name in ("method", "clocks", "time saved", "instructions", "L1 hit", "fills", "hits"):
+        shown.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for row in rows:
-        counts = row["counts"]
-        by_table = f"{counts['lines_by_table']:,}, {counts['table_hits']:,}" if counts["lines_by_table"] else "-"
-        instructions = row["instructions"] / row["items"] if row["items"] else 0.0
-        reduction = "-" if row["reduction_pct"] is None else f"{row['reduction_pct']:.1f} %"
-        cells = (f"{row['clocks_per_item']:,.0f}", reduction, f"{instructions:,.0f}", f"{100 * row['read_hit']:.1f} %")
-        shown.add_row(row["name"], *cells, by_table)
+        counts, items = row["counts"], max(row["items"], 1)
+        saved = "-" if row["reduction_pct"] is None else f"{row['reduction_pct']:.1f} %"
+        by_table = [counts["lines_by_table"] / items, counts["table_hits"] / items]
+        shown.add_row(
+            row["name"],
+            f"{row['clocks_per_item']:,.0f}",
+            saved,
+            f"{row['instructions'] / items:,.0f}",
+            f"{100 * row['read_hit']:.1f} %",
+            *(f"{n:.1f}" if any(by_table) else "-" for n in by_table),
+        )
+    shown.caption = "Fills and hits are lines of the copy table; time saved is beside loads and stores."
+    shown.caption_justify = "left"
     return shown
 
 
@@ -146,7 +155,8 @@ def add(
             Path | None, typer.Option("--capture", metavar="FILE", help="Receive the TCP segments of this capture.")
         ] = None,
         reads: Annotated[
-            bool | None, typer.Option("--reads/--no-reads", help="Whether what is received is read.", show_default=False)
+            bool | None,
+            typer.Option("--reads/--no-reads", help="Whether what is received is read.", show_default=False),
         ] = None,
         settings: Annotated[
             list[str] | None,

@@ -79,8 +79,7 @@ class Dram(TypedDict, total=False):
 
 
 class CopyTable(TypedDict, total=False):
-    """What a copy table did: lines copied by a pointer, reads of copies, copies written to DRAM, searches, pieces left
-    to loads and stores."""
+    """What a copy table did, in lines: copied, read, written to DRAM after all, searched for, left to software."""
 
     fills: int
     hits: int

@@ -12,9 +12,9 @@
 //!
 //! **Regions**: sessions (64 bytes each), socket buffers and application buffers, shared by the cores.
 //!
-//! A session is the direction of a flow that carries data. It is found by a hash of the five-tuple; another flow
-//! with the same place takes it over. A session that begins, because it is new or because the one before has had its
-//! `session_packets`, gets the buffers that have been unused for longest, so short sessions find them cold.
+//! A session is a direction of a flow that carries data. One that begins, because the flow is new or because the session
+//! before has had its `session_packets`, replaces the one that has begun before all others and takes its buffers, so
+//! short sessions find cold ones.
 //!
 //! Left out: acknowledgements, retransmissions, order of segments, windows, and the queue between socket and
 //! application: what arrives is read at once, by the core that has received it. Instructions are assumed.
@@ -24,7 +24,7 @@
 //!
 //! **See also** `vhost`.
 
-use std::net::IpAddr;
+use std::collections::HashMap;
 
 use packet::{FiveTuple, PROTO_TCP, Packet, layers};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
@@ -76,7 +76,7 @@ pub struct SocketSpec {
     pub copies: u32,
     /// Whether the application reads what it gets, on the same core.
     pub reads: bool,
-    /// Sessions at a time, each with its buffers; 1 to 65536.
+    /// Sessions at a time, each with its buffers; 1 to 65536. More flows than that begin a session again and again.
     pub sessions: u32,
     /// Segments of a session, after which its flow begins another; 0 for all of a flow.
     pub session_packets: u32,
@@ -149,12 +149,10 @@ impl SocketSpec {
 
 const MOST_BUFFERS: u64 = 1 << 30;
 
-/// A place in the table of sessions.
-#[derive(Clone, Copy, Debug)]
+/// A session, or room for one; its buffers are those of the same number.
+#[derive(Clone, Copy, Debug, Default)]
 struct Session {
     flow: Option<FiveTuple>,
-    /// Which buffers it has.
-    buffers: u32,
     segments: u32,
     /// Where the next payload goes, in the socket buffer and in the application's.
     socket: u64,
@@ -167,7 +165,9 @@ pub struct Socket {
     forward: Forward,
     spec: SocketSpec,
     sessions: Vec<Session>,
-    /// Buffers that the next session gets: those that have been given out longest ago.
+    /// Which session a flow has.
+    of_flow: HashMap<FiveTuple, u32>,
+    /// The session that the next one replaces: it has begun before all others.
     next: u32,
     /// The buffers, one after the other.
     sockets: Vec<u8>,
@@ -198,20 +198,6 @@ fn place(from: u64, bytes: u64, size: u64, phase: Option<u64>) -> u64 {
     if fit(from) + bytes <= size { fit(from) } else { fit(0) }
 }
 
-/// FNV-1a (Fowler, Noll and Vo), the same for ever, so that results are.
-fn hash(flow: &FiveTuple) -> u64 {
-    let address = |ip: IpAddr| match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
-    let ports = flow.src_port.to_le_bytes().into_iter().chain(flow.dst_port.to_le_bytes());
-    let bytes = address(flow.src).into_iter().chain(address(flow.dst)).chain(ports).chain([flow.proto]);
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, step);
-    // Its low bits are the weaker ones.
-    hash >> 32 ^ hash
-}
-
 impl Socket {
     /// Receives as `spec` has it before `forward`.
     ///
@@ -220,10 +206,17 @@ impl Socket {
     pub fn new(spec: &SocketSpec, forward: Forward) -> Result<Socket, FunctionError> {
         spec.check("function.socket")?;
         let n = spec.sessions as usize;
-        let none = Session { flow: None, buffers: 0, segments: 0, socket: 0, application: 0 };
         let sockets = if spec.copies == 2 { vec![0; n * spec.socket.bytes() as usize] } else { Vec::new() };
         let application = vec![0; n * spec.application.bytes() as usize];
-        Ok(Socket { forward, spec: spec.clone(), sessions: vec![none; n], next: 0, sockets, application })
+        Ok(Socket {
+            forward,
+            spec: spec.clone(),
+            sessions: vec![Session::default(); n],
+            of_flow: HashMap::new(),
+            next: 0,
+            sockets,
+            application,
+        })
     }
 
     /// The application's buffers, one after the other.
@@ -231,18 +224,27 @@ impl Socket {
         &self.application
     }
 
-    /// The place of `flow`'s session, and whether the session begins now.
-    fn session(&mut self, flow: FiveTuple) -> (usize, bool) {
-        let at = (hash(&flow) % self.sessions.len() as u64) as usize;
+    /// The number of `flow`'s session, and whether it begins now.
+    fn session(&mut self, flow: FiveTuple) -> (u32, bool) {
         let most = self.spec.session_packets;
-        let session = &mut self.sessions[at];
-        let begins = session.flow != Some(flow) || most > 0 && session.segments >= most;
-        if begins {
-            *session = Session { flow: Some(flow), buffers: self.next, segments: 0, socket: 0, application: 0 };
-            self.next = (self.next + 1) % self.spec.sessions;
+        if let Some(&at) = self.of_flow.get(&flow)
+            && (most == 0 || self.sessions[at as usize].segments < most)
+        {
+            self.sessions[at as usize].segments += 1;
+            return (at, false);
         }
-        session.segments += 1;
-        (at, begins)
+        let at = self.next;
+        self.next = (self.next + 1) % self.spec.sessions;
+        let session = &mut self.sessions[at as usize];
+        // Its flow may have begun another since.
+        if let Some(old) = session.flow
+            && self.of_flow.get(&old) == Some(&at)
+        {
+            self.of_flow.remove(&old);
+        }
+        self.of_flow.insert(flow, at);
+        *session = Session { flow: Some(flow), segments: 1, ..Session::default() };
+        (at, true)
     }
 
     fn receive<P: Probe>(&mut self, packet: &Packet, probe: &mut P) {
@@ -262,15 +264,15 @@ impl Socket {
     fn deliver<P: Probe>(&mut self, packet: &Packet, flow: FiveTuple, start: u64, bytes: u64, probe: &mut P) {
         let (at, begins) = self.session(flow);
         let spec = &self.spec;
-        let session = &mut self.sessions[at];
+        let session = &mut self.sessions[at as usize];
         let phase = spec.aligned.then_some(start % LINE_BYTES);
-        let at = at as u64 * SESSION_BYTES;
+        let buffers = u64::from(at);
+        let at = buffers * SESSION_BYTES;
         probe.touch(Ref::load(SESSIONS, at, SESSION_BYTES as u16, site::SESSION).after(1));
         probe.touch(Ref::store(SESSIONS, at, SESSION_BYTES as u16, site::UPDATE).after(1));
         let begin = if begins { spec.session_instructions } else { 0 };
         probe.work(site::UPDATE, spec.packet_instructions + begin);
 
-        let buffers = u64::from(session.buffers);
         // A capture may have kept less than the frame.
         let end = (packet.data.len() as u64).min(start + bytes);
         let kept = packet.data.get(start as usize..end as usize).unwrap_or_default();

@@ -185,7 +185,6 @@ class Bench:
                 row["speedup_reads" if reads else "speedup"] = clocks[0] / clocks[1]
             yield row
 
-
     def rivals(self) -> Iterator[dict[str, Any]]:
         """How much less time each method takes than loads and stores, over the switches of the sensitivity table."""
         switches = self.parameters["sensitivity"]
