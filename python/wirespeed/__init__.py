@@ -10,6 +10,7 @@ from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
 from wirespeed.summary import Summary
+from wirespeed.sweep import sweep
 from wirespeed.tables import Table
 from wirespeed.tune import tune
 
@@ -30,5 +31,6 @@ __all__ = [
     "resolve",
     "run",
     "schema",
+    "sweep",
     "tune",
 ]

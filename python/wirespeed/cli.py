@@ -30,6 +30,7 @@ from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
@@ -826,6 +827,7 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+sweeping.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -10,6 +10,8 @@
 //! of write buffers and DMA credits, prefetchers, TLBs, and losses below saturation.
 //! `docs/guide/predictions.md` says how far the answers are from simulation.
 
+use std::sync::Arc;
+
 use std::collections::VecDeque;
 
 use engine::Seed;
@@ -36,7 +38,7 @@ const MOST_WARM_UP: u64 = 200_000;
 /// # Errors
 /// Input that cannot be read, a function that cannot be built.
 pub fn load_one(scenario: &Scenario) -> Result<Loaded, ScenarioError> {
-    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &mut |_| true)?;
+    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &Arc::default(), &mut |_| true)?;
     loaded.pop().ok_or_else(|| ScenarioError::Stopped { during: "scenario".into() })
 }
 
