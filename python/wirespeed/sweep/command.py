@@ -183,7 +183,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         }
         ask = _ask(scenario, vary, settings, {name: value for name, value in given.items() if value})
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
-            found = study.study(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
+            found = study.run(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
         files = found.write(out)
         if form == "json":
             show(json.dumps(found.document, indent=2, allow_nan=False))

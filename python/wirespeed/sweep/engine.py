@@ -227,7 +227,7 @@ def _outcome(
         return future.result(timeout=0), None
     except died as e:
         return None, e
-    except work.VersionMismatch as e:
+    except work.VersionMismatchError as e:
         raise InputError(f"{e}: install the same build on both") from None
     except Exception as e:
         # Whatever else a worker raises belongs to the task; the study goes on.

@@ -125,7 +125,7 @@ def sweep(
         scenario, vary, cases or {}, set, design, samples, seed, replications, until, most_replications, metrics,
         capture, table,
     )  # fmt: skip
-    return study(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
+    return run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
 
 
 def chosen(engine: str, jobs: int | None, scheduler: str | None, executor: Executor | None) -> engines.Engine:
@@ -149,7 +149,7 @@ def chosen(engine: str, jobs: int | None, scheduler: str | None, executor: Execu
     return Dask(scheduler)
 
 
-def study(
+def run(
     ask: Ask,
     out: PathLike | None,
     engine: engines.Engine,

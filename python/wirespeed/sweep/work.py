@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
+from pathlib import Path
 from typing import Any
 
 from wirespeed import _wirespeed
@@ -48,7 +49,7 @@ class Outcome:
     worker: str = ""
 
 
-class VersionMismatch(RuntimeError):
+class VersionMismatchError(RuntimeError):
     """A worker has another build than the driver."""
 
 
@@ -60,7 +61,7 @@ _stocks_lock = threading.Lock()
 def work(task: Task) -> Outcome:
     """Runs a task. Bad settings, and bugs, are its outcome; only another build is raised."""
     if task.build != build():
-        raise VersionMismatch(f"{_here()} has wirespeed {build()}, the driver {task.build}")
+        raise VersionMismatchError(f"{_here()} has wirespeed {build()}, the driver {task.build}")
     started = time.perf_counter()
     try:
         scenario = _wirespeed.Scenario(task.scenario, "<point>", [])
@@ -132,6 +133,6 @@ def _here() -> str:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return Path(path).stat().st_size
     except OSError:
         return -1
