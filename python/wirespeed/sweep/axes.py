@@ -1,7 +1,7 @@
 """Axes of a study: what is varied, and the levels it takes.
 
-An axis is a parameter with values, an interval that samples are drawn from, or a set of cases, each of which is a bundle
-of settings under a name.
+An axis is a parameter with values, an interval that samples are drawn from, or a set of cases, each of which is a
+bundle of settings under a name.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ except ImportError:
     raise InputError("--engine dask needs Dask: pip install 'wirespeed[cluster]'") from None
 
 _ANSWERS_WITHIN_S: Final = 15.0
+_CONNECT: Any = distributed.Client  # untyped
 
 
 class Dask:
@@ -26,22 +27,23 @@ class Dask:
     died: tuple[type[BaseException], ...] = (distributed.scheduler.KilledWorker,)
 
     def __init__(self, scheduler: str) -> None:
-        """Raises InputError where no scheduler answers."""
-        try:
-            self._client: Any = distributed.Client(scheduler, timeout=_ANSWERS_WITHIN_S, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as e:
-            raise InputError(
-                f"--scheduler {scheduler}: no scheduler of Dask answers there ({e}); start one with "
-                "`dask scheduler`, or by dask-jobqueue"
-            ) from None
+        self._scheduler = scheduler
+        self._client: Any = None
 
     @property
     def workers(self) -> int:
         """Threads of all workers, as they are now; more may join."""
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, sum(int(threads) for threads in self._client.nthreads().values()))
 
     def start(self, files: Files) -> Executor:
-        """Asks every worker who it is. Raises InputError where there is none, or one does not fit."""
+        """Asks every worker who it is. Raises InputError where nobody answers, or one does not fit."""
+        try:
+            self._client = _CONNECT(self._scheduler, timeout=_ANSWERS_WITHIN_S, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as e:
+            raise InputError(
+                f"--scheduler {self._scheduler}: no scheduler of Dask answers there ({e}); start one with "
+                "`dask scheduler`, or by dask-jobqueue"
+            ) from None
         try:
             self._client.wait_for_workers(1, timeout=_ANSWERS_WITHIN_S)
         except TimeoutError:
@@ -65,4 +67,5 @@ class Dask:
 
     def stop(self) -> None:
         """Takes back what waits, and leaves the cluster as it is."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()

@@ -23,7 +23,8 @@ _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed sweep forwarding --vary machine.llc.slices=1,4,8 --vary traffic.load=0.1..1.0/10\n\n"
     "  wirespeed sweep forwarding --vary traffic.load=0.5..1.0/6 --until 'p99 2%'\n\n"
-    "  wirespeed sweep my.toml --design sobol --samples 256 --vary nic.rx_descriptors=64..4096 --vary traffic.load=0.1..1\n\n"
+    "  wirespeed sweep my.toml --design sobol --samples 256 --vary nic.rx_descriptors=64..4096 "
+    "--vary traffic.load=0.1..1\n\n"
     "  wirespeed sweep study.toml --engine dask --scheduler tcp://10.0.0.1:8786\n\n"
     "Values: a list (1,4,8), so many at equal distances (0.1..1.0/10), a range by a step (16..64+16) or by a factor "
     "(128..4096*2); with --design latin or sobol FIRST..LAST is an interval.\n\n"
@@ -51,7 +52,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option(
                 "--vary",
                 metavar="PATH=VALUES",
-                help="A setting and its values, for example [bold]traffic.load=0.1..1.0/10[/bold]. May be given several times.",
+                help="A setting and its values, for example [bold]traffic.load=0.1..1.0/10[/bold]. "
+                "May be given several times.",
                 show_default=False,
                 rich_help_panel=_STUDY,
             ),
@@ -169,7 +171,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
         ] = False,
     ) -> int:
-        """Run a scenario over the values of its settings, on all cores or on a cluster; finished runs are never run twice."""
+        """Run a scenario over values of its settings, on all cores or on a cluster; nothing is run twice."""
         given = {
             "design": design,
             "samples": samples,
@@ -200,11 +202,11 @@ def _ask(scenario: str, vary: list[str] | None, settings: list[str] | None, give
     if found is None:
         return Ask(scenario, vary=vary, set=settings, **given)
     if vary:
-        asked = {text.partition("=")[0].strip() for text in vary}
-        both = sorted(asked & set(found.vary or {}))
+        varied: dict[str, Any] = dict(found.vary or {})  # type: ignore[arg-type] # of a file it is a table
+        both = sorted({text.partition("=")[0].strip() for text in vary} & set(varied))
         if both:
             raise InputError(f"--vary {both[0]}: {scenario} varies it too; leave it out of one of them")
-        kept = [f"{path}={_spelled(values)}" for path, values in dict(found.vary or {}).items()]  # type: ignore[arg-type]
+        kept = [f"{path}={_spelled(values)}" for path, values in varied.items()]
         found = replace(found, vary=[*kept, *vary])
     return replace(found, set=[*scenarios.overrides(found.set), *(settings or [])], **given)
 

@@ -170,7 +170,7 @@ def run(
     finished: Callable[[Outcome], Iterable[Task]],
     told: Callable[[], None],
 ) -> None:
-    """Runs tasks, and those that `finished` asks for when it is given an outcome; `told` is called several times a second.
+    """Runs tasks, and those that `finished` asks for when it is given an outcome; `told` is called now and then.
 
     An exception (Ctrl-C, a disk that is full, an executor that is lost) leaves what is under way unfinished.
     """

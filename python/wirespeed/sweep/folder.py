@@ -19,6 +19,7 @@ from wirespeed.sweep.work import Outcome
 
 RUNS: Final = "runs"
 _META: Final = b"wirespeed.run"
+_VALUES: Final = b"wirespeed.values"
 _SCHEMA: Final = "wirespeed.sweep-run/1"
 
 
@@ -83,12 +84,13 @@ class Folder:
             "key": outcome.key,
             "error": outcome.error,
             "seconds": outcome.seconds,
+            "cpu_seconds": outcome.cpu_seconds,
             "worker": outcome.worker,
         }
         row = {"key": outcome.key, "error": outcome.error, **settings, **outcome.values}
         table = pa.table({name: [value] for name, value in row.items()})
         names = json.dumps(list(outcome.values))
-        table = table.replace_schema_metadata({_META: json.dumps(about), b"wirespeed.values": names})
+        table = table.replace_schema_metadata({_META: json.dumps(about), _VALUES: names})
         final = self._file(outcome.key)
         part = final.with_suffix(f".{os.getpid()}.part")
         with part.open("wb") as file:
@@ -109,11 +111,11 @@ def _read(file: Path) -> Outcome | None:
     try:
         table = parquet.ParquetFile(file).read()
         metadata = table.schema.metadata or {}
-        about, names = json.loads(metadata[_META]), json.loads(metadata[b"wirespeed.values"])
+        about, names = json.loads(metadata[_META]), json.loads(metadata[_VALUES])
         (row,) = table.to_pylist()
         values = {name: row[name] for name in names}
         if about["schema"] != _SCHEMA:
             return None
-        return Outcome(about["key"], values, about["error"], about["seconds"], about["worker"])
+        return Outcome(about["key"], values, about["error"], about["seconds"], about["cpu_seconds"], about["worker"])
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None

@@ -1,4 +1,4 @@
-"""What is measured at a point: the numbers of a run's summary as columns, and the words for those that people ask for."""
+"""What is measured at a point: the numbers of a run's summary as columns, and words for those that people want."""
 
 from __future__ import annotations
 

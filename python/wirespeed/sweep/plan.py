@@ -15,7 +15,7 @@ from wirespeed import _wirespeed, scenarios
 from wirespeed.errors import InputError, nearest
 from wirespeed.sweep import axes as space
 from wirespeed.sweep import design, until, work
-from wirespeed.sweep.axes import Axis, Value
+from wirespeed.sweep.axes import Axis, Level, Value
 from wirespeed.sweep.design import Point
 from wirespeed.sweep.metrics import SEARCHED, Metric, metric
 from wirespeed.sweep.until import Replications
@@ -139,8 +139,13 @@ class Plan:
         }
 
     def _resolve(self, overrides: Sequence[str]) -> str:
+        given = self._files
         return _wirespeed.Scenario(
-            self._found.text, self._found.origin, [*self.set, *overrides], **self._files
+            self._found.text,
+            self._found.origin,
+            [*self.set, *overrides],
+            capture=given["capture"],
+            table=given["table"],
         ).resolved
 
     def _judged(self, point: Point) -> tuple[str, str | None]:
@@ -152,18 +157,13 @@ class Plan:
     def _refuse(self) -> None:
         """Raises InputError for a level that no point makes sound; a combination that cannot start is no mistake."""
         for place, axis in enumerate(self.axes):
-            for level in {point[place] for point in self.points}:
-                whys = [
-                    why for point, (_, why) in zip(self.points, self._resolved, strict=True) if point[place] == level
-                ]
-                first = whys[0] if whys else None
+            starts: dict[Level, bool] = {}
+            for point, (_, why) in zip(self.points, self._resolved, strict=True):
+                starts[point[place]] = starts.get(point[place], False) or why is None
+            # Of an interval a part may be out of reach.
+            for level in (level for level, starts_somewhere in starts.items() if not starts_somewhere):
                 alone = self._judged((level,))[1]
-                if (
-                    alone is not None
-                    and first is not None
-                    and None not in whys
-                    and (axis.ends is None or not self.sound)
-                ):
+                if alone is not None and (axis.ends is None or not self.sound):
                     raise InputError(f"{space.OPTION} {axis.name}, value {level.value}: {alone}")
         if not self.sound:
             raise InputError(f"no point of the study can start; of the first: {self._resolved[0][1]}")

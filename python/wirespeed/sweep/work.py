@@ -45,7 +45,8 @@ class Outcome:
     values: Mapping[str, float | str] = field(default_factory=dict)
     error: str | None = None
     seconds: float = 0.0
-    """What it took on the worker, and where that was: no part of the result."""
+    """What it took on the worker, of wall time and of CPU, and where that was: no part of the result."""
+    cpu_seconds: float = 0.0
     worker: str = ""
 
 
@@ -62,7 +63,7 @@ def work(task: Task) -> Outcome:
     """Runs a task. Bad settings, and bugs, are its outcome; only another build is raised."""
     if task.build != build():
         raise VersionMismatchError(f"{_here()} has wirespeed {build()}, the driver {task.build}")
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     try:
         scenario = _wirespeed.Scenario(task.scenario, "<point>", [])
         (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task.inputs))
@@ -72,7 +73,8 @@ def work(task: Task) -> Outcome:
         values, error = columns(summary), None
     except (InputError, RuntimeError, OSError, MemoryError) as e:
         values, error = {}, f"{e}"
-    return Outcome(task.key, values, error, time.perf_counter() - started, _here())
+    spent = time.perf_counter() - started, time.process_time() - used
+    return Outcome(task.key, values, error, *spent, _here())
 
 
 def build() -> str:

@@ -160,7 +160,8 @@ def _number(where: str, given: str, text: str) -> int | float:
     value = _value(where, text)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(
-            f"{where}={given}: {text} is no number; a range is FIRST..LAST/COUNT, FIRST..LAST+STEP or FIRST..LAST*FACTOR, "
+            f"{where}={given}: {text} is no number; a range is FIRST..LAST/COUNT, FIRST..LAST+STEP or "
+            "FIRST..LAST*FACTOR, "
             "anything else is listed with commas"
         )
     return value
