@@ -146,13 +146,12 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     # More than the port carries is found when traffic is made; a pool too small for its rings when settings are read.
     vary = {"traffic.packet_rate": ["1 Mpps", "900 Mpps"]}
     found = small({**vary, "mempool.size": [16384, 2048], "nic.rx_descriptors": [256, 1024]}, out=tmp_path)
-    assert [row["error"] is None for row in found.rows] == [True, True, True, False] + [False] * 4
+    assert [row["error"] is None for row in found.rows] == [True, False, True, True] + [False] * 4
     assert "line rate" in found.rows[4]["error"]
-    assert "enlarge the pool" in found.rows[3]["error"]
+    assert "enlarge the pool" in found.rows[1]["error"]
     found.write(tmp_path)
     assert "line rate" in (tmp_path / study.PAGE_FILE).read_text()
     # What failed is known too, unless it is asked for.
-    assert small(vary, out=tmp_path).ran == 2
     assert small(vary, out=tmp_path).ran == 0
     assert small(vary, out=tmp_path, retry_failed=True).ran == 1
 
@@ -275,11 +274,13 @@ def test_an_executor_of_the_callers_that_breaks_ends_the_study_and_says_so():
         engines.run(engine, Flaky(lambda task: True), [Task("a", "", "")], lambda outcome: [], lambda: None)
 
 
-MANY = {"traffic.load": "0.1..1.0/10", "nic.rx_descriptors": [256, 512, 1024, 2048]}
+MANY = {"traffic.load": "0.1..1.0/6", "nic.rx_descriptors": [256, 512, 1024, 2048]}
 
 
 def children(parent):
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True
+    ).stdout
     return [int(line.split()[0]) for line in listed.splitlines() if "spawn_main" in line]
 
 
@@ -316,20 +317,20 @@ def test_killed_workers_and_a_killed_driver_change_nothing(tmp_path):
     with driver(undisturbed, MANY, packets) as process:
         assert process.wait() == 0
     with driver(disturbed, MANY, packets) as process:
-        for done in (3, 12):
+        for done in (2, 8):
             wait_for(lambda done=done: runs(disturbed) >= done and children(process.pid))
             os.kill(children(process.pid)[0], signal.SIGKILL)
-        wait_for(lambda: runs(disturbed) >= 20)
+        wait_for(lambda: runs(disturbed) >= 12)
         left = children(process.pid)
         process.kill()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))  # workers end with their driver
     before = {file.name: file.stat().st_mtime_ns for file in (disturbed / "runs").glob("*.parquet")}
-    assert 20 <= len(before) < 40
+    assert 12 <= len(before) < 24
     with driver(disturbed, MANY, packets) as process:
         assert process.wait() == 0
     after = {file.name: file.stat().st_mtime_ns for file in (disturbed / "runs").glob("*.parquet")}
     assert {name: after[name] for name in before} == before  # none was run again
-    assert len(after) == 40
+    assert len(after) == 24
     assert same(undisturbed, disturbed)
 
 
@@ -380,7 +381,8 @@ def test_a_thousand_points_with_a_worker_killed_every_20_s_and_the_driver_once_a
         ({"vary": LOADS, "design": "sobol"}, "needs --samples"),
         ({"vary": LOADS, "samples": 4}, "a grid has as many points"),
         ({"vary": LOADS, "until": ["p98 1%"]}, "did you mean `p99`"),
-        ({"vary": LOADS, "until": ["p99 -1%"]}, "must be METRIC WIDTH"),
+        ({"vary": LOADS, "until": ["p99 -1%"]}, "above 0"),
+        ({"vary": LOADS, "until": ["p99 1 parsec"]}, "the unit is"),
         ({"vary": LOADS, "until": ["p99 0%"]}, "above 0"),
         ({"vary": LOADS, "metrics": ["carried"]}, "must be one of"),
         ({"vary": LOADS, "engine": "slurm"}, "must be one of local, dask"),
@@ -404,7 +406,7 @@ def test_two_studies_do_not_write_to_one_folder_at_a_time(tmp_path):
 def test_a_worker_of_another_build_is_refused(monkeypatch):
     task = Plan(Ask("forwarding", LOADS, set=SMALL)).task(0, 0)
     monkeypatch.setattr(worker, "build", lambda: "0.0.1 (other)")
-    with pytest.raises(worker.VersionMismatchError, match="has wirespeed 0.0.1"):
+    with pytest.raises(worker.VersionMismatchError, match=r"has wirespeed 0\.0\.1"):
         worker.work(task)
     theirs = worker.identify()
     monkeypatch.undo()
