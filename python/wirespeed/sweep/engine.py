@@ -63,9 +63,11 @@ class Local:
 
     died: tuple[type[BaseException], ...] = (BrokenExecutor,)
 
-    def __init__(self, jobs: int | None = None) -> None:
+    def __init__(self, jobs: int | None = None, held: bool = False) -> None:
+        """`held` keeps the processes, and what they have loaded, from study to study, until `close`."""
         if jobs is not None and jobs < 1:
             raise InputError(f"--jobs {jobs}: must be at least 1")
+        self._held = held
         self._jobs = jobs or os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
         self._others = frozenset(multiprocessing.active_children())
@@ -76,7 +78,9 @@ class Local:
         return self._jobs
 
     def start(self, files: Files) -> Executor:
-        """New processes: they run this build and see these files."""
+        """New processes, or those that are held: they run this build and see these files."""
+        if self._pool is not None:
+            return self._pool
         # Not forked: a fork of a process with threads (those of Arrow, of a progress bar) may hang.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=work.prepare)
@@ -84,10 +88,15 @@ class Local:
 
     def again(self) -> Executor | None:
         """New processes for those that died, and their siblings."""
-        self.stop()
+        self.close()
         return self.start(())
 
     def stop(self) -> None:
+        """Ends the processes, unless they are held."""
+        if not self._held:
+            self.close()
+
+    def close(self) -> None:
         """Ends the processes."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
