@@ -10,19 +10,29 @@ __all__ = [
     "Stock",
     "Table",
     "Trace",
+    "balls_into_bins",
     "commit",
     "compare",
+    "cyclic_leakage",
     "inspect",
     "inspect_table",
+    "paper_file",
+    "paper_files",
     "predict",
     "preset",
     "presets",
     "queueing_model",
+    "resq_descriptors",
+    "rows_touched",
     "run",
     "run_copies",
+    "run_slices",
     "schema",
     "simulate_cache",
     "simulate_dram",
+    "slices_spec",
+    "study_network_processor",
+    "study_packet_buffers",
     "version",
 ]
 
@@ -113,7 +123,7 @@ def simulate_dram(
     refresh: str | None = None,
     record: bool = False,
 ) -> tuple[str, bytes, bytes]: ...
-def simulate_cache(trace: Trace, levels: str, seed: int = 0) -> str: ...
+def simulate_cache(trace: Trace, levels: str, seed: int = 0, sample: int | None = None) -> str: ...
 def predict(scenario: Scenario) -> str: ...
 def queueing_model(question: str) -> str: ...
 def run_copies(experiment: str) -> str: ...

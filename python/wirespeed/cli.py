@@ -520,13 +520,25 @@ def memory_cache(
         ),
     ],
     trace: TraceOpt,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement and of the sample.")
+    ] = 0,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Simulate one of every N sets, and say how far off that may be.",
+            show_default=False,
+        ),
+    ] = None,
     trace_format: TraceFormatOpt = None,
     form: FormatOpt = Format.table,
 ) -> int:
     """Run requests through a chain of caches: hits and misses of each level."""
     with _stoppable():
-        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed)
+        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed, sample=sample)
     if form is Format.json:
         _emit(json.dumps(document, indent=2, allow_nan=False))
     else:

@@ -196,12 +196,18 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
         f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {q.digits(document['cpu_s'], 2)} s"
     )
     table = _table("", ">hit rate", "", ">hits", ">misses", ">evictions", ">written back")
+    sample = document.get("sample")
     for level in document["levels"]:
         rate = level["hit_rate"]
         counts = [q.count(level[key]) for key in ("hits", "misses", "evictions", "writebacks")]
-        table.add_row(Text(level["name"]), q.share(rate), _gauge(rate or 0.0), *counts)
-    reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
-    memory = f"memory  {reads} lines read, {writes} lines written"
+        width = f" ± {q.share(level['hit_rate_half_width'], 2)}" if sample else ""
+        table.add_row(Text(level["name"]), q.share(rate) + width, _gauge(rate or 0.0), *counts)
+    if sample:
+        groups, of = q.count(sample["groups"]), q.count(sample["of"])
+        memory = f"estimates from {groups} of {of} groups of sets; ± at 95 %"
+    else:
+        reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
+        memory = f"memory  {reads} lines read, {writes} lines written"
     return Group(
         Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
     )

@@ -185,6 +185,8 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             snoop: ns(10.0),
         },
         dram: machine::dram::DramSpec {
+            standard: None,
+            page: machine::dram::PagePolicy::Open,
             channels: 2,
             banks: 8,
             row: Size::from_bytes(2048),

@@ -494,6 +494,13 @@ impl Scenario {
         let mut merged: toml::Table = toml::from_str(preset.text)
             .map_err(|e| ScenarioError::Syntax { origin: preset.name.into(), message: e.to_string() })?;
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
+        if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
+            apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
+                origin: origin.into(),
+                path: "machine.dram.standard".into(),
+                message: e,
+            })?;
+        }
         merge(&mut merged, own);
         if !keeps_io_ways {
             fit_io_ways(&mut merged);
@@ -636,6 +643,31 @@ fn relax(value: &mut serde_json::Value) {
         serde_json::Value::Array(list) => list.iter_mut().for_each(relax),
         _ => {}
     }
+}
+
+/// A module has one channel, or two of half its width; stacks have 16 and more.
+const MODULE_CHANNELS: u32 = 2;
+
+/// Gives a machine the DRAM of a shipped standard. Its controller stays, and where the standard is one of modules so do
+/// its channels, each as many as a module has (two with DDR5). A stack brings its own.
+fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
+    if !machine::dram::presets::NAMES.contains(&name) {
+        return Err(format!("{name:?}: no such standard: {}", known(&machine::dram::presets::NAMES, name)));
+    }
+    let dram = table(table(merged, "machine"), "dram");
+    let overhead = match dram.get("overhead").cloned().map(toml::Value::try_into::<units::Span>) {
+        Some(Ok(overhead)) => overhead,
+        _ => units::Span::from_ns(0.0),
+    };
+    let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
+    let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
+    if spec.channels <= MODULE_CHANNELS
+        && let Some(toml::Value::Integer(channels)) = dram.get("channels")
+    {
+        own.insert("channels".into(), (channels * i64::from(spec.channels)).into());
+    }
+    merge(dram, own);
+    Ok(())
 }
 
 /// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
@@ -831,9 +863,23 @@ mod tests {
                 error("[traffic", &[]),
                 error("", &["run.packets=10"]),
                 error("machine = 3", &[]),
+                error("", &["machine.dram.standard=ddr4-3200"]),
             ]
             .join("\n")
         );
+    }
+
+    #[test]
+    fn a_standard_gives_its_organisation_and_timings_and_leaves_the_controller() {
+        let of = |set: &[&str]| read("", set).unwrap().machine.dram;
+        let usual = of(&[]);
+        let ddr5 = of(&["machine.dram.standard=ddr5-4800b"]);
+        assert_eq!((ddr5.channels, ddr5.overhead), (2 * usual.channels, usual.overhead));
+        // 64 bytes over half a module's width at 4800 MT/s.
+        assert_eq!(ddr5.t_burst.ps(), units::Ps(3333));
+        let hbm = of(&["machine.dram.standard=hbm3-6400", "machine.dram.t_cl=20 ns", "machine.dram.channels=16"]);
+        assert_eq!((hbm.channels, hbm.t_cl.ps()), (16, units::Ps::from_ns(20)));
+        assert_eq!(of(&["machine.dram.standard=hmc-2.1-vault"]).page, machine::dram::PagePolicy::Closed);
     }
 
     #[test]

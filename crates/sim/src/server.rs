@@ -47,6 +47,8 @@ pub enum Fate {
 pub enum Loss {
     /// All receive descriptors of its queue were used.
     NoRxDescriptor,
+    /// Receive descriptors of its queue were without mbufs, since the pool was empty.
+    NoMbuf,
     /// The NIC's packet memory was full.
     NicFifoFull,
     /// The software queue of its worker was full.
@@ -57,12 +59,14 @@ pub enum Loss {
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Loss; 4] = [Loss::NoRxDescriptor, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor];
+    pub const ALL: [Loss; 5] =
+        [Loss::NoRxDescriptor, Loss::NoMbuf, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor];
 
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Loss::NoRxDescriptor => "no_rx_descriptor",
+            Loss::NoMbuf => "no_mbuf",
             Loss::NicFifoFull => "nic_fifo_full",
             Loss::QueueFull => "queue_full",
             Loss::NoTxDescriptor => "no_tx_descriptor",
@@ -115,6 +119,9 @@ pub struct CoreCounters {
     pub busy: Ps,
     /// Instructions, polling in vain not counted.
     pub instructions: u64,
+    /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
+    /// `rte_eth_stats`).
+    pub rx_nombuf: u64,
 }
 
 impl Sub for CoreCounters {
@@ -126,6 +133,7 @@ impl Sub for CoreCounters {
             bursts: self.bursts - rhs.bursts,
             busy: self.busy - rhs.busy,
             instructions: self.instructions - rhs.instructions,
+            rx_nombuf: self.rx_nombuf - rhs.rx_nombuf,
         }
     }
 }
@@ -221,6 +229,8 @@ enum State {
     Polling(Ps),
     /// A poll that will find a packet is scheduled.
     Waking,
+    /// No packet is there, and none can come: a poll that looks for mbufs is scheduled.
+    Starving,
     Running,
     /// The burst is replayed and its end is scheduled.
     Finishing,
@@ -573,7 +583,10 @@ impl Server {
             self.draw_arrival();
             return;
         } else {
-            Some(Loss::NoRxDescriptor)
+            match &self.cores[core].input {
+                Input::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
+                _ => Some(Loss::NoRxDescriptor),
+            }
         };
         if let Some(loss) = lost {
             self.lost += 1;
@@ -642,6 +655,12 @@ impl Server {
     fn core(&mut self, i: usize, observer: &mut impl Observer) {
         match self.cores[i].state {
             State::Waking | State::Polling(_) => self.start_burst(i),
+            State::Starving => {
+                if !self.can_refill(i) {
+                    return self.rest(i);
+                }
+                self.start_burst(i);
+            }
             State::Finishing => {
                 self.finish_burst(i, observer);
                 return;
@@ -698,7 +717,7 @@ impl Server {
         freed.clear();
         self.freed = freed;
         if let Input::Nic(rx) = &mut worker.input {
-            rx.refill(id, &mut self.pool, script);
+            worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
@@ -899,8 +918,27 @@ impl Server {
                 worker.state = State::Waking;
                 self.engine.schedule(next_poll(now, self.poll, visible), PRIORITY_CORE, Event::Core(i));
             }
-            None => worker.state = State::Polling(now),
+            None => self.rest(i),
         }
+    }
+
+    /// Core `i` polls in vain from now on. One whose descriptors are all without mbufs looks for some at each poll,
+    /// as long as packets come.
+    fn rest(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        worker.state = match &worker.input {
+            Input::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
+                self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, Event::Core(i));
+                State::Starving
+            }
+            _ => State::Polling(now),
+        };
+    }
+
+    fn can_refill(&self, i: usize) -> bool {
+        let worker = &self.cores[i];
+        matches!(&worker.input, Input::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
     }
 
     /// The NIC reads descriptors; the answer lets it ask for the packets.

@@ -237,7 +237,7 @@ impl Observer for Transient {
     fn departure(&mut self, d: &Departure) {
         match d.fate {
             Fate::Sent(_) => self.sojourns.record(d.sojourn.as_ns()),
-            Fate::Lost(Loss::NoRxDescriptor | Loss::NicFifoFull) => self.refused += 1,
+            Fate::Lost(Loss::NoRxDescriptor | Loss::NoMbuf | Loss::NicFifoFull) => self.refused += 1,
             _ => {}
         }
     }

@@ -135,6 +135,8 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
+    let wanted: u64 = measured.cores.iter().map(|c| c.rx_nombuf).sum();
+    put("mempool", json!({ "size": scenario.mempool.size, "starved": wanted > 0, "rx_nombuf": wanted }));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("policy", policy(result));

@@ -93,6 +93,12 @@ fn packets_are_conserved_whatever_they_are_lost_for() {
     // Underscores stand for blanks here, two dashes for an underscore.
     for (reason, settings) in [
         ("no_rx_descriptor", "machine.cores=1 machine.core.frequency=0.8_GHz nic.rx--descriptors=64 traffic.load=0.9"),
+        // The transmit queue can hold all of the pool's mbufs, and gives none back before it is nearly full.
+        (
+            "no_mbuf",
+            "machine.cores=1 nic.ports=1 nic.rx--descriptors=512 nic.tx--descriptors=2048 mempool.size=600 \
+             mempool.cache=0 traffic.load=0.3",
+        ),
         ("nic_fifo_full", "nic.rx--descriptors=512 nic.pcie.rate=4_Gbps nic.fifo=4_KiB traffic.load=0.5"),
         (
             "no_tx_descriptor",

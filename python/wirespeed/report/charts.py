@@ -132,7 +132,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         for i in intervals
         for owner, count in zip(_OWNERS, i["llc_bytes"], strict=True)
     ]
-    shown = [name for name in _OWNERS if any(row["y"] > 0 for row in owners if row["owner"] == name)]
+    shown = [owner for place, owner in enumerate(_OWNERS) if any(i["llc_bytes"][place] > 0 for i in intervals)]
     occupancy = (
         alt.Chart(data([row for row in owners if row["owner"] in shown]))
         .mark_area()

@@ -43,6 +43,8 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             snoop: ns(10.0),
         },
         dram: DramSpec {
+            standard: None,
+            page: crate::dram::PagePolicy::Open,
             channels: 1,
             banks: 8,
             row: Size::from_bytes(2048),
