@@ -6,6 +6,7 @@ result.summary["loss"], result.report("report.html"), polars.DataFrame(result.pa
 
 from wirespeed import memory
 from wirespeed._wirespeed import version as _version
+from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
@@ -23,6 +24,7 @@ __all__ = [
     "Summary",
     "Table",
     "__version__",
+    "advise",
     "compare",
     "inspect",
     "inspect_table",

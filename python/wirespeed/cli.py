@@ -25,6 +25,7 @@ from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed.advise import command as advising
 from wirespeed.errors import InputError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
@@ -840,6 +841,7 @@ def _command() -> str:
 
 tuning.add(app, _emit, _stoppable)
 sweeping.add(app, _emit, _stoppable)
+advising.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -56,11 +56,6 @@ class Technique:
     overrides: tuple[str, ...]
     cost: Cost
 
-    @property
-    def order(self) -> tuple[int, int, int, int]:
-        """Cheaper ones are less: no new silicon, then no core, then no way, then by how far a setting reaches."""
-        return (self.cost.sram_bits, self.cost.cores, self.cost.ways, _KINDS.index(self.kind))
-
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
@@ -70,8 +65,6 @@ class Unfit:
     title: str
     why: str
 
-
-_KINDS: Final = ("setting", "software", "core", "hardware")
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "GPU lanes, warps and a task FIFO (Hermes)": "another machine: `wirespeed papers list`",
@@ -108,10 +101,7 @@ def _short_rings(of: Resolved) -> Built:
 
 
 def _small_pool(of: Resolved) -> Built:
-    # What rings, bursts and per-core caches can hold at most, also with a core more; then a power of two.
-    cores = int(of["machine"]["cores"]) + 1
-    each = int(of["nic"]["rx_descriptors"]) + 2 * int(of["nic"]["burst"]) + int(of["mempool"]["cache"])
-    size = 1 << math.ceil(math.log2(cores * each))
+    size = _pool(of, int(of["machine"]["cores"]) + 1)
     if size >= int(of["mempool"]["size"]):
         return f"a pool of {of['mempool']['size']} mbufs is the smallest for these rings"
     return [f"mempool.size={size}"], Cost()
@@ -184,7 +174,11 @@ def _hash(of: Resolved) -> Built:
 def _more_slices(of: Resolved) -> Built:
     slices = int(of["machine"]["llc"].get("slices", 1))
     lines = _bytes(of["machine"]["llc"]["size"]) // _LINE
-    if 2 * slices > 64 or lines % (2 * slices * int(of["machine"]["llc"]["ways"])) or of["machine"]["llc"]["hash"] == "intel":
+    if (
+        2 * slices > 64
+        or lines % (2 * slices * int(of["machine"]["llc"]["ways"]))
+        or of["machine"]["llc"]["hash"] == "intel"
+    ):
         return f"{slices} slices cannot be halved further"
     return [f"machine.llc.slices={2 * slices}"], Cost()
 
@@ -233,10 +227,33 @@ def _pipeline(of: Resolved) -> Built:
 
 def _core_more(of: Resolved) -> Built:
     cores = int(of["machine"]["cores"]) + 1
-    needed = cores * (int(of["nic"]["rx_descriptors"]) + int(of["nic"]["burst"]))
-    if needed > int(of["mempool"]["size"]):
-        return f"{of['mempool']['size']} mbufs are too few for the rings of {cores} cores"
-    return [f"machine.cores={cores}"], Cost(cores=1)
+    pool = _pool(of, cores)
+    larger = [f"mempool.size={pool}"] if pool > int(of["mempool"]["size"]) else []
+    return [f"machine.cores={cores}", *larger], Cost(cores=1)
+
+
+def _closed_rows(of: Resolved) -> Built:
+    if of["machine"]["dram"].get("page") == "closed":
+        return "rows close behind each line already"
+    return ["machine.dram.page=closed"], Cost()
+
+
+def _stacked(of: Resolved) -> Built:
+    dram = of["machine"]["dram"]
+    if int(dram["channels"]) >= _STACK_CHANNELS:
+        return f"the DRAM has {dram['channels']} channels already"
+    return [f"machine.dram.standard={_STACK}"], Cost()
+
+
+def _pool(of: Resolved, cores: int) -> int:
+    """Mbufs that rings of so many cores can hold: received, sent and not yet freed, in bursts and caches.
+
+    As DPDK's l3fwd sizes its pool; then a power of two.
+    """
+    nic = of["nic"]
+    sent = int(nic["ports"]) * int(nic["tx_descriptors"])
+    each = int(nic["rx_descriptors"]) + sent + int(nic["burst"]) + int(of["mempool"]["cache"])
+    return int(1 << math.ceil(math.log2(cores * each)))
 
 
 def _bytes(size: object) -> int:
@@ -247,6 +264,8 @@ def _bytes(size: object) -> int:
 
 
 _SHORT: Final = 256
+_STACK: Final = "hbm3-6400"
+_STACK_CHANNELS: Final = 16
 _COPY_ENTRIES: Final = 1 << 14
 _CACHE, _SLICES, _COPY = "5GC2ache (2024)", "sliced LLC (2020)", "copy table (2010)"
 _GPU, _ROWS = "Hermes (2011)", "row locality (2003)"
@@ -267,7 +286,9 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("long_bursts", "bursts of up to 64 packets", _GPU, "setting", _long_bursts),
     ("pipeline", "one core receives, the others work", _CACHE, "software", _pipeline),
     ("ordered_pool", "mbufs in the order of their addresses", _ROWS, "software", _ordered_pool),
-    ("core", "a core more", "", "core", _core_more),
+    ("closed_rows", "DRAM rows that close behind each line", _ROWS, "hardware", _closed_rows),
+    ("stacked_dram", f"stacked DRAM ({_STACK}) behind the LLC", _SLICES, "hardware", _stacked),
+    ("core", "a core more, with its ring", "", "core", _core_more),
 )
 
 
@@ -277,6 +298,24 @@ def combined(techniques: list[Technique]) -> Cost:
     for each in techniques:
         total += each.cost
     return total
+
+
+def largest_pool(of: Resolved, fit: list[Technique]) -> int:
+    """The most mbufs that any combination has: all have to be used once before anything is measured."""
+    sizes = [
+        int(override.partition("=")[2])
+        for each in fit
+        for override in each.overrides
+        if override.startswith("mempool.size=")
+    ]
+    return max([int(of["mempool"]["size"]), *sizes])
+
+
+def order(techniques: list[Technique]) -> tuple[int, int, int, int, int]:
+    """Cheaper sets are less: by what needs another chip, its SRAM, cores, ways that cores lose, settings."""
+    total = combined(techniques)
+    new = sum(each.kind == "hardware" for each in techniques)
+    return (new, total.sram_bits, total.cores, total.ways, len(techniques))
 
 
 def named(names: list[str], among: list[Technique]) -> list[Technique]:
