@@ -99,6 +99,7 @@ fn packets_are_conserved_whatever_they_are_lost_for() {
             "machine.cores=1 nic.ports=1 nic.rx--descriptors=512 nic.tx--descriptors=2048 mempool.size=600 \
              mempool.cache=0 traffic.load=0.3",
         ),
+        ("no_buffer", "nic.rx--descriptors=512 buffer.size=16_KiB traffic.load=0.9"),
         ("nic_fifo_full", "nic.rx--descriptors=512 nic.pcie.rate=4_Gbps nic.fifo=4_KiB traffic.load=0.5"),
         (
             "no_tx_descriptor",
@@ -115,6 +116,18 @@ fn packets_are_conserved_whatever_they_are_lost_for() {
         let tally = tally(&ends(&scenario(&set(settings)), 20_000));
         assert!(tally.get(reason).is_some_and(|n| *n > 200), "{reason}: {tally:?}");
         assert!(tally.len() <= 3, "{reason}: {tally:?}");
+    }
+}
+
+#[test]
+fn every_allocation_of_the_packet_buffer_carries_the_packets_that_mbufs_do() {
+    let usual = tally(&ends(&scenario(&set("nic.rx--descriptors=512 traffic.load=0.3")), 20_000));
+    for settings in
+        ["fixed buffer.shuffled=true", "cells buffer.shuffled=true", "linear", "piecewise", "cells buffer.cell=128_B"]
+    {
+        let settings =
+            format!("nic.rx--descriptors=512 traffic.load=0.3 buffer.size=4_MiB buffer.allocation={settings}");
+        assert_eq!(tally(&ends(&scenario(&set(&settings)), 20_000)), usual, "{settings}");
     }
 }
 
