@@ -71,8 +71,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "LLC slices over stacked DRAM, skip selection (Korikawa et al.)": (
         "another memory: `wirespeed papers run 2020-access-korikawa`"
     ),
-    "row-aware packet buffers, batching and blocked output (Hasan et al.)": (
-        "packets of a server go through the LLC: `wirespeed memory buffers`"
+    "batching, blocked output and row prefetch (Hasan et al.)": (
+        "another controller: `wirespeed papers run 2003-isca-hasan`, `wirespeed memory buffers`"
     ),
 }
 
@@ -245,6 +245,12 @@ def _stacked(of: Resolved) -> Built:
     return [f"machine.dram.standard={_STACK}"], Cost()
 
 
+def _packet_buffer(of: Resolved) -> Built:
+    if of.get("buffer"):
+        return "packets lie in a buffer of their own already"
+    return ["buffer.allocation=piecewise"], Cost()
+
+
 def _pool(of: Resolved, cores: int) -> int:
     """Mbufs that rings of so many cores can hold: received, sent and not yet freed, in bursts and caches.
 
@@ -286,6 +292,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("long_bursts", "bursts of up to 64 packets", _GPU, "setting", _long_bursts),
     ("pipeline", "one core receives, the others work", _CACHE, "software", _pipeline),
     ("ordered_pool", "mbufs in the order of their addresses", _ROWS, "software", _ordered_pool),
+    ("packet_buffer", "packets in piece-wise linear pages, not in mbufs", _ROWS, "hardware", _packet_buffer),
     ("closed_rows", "DRAM rows that close behind each line", _ROWS, "hardware", _closed_rows),
     ("stacked_dram", f"stacked DRAM ({_STACK}) behind the LLC", _SLICES, "hardware", _stacked),
     ("core", "a core more, with its ring", "", "core", _core_more),
