@@ -2,9 +2,9 @@
 """Two local workers against one, with two independent processes as the limit; and what a point costs beside its run.
 
 The machine may be shared with others, so wall time says little. One worker and two workers do the same points; what is
-compared is the time per unit of CPU that the workers got: wall seconds times the share of a core that each worker had
-(its CPU seconds over wall seconds). The limit is the same work split over two plain processes that know nothing of
-each other, measured in the same run: what it loses to caches and memory that cores share, no engine can win back.
+compared is the CPU time of the worker that has most to do, loading included: with a core each, a study takes that long.
+The limit is the same work split over two plain processes that know nothing of each other, measured in the same run:
+what it loses to caches and memory that cores share, no engine can win back.
 
 Overhead is CPU of driver and worker over points, less the CPU of the same runs in one plain loop.
 
@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection
 from wirespeed import _wirespeed
 from wirespeed.sweep import Ask, Plan, study
 from wirespeed.sweep.engine import Local
+from wirespeed.sweep.folder import Folder
 from wirespeed.sweep.work import Task, work
 
 SETTINGS = {"run.curve": [], "run.warmup": 2000, "function.forward.prefixes": 100_000}
@@ -72,18 +73,25 @@ def independent(parts: Sequence[Sequence[Task]]) -> list[tuple[float, float]]:
     return found
 
 
-def swept(asked: Ask, jobs: int) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds of the workers, and of the driver, of a sweep into a fresh folder."""
+def swept(asked: Ask, jobs: int) -> tuple[float, float, float, float]:
+    """Wall seconds, CPU seconds of workers and driver, and of the busiest worker, of a sweep into a fresh folder."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         driver, children = cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
         found = study.run(asked, folder, Local(jobs))
         assert found.failed == 0, found
-        return (
+        spent = (
             time.perf_counter() - began,
             cpu(resource.RUSAGE_CHILDREN) - children,
             cpu(resource.RUSAGE_SELF) - driver,
         )
+        by_worker: dict[str, float] = {}
+        with Folder(folder) as kept:
+            keys = [row["key"] for row in found.rows]
+            kept.find(keys)
+            for run in filter(None, map(kept.get, keys)):
+                by_worker[run.worker] = by_worker.get(run.worker, 0.0) + run.cpu_seconds
+        return (*spent, max(by_worker.values()))
 
 
 def main() -> int:
@@ -104,10 +112,9 @@ def main() -> int:
     # Work that a core would have done in the time it was given, had it not been shared: CPU seconds of the slower half.
     limit = max(used for _, used in halves) / alone_cpu
 
-    one_wall, one_cpu, one_driver = swept(asked, 1)
-    two_wall, two_cpu, two_driver = swept(asked, 2)
-    # A study of n workers ends when the last of them does; at full use of its cores that takes all their CPU over n.
-    ratio = (two_cpu / 2) / one_cpu
+    one_wall, one_cpu, one_driver, one_busiest = swept(asked, 1)
+    two_wall, two_cpu, two_driver, two_busiest = swept(asked, 2)
+    ratio = two_busiest / one_busiest
     overhead = (one_cpu + one_driver - alone_cpu) / len(tasks) * 1e3
 
     starting = start_cost()
@@ -127,7 +134,7 @@ def main() -> int:
 def start_cost() -> float:
     """CPU seconds of a study of one short run: worker, imports, table, page."""
     small = Ask("forwarding", vary={"traffic.load": [0.1]}, set={**SETTINGS, "run.packets": 1000})
-    _, used, driver = swept(small, 1)
+    _, used, driver, _ = swept(small, 1)
     return used + driver
 
 

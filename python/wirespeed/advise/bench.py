@@ -224,11 +224,11 @@ class Bench:
         return found.rows
 
     def _ask(self, cases: Mapping[str, list[str]], fixed: list[str], settles: bool = False) -> dict[str, Any]:
+        # All in the bundles, where a later setting replaces an earlier one: the user's own comes first.
         warmup = [] if settles or not self.warmup else [f"run.warmup={self.warmup}"]
         return {
             "scenario": self._asked.scenario,
-            "cases": cases,
-            "set": [*self._set, *fixed, *warmup],
+            "cases": {name: [*self._set, *fixed, *warmup, *bundle] for name, bundle in cases.items()},
             "capture": self._asked.capture,
             "table": self._asked.table,
         }
