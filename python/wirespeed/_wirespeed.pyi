@@ -7,6 +7,7 @@ __all__ = [
     "InputError",
     "Run",
     "Scenario",
+    "Stock",
     "Table",
     "Trace",
     "balls_into_bins",
@@ -67,6 +68,10 @@ class Scenario:
     def resolved(self) -> str: ...
 
 @final
+class Stock:
+    def __new__(cls) -> Stock: ...
+
+@final
 class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -99,6 +104,7 @@ def run(
     threads: int | None = None,
     same_packets: bool = False,
     progress: Callable[[str, int, int, str], None] | None = None,
+    stock: Stock | None = None,
 ) -> list[Run]: ...
 def compare(a: Run | str, b: Run | str) -> str: ...
 def inspect(path: str, progress: Callable[[str, int, int, str], None] | None = None) -> str: ...

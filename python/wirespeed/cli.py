@@ -26,11 +26,13 @@ from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed.advise import command as advising
 from wirespeed.errors import InputError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
@@ -842,6 +844,8 @@ def _command() -> str:
 
 tuning.add(app, _emit, _stoppable)
 copying.add(app, _show, _emit, _stoppable)
+sweeping.add(app, _emit, _stoppable)
+advising.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -23,8 +23,8 @@ mod user_plane;
 pub mod verdict;
 
 pub use compare::compare;
-pub use load::{InputFile, Routing};
-pub use run::{Options, Progress, RunResult, run, run_all};
+pub use load::{InputFile, Routing, Stock};
+pub use run::{Options, Progress, RunResult, run, run_all, run_from};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};
 pub use schedule::Watch;
 pub use simulate::{Measured, Setup, WarmUp, WarmUpEnd};

@@ -31,7 +31,7 @@ const MOST_WARM_UP: u64 = 400_000;
 /// # Errors
 /// Input that cannot be read, a function that cannot be built.
 pub fn load_one(scenario: &Scenario) -> Result<Loaded, ScenarioError> {
-    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &mut |_| true)?;
+    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &std::sync::Arc::default(), &mut |_| true)?;
     loaded.pop().ok_or_else(|| ScenarioError::Stopped { during: "scenario".into() })
 }
 
