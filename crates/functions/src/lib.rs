@@ -17,11 +17,13 @@ pub mod upf;
 mod verdict;
 pub mod vhost;
 
+pub use check::HeaderCheck;
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
-pub use lookup::NextHop;
+pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
