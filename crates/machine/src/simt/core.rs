@@ -34,7 +34,9 @@ pub struct Finished {
 
 /// Warps wait for each other's locks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("warps wait for each other's locks at clock {now}: lock {lock} is held by warp {holder}, wanted by warp {warp}")]
+#[error(
+    "warps wait for each other's locks at clock {now}: lock {lock} is held by warp {holder}, wanted by warp {warp}"
+)]
 pub struct Deadlock {
     /// When it was noticed.
     pub now: u64,
@@ -146,14 +148,15 @@ impl Core {
     /// When something can happen again.
     #[inline(always)]
     fn next(&self, now: u64) -> u64 {
-        if self.ready != 0 {
-            return self.port.max(now + 1);
+        let port = if self.ready == 0 { NEVER } else { self.port.max(now + 1) };
+        if port == now + 1 {
+            return port;
         }
         let near = match self.occupied.rotate_right(((now + 1) % WHEEL) as u32) {
             0 => NEVER,
             bits => now + 1 + u64::from(bits.trailing_zeros()),
         };
-        near.min(self.far_next)
+        near.min(self.far_next).min(port)
     }
 
     #[inline(always)]
@@ -206,7 +209,12 @@ impl Shaders {
     pub fn new(spec: &SimtSpec, resident: u32) -> Result<Shaders, MachineError> {
         spec.check()?;
         if !(1..=64).contains(&resident) {
-            return Err(MachineError::new("resident", resident.to_string(), "1 to 64", "as `SimtSpec::resident`".into()));
+            return Err(MachineError::new(
+                "resident",
+                resident.to_string(),
+                "1 to 64",
+                "as `SimtSpec::resident`".into(),
+            ));
         }
         Ok(Shaders {
             cores: vec![Core::new(resident); spec.cores as usize],
@@ -259,15 +267,7 @@ impl Shaders {
 
     /// A warp comes to a free slot of `core`, which is returned; its first instruction can go in the next clock.
     /// [`None`], and nothing has happened, if there is no free slot.
-    pub fn launch(
-        &mut self,
-        core: usize,
-        program: u32,
-        at: Placement,
-        tag: u32,
-        code: &Code,
-        now: u64,
-    ) -> Option<u32> {
+    pub fn launch(&mut self, core: usize, program: u32, at: Placement, tag: u32, code: &Code, now: u64) -> Option<u32> {
         let program = code.program(program);
         let of = &mut self.cores[core];
         if of.free == 0 {
@@ -365,7 +365,8 @@ impl Shaders {
             }
             Kind::Lock => {
                 let me = (core as u32, slot);
-                let other = |lock: &u32| self.locks.get(lock).copied().filter(|&holder| holder != me).map(|h| (*lock, h));
+                let other =
+                    |lock: &u32| self.locks.get(lock).copied().filter(|&holder| holder != me).map(|h| (*lock, h));
                 if let Some((lock, holder)) = code.words(inst).iter().find_map(other) {
                     self.spins += 1;
                     let tag = warp.tag;

@@ -43,7 +43,12 @@ impl DelayCommitQueue {
         for (field, value) in [("entries", spec.entries), ("commits", spec.commits)] {
             if !(1..=1 << 20).contains(&value) {
                 let remedy = "the paper has 1024 entries";
-                return Err(MachineError::new(format!("dcq.{field}"), value.to_string(), "1 to 1048576", remedy.into()));
+                return Err(MachineError::new(
+                    format!("dcq.{field}"),
+                    value.to_string(),
+                    "1 to 1048576",
+                    remedy.into(),
+                ));
             }
         }
         Ok(DelayCommitQueue {

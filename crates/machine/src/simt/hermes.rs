@@ -60,7 +60,12 @@ impl PacketBufferSpec {
         let slot = self.slot.bytes();
         if slot == 0 || !slot.is_multiple_of(LINE_BYTES) || slot > 1 << 16 {
             let remedy = "2 KiB holds a frame of 1518 B".into();
-            return Err(MachineError::new("buffer.slot", self.slot.to_string(), "a multiple of 64 B to 64 KiB", remedy));
+            return Err(MachineError::new(
+                "buffer.slot",
+                self.slot.to_string(),
+                "a multiple of 64 B to 64 KiB",
+                remedy,
+            ));
         }
         let (slots, stride) = (self.size.bytes() / slot, slot_sectors(slot));
         let base = tables.next_multiple_of((LINE_BYTES / SECTOR_BYTES) as u32);

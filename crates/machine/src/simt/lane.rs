@@ -87,8 +87,6 @@ pub struct LaneRecorder {
     /// Memory instructions since the latest work, which counts them too.
     touched: u32,
     site: u16,
-    /// Sites of operations that are kept.
-    window: std::ops::Range<u16>,
 }
 
 /// Tables may take 32 GiB: sector numbers have 31 bits, and one bit of those is the packet's.
@@ -109,21 +107,7 @@ impl LaneRecorder {
                 return None;
             }
         }
-        Some(LaneRecorder {
-            lanes: Lanes::default(),
-            starts,
-            table_sectors: next as u32,
-            touched: 0,
-            site: 0,
-            window: 0..u16::MAX,
-        })
-    }
-
-    /// Keeps only operations at these sites: a part of a function as a kernel of its own.
-    #[must_use]
-    pub fn only(mut self, sites: std::ops::Range<u16>) -> LaneRecorder {
-        self.window = sites;
-        self
+        Some(LaneRecorder { lanes: Lanes::default(), starts, table_sectors: next as u32, touched: 0, site: 0 })
     }
 
     /// The lane that was recorded is complete.
@@ -143,9 +127,7 @@ impl LaneRecorder {
     }
 
     fn push(&mut self, kind: OpKind, site: u16, word: u32, sectors: u16, depends: bool) {
-        if self.window.contains(&site) {
-            self.lanes.ops.push(LaneOp { word, site, sectors, kind, depends });
-        }
+        self.lanes.ops.push(LaneOp { word, site, sectors, kind, depends });
     }
 }
 
@@ -164,16 +146,13 @@ impl Probe for LaneRecorder {
             self.starts.get(number).copied().unwrap_or(0)
         };
         let kind = if r.access.writes() { OpKind::Store } else { OpKind::Load };
-        if self.window.contains(&r.site) {
-            self.touched += 1;
-        }
+        self.touched += 1;
         self.push(kind, r.site, start + first, (last - first + 1) as u16, r.dep > 0);
     }
 
     fn work(&mut self, site: u16, instructions: u32) {
         self.site = site;
-        let memory = if self.window.contains(&site) { std::mem::take(&mut self.touched) } else { 0 };
-        let other = instructions.saturating_sub(memory);
+        let other = instructions.saturating_sub(std::mem::take(&mut self.touched));
         if other > 0 {
             self.push(OpKind::Work, site, other, 0, false);
         }
@@ -224,11 +203,8 @@ mod tests {
         let lanes = recorder.into_lanes();
         let ops: Vec<_> = lanes.lane(0).iter().map(|o| (o.kind, o.word, o.sectors, o.depends)).collect();
         // Bytes 30 to 33 of the packet lie in two sectors; the second table begins at sector 8.
-        let expected = [
-            (OpKind::Load, OF_PACKET, 2, false),
-            (OpKind::Store, 8 + 2, 1, true),
-            (OpKind::Work, 8, 0, false),
-        ];
+        let expected =
+            [(OpKind::Load, OF_PACKET, 2, false), (OpKind::Store, 8 + 2, 1, true), (OpKind::Work, 8, 0, false)];
         assert_eq!(ops, expected);
         assert_eq!(lanes.lane(1).len(), 1);
         assert_eq!((lanes.len(), lanes.lane(2).len()), (2, 0));

@@ -3,7 +3,7 @@
 //! A request reserves its core's port, the L2 bank of its line and the DRAM in the order in which it is made. A warp
 //! instruction's sectors leave its core one a clock. A line of 64 bytes is fetched once: who asks for it while it
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
-//! when it has to go. Devices read and write DRAM, and take a line out of the L2 when they write it.
+//! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 
 use units::{Cbm, LINE_BYTES, Line, Ps};
 
@@ -23,6 +23,14 @@ pub struct Sectors<'a> {
 }
 
 const SECTORS_A_LINE: u32 = (LINE_BYTES / super::lane::SECTOR_BYTES) as u32;
+
+/// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
+/// begin at multiples of their slots, do not all begin in one channel. No two lines come to the same place.
+#[inline(always)]
+fn spread(line: u32) -> Line {
+    let above = line >> 5 ^ line >> 10 ^ line >> 15 ^ line >> 20;
+    Line(u64::from(line ^ above & 31))
+}
 
 /// What the memory system has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +158,7 @@ impl SimtMemory {
         let store = inst.kind == Kind::Store;
         for &word in sectors.words {
             let sector = sectors.at.resolve(word);
-            let line = Line(u64::from(sector / SECTORS_A_LINE));
+            let line = spread(sector / SECTORS_A_LINE);
             port += 1;
             let done = if store { self.store(core, line, port) } else { self.load(core, line, port) };
             latest = latest.max(done);
@@ -209,7 +217,7 @@ impl SimtMemory {
     /// A device writes or reads `lines` lines from `first` on: the NIC, in DRAM.
     pub fn device(&mut self, first: u32, lines: u32, write: bool, now: u64) {
         for n in 0..lines {
-            let line = Line(u64::from(first + n));
+            let line = spread(first + n);
             if write {
                 self.l2.tags.remove(line);
             } else if self.l2.tags.find(line).is_some() {
@@ -275,6 +283,19 @@ mod tests {
         at(&mut memory, 0, &words, 0);
         let hit = memory.unloaded_hit();
         assert_eq!(at(&mut memory, 0, &words, 10_000), 10_000 + hit + 31);
+    }
+
+    #[test]
+    fn lines_are_spread_and_none_is_lost() {
+        let mut places: Vec<_> = (0..1 << 16).map(|n| spread(n).0).collect();
+        // Starts of 32 slots of 2 KiB are in all channels alike.
+        let channels = (0..32).fold([0; 8], |mut n, slot| {
+            n[spread(slot * 32).0 as usize % 8] += 1;
+            n
+        });
+        assert_eq!(channels, [4; 8]);
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..1 << 16));
     }
 
     #[test]

@@ -242,10 +242,13 @@ impl Merger {
             }
             let mask = keys.iter().enumerate().fold(0u32, |mask, (i, &k)| mask | u32::from(k == least) << i);
             let kind = streams[mask.trailing_zeros() as usize][0].kind;
-            let (site, moved) = ((least >> 8) as u16, match kind {
-                OpKind::Lock => self.take_locks(&streams, &mut keys, mask),
-                _ => mask,
-            });
+            let (site, moved) = (
+                (least >> 8) as u16,
+                match kind {
+                    OpKind::Lock => self.take_locks(&streams, &mut keys, mask),
+                    _ => mask,
+                },
+            );
             if moved == 0 {
                 // Every lane at this place waits for a lock, and so was left out; another place is least now.
                 continue;

@@ -139,7 +139,12 @@ impl SimtSpec {
         within("simd_width", self.simd_width, 1, WARP as u32, "the paper has 32")?;
         if !self.simd_width.is_power_of_two() {
             let came = self.simd_width.to_string();
-            return Err(MachineError::new("gpu.simd_width", came, "a power of two up to 32", "the paper has 32".into()));
+            return Err(MachineError::new(
+                "gpu.simd_width",
+                came,
+                "a power of two up to 32",
+                "the paper has 32".into(),
+            ));
         }
         if self.frequency.period().0 == 0 {
             let came = self.frequency.to_string();
