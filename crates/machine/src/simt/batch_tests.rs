@@ -78,6 +78,16 @@ fn serial_batches_follow_each_other_and_three_streams_overlap() {
 }
 
 #[test]
+fn read_to_the_letter_the_times_of_a_batch_add_up() {
+    let arrivals = every(10, 256 * 4);
+    let letter = go(&batch(256, Overlap::Nothing), &lanes(100), &arrivals);
+    for warps in letter.warps.windows(2) {
+        assert_eq!(warps[1].started - warps[0].committed, 255 * 10, "collected once the one before is back");
+    }
+    assert!(letter.end > go(&batch(256, Overlap::Serial), &lanes(100), &arrivals).end);
+}
+
+#[test]
 fn a_full_buffer_loses_packets_and_the_rest_is_handed_on_in_order() {
     let arrivals = every(1, 4000);
     let mut spec = batch(256, Overlap::Serial);

@@ -1,0 +1,43 @@
+//! Speed of the GPU simulator: warp instructions a second of CPU time, by application.
+//!
+//! `cargo run --release -p wirespeed-sim --example simt_speed -- [application] [packets]`
+use std::error::Error;
+
+use machine::simt::{Arrival, KernelSpec, hermes};
+use sim::simt::{Application, HermesPreset, Workload, WorkloadSpec};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "lookup".into());
+    let packets: u32 = arguments.next().map_or(Ok(1 << 20), |n| n.parse())?;
+    let application: Application = serde_json::from_value(serde_json::Value::String(name.clone()))?;
+    let preset = HermesPreset::named("hermes")?;
+    let kernel = KernelSpec { registers: 16, shared: 0 };
+    let spec =
+        WorkloadSpec { application, kernel, traffic: Default::default(), packets: 4096, routes: Default::default() };
+    let workload = Workload::new(&spec, 1)?;
+    let lanes = workload.bytes.len() as u32;
+    let arrivals: Vec<Arrival> = (0..packets)
+        .map(|n| Arrival { at: u64::from(n) / 4, bytes: workload.bytes[(n % lanes) as usize], lane: n % lanes })
+        .collect();
+    let begun = std::time::Instant::now();
+    let outcome = hermes::run(
+        &preset.gpu,
+        &preset.hermes,
+        &kernel,
+        &workload.lanes,
+        workload.table_sectors,
+        &arrivals,
+        0.25,
+        &mut || true,
+    )?;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{name}: {packets} packets, {} clocks, {:.1} M warp instructions in {seconds:.2} s of wall time: {:.1} M/s, SIMD efficiency {:.3}",
+        outcome.end,
+        outcome.instructions as f64 / 1e6,
+        outcome.instructions as f64 / 1e6 / seconds,
+        outcome.efficiency(),
+    );
+    Ok(())
+}
