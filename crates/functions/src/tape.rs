@@ -45,6 +45,12 @@ impl<'a, P: Probe> Tape<'a, P> {
         self.touch(r.after(dep))
     }
 
+    /// Pushes a copy. Later references do not count back over it: see [`Tape::touch_after`].
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, src: Ref, dst: Ref) {
+        self.probe.copy(src, dst);
+    }
+
     #[inline(always)]
     pub(crate) fn work(&mut self, site: u16, instructions: u32) {
         self.probe.work(site, instructions);

@@ -101,13 +101,16 @@ impl FromStr for Rule {
             let len: u8 = len.parse().ok().filter(|&len| len <= 32)?;
             Some((u32::from(addr) & mask(len), len))
         };
-        let prefix =
-            |text: &str| prefix(text).ok_or_else(|| error(text, "an IPv4 prefix with a length of 0 to 32, as in `192.0.2.0/24`"));
+        let prefix = |text: &str| {
+            prefix(text).ok_or_else(|| error(text, "an IPv4 prefix with a length of 0 to 32, as in `192.0.2.0/24`"))
+        };
         let range = |low: &str, high: &str| {
             let ends = (low.parse::<u16>().ok(), high.parse::<u16>().ok());
             match ends {
                 (Some(low), Some(high)) if low <= high => Ok((low, high)),
-                _ => Err(error(&format!("{low} : {high}"), "two ports of 0 to 65535, the lower first, as in `80 : 443`")),
+                _ => {
+                    Err(error(&format!("{low} : {high}"), "two ports of 0 to 65535, the lower first, as in `80 : 443`"))
+                }
             }
         };
         let number = |text: &str| match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

@@ -127,7 +127,9 @@ mod tests {
         let events: Vec<_> = record.iter().collect();
         assert_eq!(events[0], Event::Touch(Ref::load(RegionId::PACKET, 3, 4, 107)));
         assert!(matches!(events[1], Event::Touch(r) if r.region == RegionId(21) && r.site == 108));
-        assert!(matches!(events[2], Event::Copy { src, dst } if src.region == RegionId::PACKET && dst.region == RegionId(22)));
+        assert!(
+            matches!(events[2], Event::Copy { src, dst } if src.region == RegionId::PACKET && dst.region == RegionId(22))
+        );
         assert_eq!(events[3], Event::Work { site: 111, instructions: 40 });
         assert_eq!(events[4], Event::Lock(LockId((1 << 26) + 2)));
     }
