@@ -1,6 +1,6 @@
 //! Speed of the GPU simulator: warp instructions a second of CPU time, by application.
 //!
-//! `cargo run --release -p wirespeed-sim --example simt_speed -- [application] [packets]`
+//! `cargo run --release -p wirespeed-sim --example simt_speed -- [application] [packets] [lanes]`
 use std::error::Error;
 
 use machine::simt::{Arrival, KernelSpec, hermes};
@@ -10,11 +10,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_else(|| "lookup".into());
     let packets: u32 = arguments.next().map_or(Ok(1 << 20), |n| n.parse())?;
+    let recorded: usize = arguments.next().map_or(Ok(4096), |n| n.parse())?;
     let application: Application = serde_json::from_value(serde_json::Value::String(name.clone()))?;
     let preset = HermesPreset::named("hermes")?;
     let kernel = KernelSpec { registers: 16, shared: 0 };
-    let spec =
-        WorkloadSpec { application, kernel, traffic: Default::default(), packets: 4096, routes: Default::default() };
+    let spec = WorkloadSpec {
+        application,
+        kernel,
+        traffic: Default::default(),
+        packets: recorded,
+        routes: Default::default(),
+        rules: Default::default(),
+        strings: Default::default(),
+        fragment: Default::default(),
+    };
     let workload = Workload::new(&spec, 1)?;
     let lanes = workload.bytes.len() as u32;
     let arrivals: Vec<Arrival> = (0..packets)

@@ -6,8 +6,10 @@
 //!
 //! **Source**: Zhu, Deng, Chen, "Hermes: an integrated CPU/GPU microarchitecture for IP routing", DAC 2011.
 
+pub mod payload;
 pub mod point;
 pub mod preset;
+pub mod rules;
 pub mod workload;
 
 pub use point::{Point, System};

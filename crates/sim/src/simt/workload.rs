@@ -3,15 +3,21 @@
 use std::path::PathBuf;
 
 use ::traffic::{Blueprint, Load, SourceSpec, Table};
+use engine::Seed;
+use functions::classify::Search;
+use functions::inspect::Method;
 use functions::lookup::Structure;
 use functions::{
-    ChecksumCheck, Forward, ForwardSpec, HeaderCheck, Lookup, LookupMode, NextHop, PacketFunction, Ttl, Verdict,
+    ChecksumCheck, Classify, ClassifySpec, Forward, ForwardSpec, Fragment, FragmentSpec, HeaderCheck, Inspect,
+    InspectSpec, Lookup, LookupMode, NextHop, PacketFunction, Ttl, Verdict,
 };
 use machine::simt::{KernelSpec, LaneRecorder, Lanes};
 use packet::{Packet, Prefix};
 use serde::{Deserialize, Serialize};
 use units::{PacketRate, Ps};
 
+use super::payload::StringsSpec;
+use super::rules::RulesSpec;
 use crate::ScenarioError;
 
 /// What is done to packets.
@@ -26,6 +32,16 @@ pub enum Application {
     DecTtl,
     /// Check, lookup, time to live and Ethernet addresses in one.
     Forward,
+    /// The first of many rules that matches, one rule after the other.
+    Classify,
+    /// The same by tuple space.
+    ClassifyTupleSpace,
+    /// Strings in payloads, by Bloom filters.
+    Inspect,
+    /// The same by an automaton.
+    InspectAhoCorasick,
+    /// Packets above the MTU are cut.
+    Fragment,
 }
 
 impl Application {
@@ -36,12 +52,17 @@ impl Application {
             Application::Lookup => "lookup",
             Application::DecTtl => "dec_ttl",
             Application::Forward => "forward",
+            Application::Classify => "classify",
+            Application::ClassifyTupleSpace => "classify_tuple_space",
+            Application::Inspect => "inspect",
+            Application::InspectAhoCorasick => "inspect_aho_corasick",
+            Application::Fragment => "fragment",
         }
     }
 
     /// Whether a packet is changed: then frames go back over PCIe, else verdicts.
     pub const fn writes(self) -> bool {
-        matches!(self, Application::DecTtl | Application::Forward)
+        matches!(self, Application::DecTtl | Application::Forward | Application::Fragment)
     }
 }
 
@@ -80,6 +101,15 @@ pub struct WorkloadSpec {
     /// The routing table.
     #[serde(default)]
     pub routes: RoutesSpec,
+    /// The rules of classification.
+    #[serde(default)]
+    pub rules: RulesSpec,
+    /// The strings of inspection.
+    #[serde(default)]
+    pub strings: StringsSpec,
+    /// Fragmentation.
+    #[serde(default)]
+    pub fragment: FragmentSpec,
 }
 
 /// Lanes, and the bytes of each packet.
@@ -106,7 +136,6 @@ pub(super) fn wrong(path: &str, came: impl std::fmt::Display, allowed: &str) -> 
     ScenarioError::Value { origin: "simt".into(), path: path.into(), message: format!("{came}: allowed is {allowed}") }
 }
 
-/// A line of 2 in 1000 packets may be lost to what a function refuses; the caller sees how many.
 impl Workload {
     /// Records a workload.
     ///
@@ -120,8 +149,25 @@ impl Workload {
             Some(file) => Table::open(file)?,
             None => Table::synthetic(seed, spec.routes.prefixes, spec.routes.next_hops.max(1)),
         };
-        let packets = packets(&spec.traffic, &table, spec.packets, seed)?;
+        let mut packets = packets(&spec.traffic, &table, spec.packets, seed)?;
+        let mut rng = Seed(seed).stream("simt.workload");
         let mut workload = match spec.application {
+            Application::Classify | Application::ClassifyTupleSpace => {
+                let rules = spec.rules.rules(&mut rng)?;
+                spec.rules.aim(&rules, &mut packets, &mut rng);
+                let linear = spec.application == Application::Classify;
+                let search = if linear { Search::Linear } else { Search::TupleSpace };
+                record(Classify::new(&rules, &ClassifySpec { search, drop_unmatched: false }, PORTS)?, &packets)?
+            }
+            Application::Inspect | Application::InspectAhoCorasick => {
+                let patterns = spec.strings.patterns(&mut rng)?;
+                spec.strings.fill(&patterns, &mut packets, &mut rng);
+                let bloom = spec.application == Application::Inspect;
+                let method = if bloom { Method::Bloom } else { Method::AhoCorasick };
+                let inspect = InspectSpec { method, depth: spec.strings.depth, drop: false };
+                record(Inspect::new(&patterns, &inspect, PORTS)?, &packets)?
+            }
+            Application::Fragment => record(Fragment::new(&spec.fragment, PORTS)?, &packets)?,
             Application::CheckHeader => record(HeaderCheck::new(ChecksumCheck::Software, PORTS), &packets)?,
             Application::DecTtl => record(Ttl::new(PORTS), &packets)?,
             Application::Lookup => record(Lookup::new(routes(&table), PORTS, Structure::Dir24)?, &packets)?,
