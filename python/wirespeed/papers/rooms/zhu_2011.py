@@ -365,7 +365,7 @@ PAPER = Paper(
     authors="Y. Zhu, Y. Deng, Y. Chen",
     venue="DAC",
     year=2011,
-    doi="10.1145/2024724.2024955",
+    doi="10.1145/2024724.2024953",
     readings={
         "letter": "a batch's waiting, transfer and computation add up: the next is collected once it is back",
         "serial": "the next batch is collected while one is copied and processed",
