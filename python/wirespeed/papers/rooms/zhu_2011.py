@@ -1,7 +1,7 @@
 """Zhu, Deng, Chen: Hermes, an integrated CPU/GPU microarchitecture for IP routing, DAC 2011.
 
-The model is `sim::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates follow from a first
-run of each application at saturation, since the paper's are those of traces that it does not show.
+The model is `sim::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates follow from
+a first run of each application at saturation, since the paper's are those of traces that it does not show.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _ratio(study: Study, a: Setting, b: Setting, measure: str) -> float:
 def _gains(
     study: Study, burst: Mapping[str, Sequence[Setting]], base: Mapping[str, Setting]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """By application: throughput of the best Hermes over the batch system, and how much lower delay and its range are, %."""
+    """By application: throughput of the best Hermes over the batch system; how much lower delay and its range are, %."""
     more, sooner, steadier = {}, {}, {}
     for name, settings in burst.items():
         more[name] = max(_ratio(study, s, base[name], "throughput_gbps") for s in settings)
@@ -313,11 +313,13 @@ def _factors(
 
 
 def _real_gpu(paper: Paper) -> str:
-    """What `wirespeed router bench` measured on a GPU, where somebody has put it into the room; else that nobody has."""
+    """What `wirespeed router bench` measured on a GPU, if somebody has put it into the room; else that nobody has."""
     try:
         rows = paper.file(REAL_GPU).splitlines()
     except FileNotFoundError:
-        return f"on a real GPU: not measured (papers/{paper.id}/{REAL_GPU} is where `wirespeed router bench` would stand)"
+        return (
+            f"on a real GPU: not measured (papers/{paper.id}/{REAL_GPU} is where `wirespeed router bench` would stand)"
+        )
     return f"on a real GPU: {len(rows) - 1} rows in papers/{paper.id}/{REAL_GPU}"
 
 
@@ -331,9 +333,7 @@ def _rows(
     ]
 
 
-def _sparse_rows(
-    study: Study, hermes: Mapping[str, Setting], batch: Mapping[str, Setting]
-) -> list[dict[str, Any]]:
+def _sparse_rows(study: Study, hermes: Mapping[str, Setting], batch: Mapping[str, Setting]) -> list[dict[str, Any]]:
     rows = []
     for n, words in PANELS.items():
         rows.append({"application": words, "by": "arrival rate", "y": study.of(hermes[n], "offered_gbps")})
