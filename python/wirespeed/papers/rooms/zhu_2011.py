@@ -1,7 +1,7 @@
 """Zhu, Deng, Chen: Hermes, an integrated CPU/GPU microarchitecture for IP routing, DAC 2011.
 
-The model is `sim::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates follow from
-a first run of each application at saturation, since the paper's are those of traces that it does not show.
+The model is `sim::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates
+follow from a first run of each application at saturation: the paper's are those of traces that it does not show.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _ratio(study: Study, a: Setting, b: Setting, measure: str) -> float:
 def _gains(
     study: Study, burst: Mapping[str, Sequence[Setting]], base: Mapping[str, Setting]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """By application: throughput of the best Hermes over the batch system; how much lower delay and its range are, %."""
+    """By application: throughput of the best Hermes over the batch system; the cuts of delay and its range, %."""
     more, sooner, steadier = {}, {}, {}
     for name, settings in burst.items():
         more[name] = max(_ratio(study, s, base[name], "throughput_gbps") for s in settings)
