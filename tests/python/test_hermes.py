@@ -1,4 +1,4 @@
-"""The room of Hermes on runs so short that their numbers mean nothing: what is asked for is measured, drawn and told."""
+"""The room of Hermes on runs too short for their numbers: what is asked for is measured, drawn and told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from wirespeed import _wirespeed
-from wirespeed.errors import InputError
 from wirespeed.papers import Kept, Request, find, no_progress
 from wirespeed.papers.rooms import zhu_2011
 
@@ -53,7 +52,6 @@ def test_points_that_cannot_be_are_refused_before_any_is_run() -> None:
     assert not told
     with pytest.raises(_wirespeed.InputError, match="did you mean hermes"):
         _wirespeed.gpu_preset("hermse")
-    assert issubclass(_wirespeed.InputError, ValueError) and InputError is not None
 
 
 def _point() -> dict[str, Any]:
