@@ -6,6 +6,8 @@ mod memory;
 mod models;
 mod netproc;
 mod papers;
+mod pool;
+mod simt;
 mod slices;
 
 use std::any::Any;
@@ -452,6 +454,8 @@ mod _wirespeed {
     use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
+    #[pymodule_export]
+    use super::simt::{gpu_preset, run_simt};
     #[pymodule_export]
     use super::slices::{run_slices, slices_spec};
     #[pymodule_export]

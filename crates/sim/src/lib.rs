@@ -13,6 +13,7 @@ pub mod scenario;
 mod schedule;
 mod search;
 pub mod server;
+pub mod simt;
 mod simulate;
 pub mod slices;
 mod spread;
