@@ -26,8 +26,8 @@ pub use cpu::{Cpu, CpuList};
 pub use error::HostError;
 pub use io_ways::{GENERATIONS, Generation, IO_WAYS_MSR, IoRegister, IoWays, generation};
 pub use machine::{
-    Class, ClassTotals, FromJson, FromPerf, FromTelemetry, IoBackend, JsonPaths, Machine, Metering, PerfEvents, Source,
-    Totals,
+    Class, ClassTotals, CoreEvents, FromJson, FromPerf, FromTelemetry, IoBackend, JsonPaths, Machine, Metering,
+    PerfEvents, Source, Totals,
 };
 pub use resctrl::{CbmRule, Mode, Reading, Resctrl, Schemata};
 pub use survey::{Finding, PCM_URL, State, Survey, survey};

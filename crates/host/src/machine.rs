@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
 use units::{Cbm, Clos, Ps};
 
-pub use sources::{FromJson, FromPerf, FromTelemetry, JsonPaths, PerfEvents};
+pub use sources::{CoreEvents, FromJson, FromPerf, FromTelemetry, JsonPaths, PerfEvents};
 
 use crate::resctrl::IoAlloc;
 use crate::{CbmRule, HostError, IoRegister, Resctrl};

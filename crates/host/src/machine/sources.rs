@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::{ClassTotals, Source, Totals};
+use super::{Source, Totals};
 use crate::perf::{self, Counting};
 use crate::{HostError, Telemetry, Tree, json};
 
@@ -49,7 +49,7 @@ impl FromTelemetry {
                         let (busy, total) = own.fold((0u64, 0u64), |(b, t), (_, busy, total)| {
                             (b.saturating_add(*busy), t.saturating_add(*total))
                         });
-                        let of = into.classes.entry(*class).or_insert_with(ClassTotals::default);
+                        let of = into.classes.entry(*class).or_default();
                         (of.busy, of.elapsed) = (Some(busy), Some(total));
                     }
                 }
@@ -137,7 +137,7 @@ impl Source for FromJson {
         into.ddio_misses = sum(&paths.ddio_misses)?.or(into.ddio_misses);
         into.memory_bytes = sum(&paths.memory_bytes)?.or(into.memory_bytes);
         for (class, (misses, lookups)) in &paths.llc {
-            let of = into.classes.entry(*class).or_insert_with(ClassTotals::default);
+            let of = into.classes.entry(*class).or_default();
             (of.llc_misses, of.llc_lookups) = (sum(misses)?, sum(lookups)?);
         }
         Ok(())
@@ -157,8 +157,19 @@ pub struct PerfEvents {
     pub pcie_write_bytes: Vec<String>,
     /// Bytes that devices read.
     pub pcie_read_bytes: Vec<String>,
-    /// LLC misses and lookups, counted on the cores of each class.
-    pub llc: BTreeMap<u8, (Vec<String>, Vec<String>, Vec<u32>)>,
+    /// Of cores, by class.
+    pub llc: BTreeMap<u8, CoreEvents>,
+}
+
+/// Names of events that are counted on a class's cores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreEvents {
+    /// LLC lookups that missed.
+    pub misses: Vec<String>,
+    /// All LLC lookups.
+    pub lookups: Vec<String>,
+    /// The cores.
+    pub cpus: Vec<u32>,
 }
 
 /// Events of perf.
@@ -194,7 +205,7 @@ impl FromPerf {
             totals.push((field, count(names, &[0])?));
         }
         let mut classes = Vec::new();
-        for (class, (misses, lookups, cpus)) in &events.llc {
+        for (class, CoreEvents { misses, lookups, cpus }) in &events.llc {
             classes.push((*class, count(misses, cpus)?, count(lookups, cpus)?));
         }
         Ok(FromPerf { totals, classes })
@@ -211,7 +222,7 @@ impl Source for FromPerf {
             *field(into) = Some(counting.read()?);
         }
         for (class, misses, lookups) in &mut self.classes {
-            let of = into.classes.entry(*class).or_insert_with(ClassTotals::default);
+            let of = into.classes.entry(*class).or_default();
             (of.llc_misses, of.llc_lookups) = (Some(misses.read()?), Some(lookups.read()?));
         }
         Ok(())
