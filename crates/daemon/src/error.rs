@@ -56,7 +56,8 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
-    pub(crate) fn file(doing: &'static str, path: &std::path::Path, source: io::Error) -> DaemonError {
+    /// Of a file of the daemon's own.
+    pub fn file(doing: &'static str, path: &std::path::Path, source: io::Error) -> DaemonError {
         DaemonError::File { doing, path: path.display().to_string(), source }
     }
 

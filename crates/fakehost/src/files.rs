@@ -53,7 +53,9 @@ pub struct Faults {
     pub stuck: bool,
     /// Counters cannot be read.
     pub missing: bool,
-    /// No more than this many operations are allowed to be logged.
+    /// Reads of paths that contain this do not return before it is changed, for other programs (by FUSE).
+    pub hang: Option<String>,
+    /// Writes are not listed.
     pub quiet: bool,
 }
 
@@ -191,6 +193,10 @@ impl FakeHost {
         let inner = self.inner();
         let workloads = 0..inner.plant.spec().workloads.len();
         workloads.map(|w| inner.plant.occupancy(w)).chain([inner.plant.io_occupancy()]).collect()
+    }
+
+    pub(crate) fn hangs(&self, path: &str) -> bool {
+        self.inner().faults.hang.as_ref().is_some_and(|h| path.contains(h.as_str()))
     }
 
     pub(crate) fn read(&self, path: &str) -> Result<String, Errno> {

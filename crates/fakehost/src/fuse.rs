@@ -28,6 +28,8 @@ impl Mounted {
     pub fn at(host: &FakeHost, folder: &Path) -> io::Result<Mounted> {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("fakehost".into()), MountOption::NoAtime];
+        // One that hangs leaves others.
+        config.n_threads = Some(3);
         let paths = Mutex::new(Paths::default());
         let session = fuser::spawn_mount(Shell { host: host.clone(), paths }, folder, &config)?;
         Ok(Mounted { session: Some(session) })
@@ -185,6 +187,9 @@ impl Filesystem for Shell {
                 Ok(value) => reply.data(&value.to_le_bytes()[..(size as usize).min(8)]),
                 Err(errno) => reply.error(Errno::from_i32(errno)),
             };
+        }
+        while self.host.hangs(&path) {
+            std::thread::park_timeout(Duration::from_millis(5));
         }
         // A later part of a text is of the same reading only where it fits one buffer, as all of them do.
         match self.host.read(&path) {

@@ -1,5 +1,8 @@
 //! What the tests make: a configuration on a made machine, and faults by chance.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeSet;
 
 use daemon::{Config, Daemon, DaemonError, Metrics, Parts};
