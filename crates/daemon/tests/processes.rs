@@ -166,10 +166,11 @@ fn a_loop_that_hangs_is_ended_by_the_watchdog_and_all_is_put_back() {
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
     // A read that never returns.
     scene.host.faults(|f| f.hang = Some("mon_data".into()));
-    let code = child.wait().unwrap().code();
-    scene.host.faults(|f| f.hang = None);
-    assert_eq!(code, Some(3), "{}", scene.log());
+    scene.until("all to be put back beside the read", || scene.host.state() == before);
     scene.is_as(&before);
+    // A process can end when its read has.
+    scene.host.faults(|f| f.hang = None);
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{}", scene.log());
     let restored = scene.run(&["restore"]);
     assert!(restored.status.success(), "{}", text(&restored.stderr));
     scene.is_as(&before);
