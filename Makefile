@@ -25,7 +25,7 @@ PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
 	@echo 'make test        set up, run every check and test'
-	@echo 'make build       set up; leaves the command at $(BIN)/wirespeed'
+	@echo 'make build       set up; leaves the commands at $(BIN)/wirespeed and $(BIN)/wirespeedd'
 	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
 	@echo 'make docs        the documentation, in site/'
@@ -61,6 +61,8 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
 	@echo 'building the extension: several minutes the first time'
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin develop --release --locked
+	cargo build --release --locked --package wirespeed-daemon
+	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/wirespeedd" $(BIN)/wirespeedd
 	@touch $@
 
 build: $(STAMPS)/package ## Leave the command at .venv/bin/wirespeed

@@ -22,6 +22,7 @@ from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
 from wirespeed import copies as copying
+from wirespeed import doctor as machine
 from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
@@ -291,6 +292,20 @@ def predict(
             _show(shown)
         if compared is None:
             _show(predictions.stated(found))
+    return 0
+
+
+@app.command()
+def doctor(
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="Look below this folder.")] = Path("/"),
+    form: FormatOpt = Format.table,
+) -> int:
+    """Tell what this machine offers to set and to read, what is missing, and what to do. Changes nothing."""
+    found = machine.survey(root)
+    if form is Format.json:
+        _emit(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        _show(machine.page(found))
     return 0
 
 
