@@ -1,4 +1,4 @@
-"""The one error that a user can cause."""
+"""The errors that are not bugs here: input that cannot be used, and programs that fail while they are measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from difflib import get_close_matches
 
 from wirespeed._wirespeed import InputError
 
-__all__ = ["InputError", "nearest"]
+__all__ = ["InputError", "TargetError", "nearest"]
+
+
+class TargetError(Exception):
+    """A program that was to be measured cannot be started, has died or hangs: what happened and what to do."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
