@@ -13,6 +13,11 @@ __all__ = ["InputError", "TargetError", "nearest"]
 class TargetError(Exception):
     """A program that was to be measured cannot be started, has died or hangs: what happened and what to do."""
 
+    def __init__(self, message: str, refused: bool = False) -> None:
+        """`refused`: it ended by itself before it began to work, as one does that does not like its settings."""
+        super().__init__(message)
+        self.refused = refused
+
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest right one, or nothing.

@@ -226,7 +226,10 @@ class Testpmd:
             command.insert(split + 1, "-i")
             try:
                 with Process(command) as process:
-                    process.expect(re.escape(_PROMPT), _STARTS_WITHIN_S)
+                    try:
+                        process.expect(re.escape(_PROMPT), _STARTS_WITHIN_S)
+                    except TargetError as e:
+                        raise TargetError(str(e), refused=(process.ended or 0) > 0) from None
                     if self.devices == "memif":
                         _connected(process)
                     yield process
