@@ -1,6 +1,7 @@
 //! The compiled half of the Python package: scenarios are judged, traffic is read and machines run
 //! here. Text in, JSON and Arrow out.
 
+mod host_loops;
 mod leakage;
 mod memory;
 mod models;
@@ -425,6 +426,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 /// The module.
 #[pymodule]
 mod _wirespeed {
+    #[pymodule_export]
+    use super::host_loops::{cores, measure_loop, run_loops};
     #[pymodule_export]
     use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]

@@ -3,9 +3,11 @@
 pub mod compare;
 pub mod copies;
 mod load;
+pub mod loops;
 pub mod measure;
 pub mod memory;
 pub mod netproc;
+mod own_machine;
 pub mod predict;
 pub mod run;
 pub mod scenario;
