@@ -26,6 +26,7 @@ from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
@@ -830,6 +831,7 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+calibration.add(app, _emit, _stoppable)
 
 
 def _version() -> str:
