@@ -68,7 +68,7 @@ def measure(rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:
             row["half_width"] = (found.rate.half_width or 0.0) / 1e6
             row["loss"] = found.loss
             row["pages"] = "huge" if huge else "4 KiB"
-            say(f"measured {number + 1} of {len(rows)}: {row['table']} {row['x']}, {row['size']} B: {row['measured']:.2f} M")
+            say(f"{number + 1} of {len(rows)}: {row['table']} {row['x']}, {row['size']} B: {row['measured']:.2f} M")
 
 
 def simulate(rows: list[dict[str, Any]], machine: Path, say: Callable[[str], None]) -> dict[str, int]:
@@ -116,19 +116,33 @@ def judge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if row["table"] == table]
         judged = [row for row in own if not row.get("fitted")]
         rank = spearman([(row["simulated"], row["measured"]) for row in judged])
-        found.append({"what": f"{table}: rank correlation of {len(judged)} points", "came": rank, "wanted": f">= {LEAST_RANK}",
-                      "met": rank is not None and rank >= LEAST_RANK})
+        found.append(
+            {
+                "what": f"{table}: rank correlation of {len(judged)} points",
+                "came": rank,
+                "wanted": f">= {LEAST_RANK}",
+                "met": rank is not None and rank >= LEAST_RANK,
+            }
+        )
         for size in sizes:
             column = [row for row in own if row["size"] == size]
             xs = [row["x"] for row in column]
             ours, theirs = (cliff(xs, [row[name] for row in column]) for name in ("simulated", "measured"))
             what = f"{table}, {size} B: cliff simulated at {_at(ours)}, measured at {_at(theirs)}"
             if ours is None or theirs is None:
-                found.append({"what": what, "came": None, "wanted": "both or neither", "met": ours is None and theirs is None})
+                found.append(
+                    {"what": what, "came": None, "wanted": "both or neither", "met": ours is None and theirs is None}
+                )
             else:
                 factor = max(ours / theirs, theirs / ours)
-                found.append({"what": what, "came": factor, "wanted": f"factor <= {MOST_CLIFF_FACTOR}",
-                              "met": factor <= MOST_CLIFF_FACTOR})
+                found.append(
+                    {
+                        "what": what,
+                        "came": factor,
+                        "wanted": f"factor <= {MOST_CLIFF_FACTOR}",
+                        "met": factor <= MOST_CLIFF_FACTOR,
+                    }
+                )
     return found
 
 
@@ -144,7 +158,9 @@ def tables(rows: list[dict[str, Any]], judged: list[dict[str, Any]], about: str)
             cells = []
             for size in sizes:
                 (row,) = (row for row in rows if row["table"] == table and row["x"] == x and row["size"] == size)
-                cells.append(f"{row['measured']:.2f} / {row['simulated']:.2f}" + (" (fitted)" if row.get("fitted") else ""))
+                cells.append(
+                    f"{row['measured']:.2f} / {row['simulated']:.2f}" + (" (fitted)" if row.get("fitted") else "")
+                )
             lines.append(f"| {x} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += ["| requirement | wanted | came | met |", "|---|---|---|---|"]
@@ -174,21 +190,34 @@ def main() -> int:
         calibrate(judge=False).write(machine)
     fitted = simulate(rows, machine, say)
     judged = judge(rows)
-    date = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+    date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     about = (
-        f"Measured on {date}: {processor()}, Linux {platform.release()}, one core, {rows[0]['pages']} pages. Millions of packets "
-        f"per CPU-second, measured / simulated. Fitted: {fitted['pool']} instructions a packet and stream between null devices, "
-        f"{fitted['ring']} with memif, on the points marked."
+        f"Measured on {date}: {processor()}, Linux {platform.release()}, one core, {rows[0]['pages']} pages. Millions of "
+        f"packets per CPU-second, measured / simulated. Fitted: {fitted['pool']} instructions a packet and stream between null "
+        f"devices, {fitted['ring']} with memif, on the points marked."
     )
     whole = tables(rows, judged, about)
     with (given.out / "reference.csv").open("w", newline="") as file:
-        print(f"# dpdk-testpmd (Debian package dpdk-dev), {processor()}, Linux {platform.release()}, {date}; make bench-host", file=file)
+        print(
+            f"# dpdk-testpmd (dpdk-dev), {processor()}, Linux {platform.release()}, {date}; make bench-host",
+            file=file,
+        )
         names = ["table", "x", "size", "measured_mpps", "half_width_mpps", "loss", "simulated_mpps", "fitted_on"]
         out = csv.writer(file, lineterminator="\n")
         out.writerow(names)
         for row in rows:
-            out.writerow([row["table"], row["x"], row["size"], f"{row['measured']:.4f}", f"{row['half_width']:.4f}",
-                          f"{row['loss']:.2g}", f"{row['simulated']:.4f}", int(row.get("fitted", False))])
+            out.writerow(
+                [
+                    row["table"],
+                    row["x"],
+                    row["size"],
+                    f"{row['measured']:.4f}",
+                    f"{row['half_width']:.4f}",
+                    f"{row['loss']:.2g}",
+                    f"{row['simulated']:.4f}",
+                    int(row.get("fitted", False)),
+                ]
+            )
     readme = given.out / "README.md"
     if readme.exists() and MARKS[0] in (text := readme.read_text()):
         before, after = text.partition(MARKS[0])[0], text.partition(MARKS[1])[2]

@@ -168,4 +168,4 @@ def _preset(found: Measured, fitted: Fitted) -> str:
 
 
 def _today() -> str:
-    return datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()

@@ -62,7 +62,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         else:
             show(terminal.text(_summary(found.document), Console()).rstrip("\n"))
         if not quiet:
-            where = f"wrote {out}; use it as machine.preset" if out is not None else "add --out FILE to keep the machine"
+            where = (
+                f"wrote {out}; use it as machine.preset" if out is not None else "add --out FILE to keep the machine"
+            )
             print(f"wirespeed: {where}", file=sys.stderr)
         return 0
 

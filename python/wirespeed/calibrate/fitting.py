@@ -4,7 +4,7 @@
 |---|---|
 | clock | multiplications, three cycles each |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
-| capacity and replacement of the LLC | the pair, out of a few, whose simulated chases are nearest to the measured ones from a quarter to four times its size |
+| capacity and replacement of the LLC | of a few pairs the one whose simulated chases are nearest, from a quarter of its size on |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | one chain's latency over the time an access of as many chains as help |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
@@ -66,13 +66,19 @@ def fit(found: Measured) -> Fitted:
     it.put("machine.name", f"{found.model}, calibrated", "")
     it.put("machine.cores", 1, "the core that was measured; how many forward is the scenario's")
     it.put("machine.core.model", "window", "assumed: out of order")
-    it.put("machine.core.frequency", f"{ghz:.3g} GHz", f"measured: {found.multiply_ns:.3g} ns a multiplication of 3 cycles")
+    it.put(
+        "machine.core.frequency", f"{ghz:.3g} GHz", f"measured: {found.multiply_ns:.3g} ns a multiplication of 3 cycles"
+    )
     it.put("machine.core.rob", 320, "assumed: between a Zen 3's 256 and a Golden Cove's 512")
     it.put("machine.core.store_buffer", 64, "assumed: as on current cores")
     it.put("machine.core.poll_cycles", 80, "assumed: an empty rte_eth_rx_burst and the loop around it")
     copy = found.streams["copy", min(bytes for _, bytes in found.streams)]
     cpi = min(max(copy * ghz / _COPY_INSTRUCTIONS, 0.05), 4.0)
-    it.put("machine.core.cpi", round(cpi, 3), f"measured: {copy:.3g} ns to copy a line in L1, {_COPY_INSTRUCTIONS} instructions")
+    it.put(
+        "machine.core.cpi",
+        round(cpi, 3),
+        f"measured: {copy:.3g} ns to copy a line in L1, {_COPY_INSTRUCTIONS} instructions",
+    )
     alone, best = found.chains[1], min(found.chains.values())
     overlap = max(1, round(alone / best))
     it.put(
@@ -120,7 +126,9 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
     below = max((number for number in extra if number < first), default=first)
     entries = max(16, below)
     it.put("machine.tlb.page", "2 MiB", "assumed: programs that forward packets use huge pages")
-    it.put("machine.tlb.l1_entries", entries, f"measured: {below} pages of 4 KiB cost no more than huge ones, {first} do")
+    it.put(
+        "machine.tlb.l1_entries", entries, f"measured: {below} pages of 4 KiB cost no more than huge ones, {first} do"
+    )
     it.put("machine.tlb.l1_ways", _ways(entries), "assumed")
     if second is None:
         it.notes.append(f"second-level TLB: reaches {max(extra)} pages or more; assumed is that")
@@ -130,7 +138,11 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
         source = f"measured: from {second} pages of 4 KiB on walks begin to cost"
     it.put("machine.tlb.l2_entries", reach, source)
     it.put("machine.tlb.l2_ways", _ways(reach), "assumed")
-    it.put("machine.tlb.l2_latency", f"{max(second_latency, 0.1):.3g} ns", "measured: what a page costs beyond the first level")
+    it.put(
+        "machine.tlb.l2_latency",
+        f"{max(second_latency, 0.1):.3g} ns",
+        "measured: what a page costs beyond the first level",
+    )
     it.put("machine.tlb.walk_cache", 16, "assumed")
 
 
@@ -149,7 +161,7 @@ def _dram(it: Fitted, found: Measured) -> None:
     )
     if number == len(found.shared_read):
         it.notes.append(
-            f"DRAM's bandwidth: still grows with the {number} cores that there are, so it is a lower bound ({64 / whole:.3g} GB/s)"
+            f"DRAM's bandwidth: grows with all {number} cores that there are: {64 / whole:.3g} GB/s is a lower bound"
         )
     it.put("machine.dram.t_refi", "3.9 us", "assumed: JESD79-5")
     it.put("machine.dram.t_rfc", "295 ns", "assumed: JESD79-5, 16 Gb devices")
@@ -207,7 +219,9 @@ def _prefetcher(it: Fitted, found: Measured) -> None:
         error = sum(math.log(a / b) ** 2 for a, b in zip(ns, wanted, strict=True))
         best = min(best, (error, distance))
     for path, value in _streams(best[1]).items():
-        it.put(path, value, f"fitted: reads of {_size(llc)} and {_size(far)}" if path.endswith("distance") else "assumed")
+        it.put(
+            path, value, f"fitted: reads of {_size(llc)} and {_size(far)}" if path.endswith("distance") else "assumed"
+        )
     if best[1] == 0:
         it.notes.append("prefetcher: reads of the LLC and of DRAM are nearest without one; it is left out")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,14 +137,12 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         sizes += [size] if size < 2 * MIB else [size, size * 3 // 2]
         size *= 2
     steps: list[tuple[str, Callable[[], None]]] = [("the clock", multiply)]
-    steps += [("latencies", lambda bytes=bytes: chase(bytes)) for bytes in [*sizes, far]]
-    steps += [("translation", lambda number=number: pages(number)) for number in _PAGES]
-    steps += [("overlap", lambda number=number: chains(number)) for number in _CHAINS]
+    steps += [("latencies", partial(chase, size)) for size in [*sizes, far]]
+    steps += [("translation", partial(pages, number)) for number in _PAGES]
+    steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     operations = ("read", "write", "copy", "streaming_write")
     steps += [
-        ("bandwidth", lambda operation=operation, bytes=bytes: stream(operation, bytes))
-        for operation in operations
-        for bytes in (*_SETS, far // 2)
+        ("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*_SETS, far // 2)
     ]
     return [*steps, ("bandwidth of several cores", shared)]
 

@@ -24,12 +24,12 @@ def free(root: Path = ROOT) -> int:
 
 
 @contextlib.contextmanager
-def at_least(bytes: int, root: Path = ROOT) -> Iterator[bool]:
-    """Sees to it that so many bytes of hugepages are free; gives whether they are.
+def at_least(size: int, root: Path = ROOT) -> Iterator[bool]:
+    """Sees to it that `size` bytes of hugepages are free; gives whether they are.
 
     Where the kernel may be asked for more, it is, and has again what it had when the context is left.
     """
-    wanted = -(-bytes // BYTES)
+    wanted = -(-size // BYTES)
     count = root / "nr_hugepages"
     missing = wanted - free(root)
     if missing <= 0:
@@ -40,9 +40,19 @@ def at_least(bytes: int, root: Path = ROOT) -> Iterator[bool]:
     warden: subprocess.Popen[bytes] | None = None
     try:
         if os.access(count, os.W_OK):
-            with open(os.devnull, "wb") as nothing:
+            with Path(os.devnull).open("wb") as nothing:
                 warden = subprocess.Popen(
-                    [sys.executable, "-I", "-S", os.fspath(_WARDEN), str(control), "2", "--restore", f"{count}={before}", "--"],
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        os.fspath(_WARDEN),
+                        str(control),
+                        "2",
+                        "--restore",
+                        f"{count}={before}",
+                        "--",
+                    ],
                     pass_fds=(control,),
                     stdin=subprocess.DEVNULL,
                     stderr=nothing,

@@ -111,7 +111,7 @@ class Process:
     def expect(
         self, pattern: str, timeout_s: float, since: int = 0, is_stopped: Callable[[], bool] | None = None
     ) -> re.Match[str]:
-        """Waits until what it prints after byte `since` matches. Raises TargetError where it ends or does not in time."""
+        """Waits until what it prints after byte `since` matches. Raises TargetError where it ends, or is late."""
         wanted = re.compile(pattern)
         ends = time.monotonic() + timeout_s
         while True:

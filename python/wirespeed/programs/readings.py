@@ -96,7 +96,7 @@ class Telemetry:
                 return float(sum(port[self._counter] for port in client.ports()))
         except KeyError:
             raise TargetError(
-                f"{process.name}: DPDK telemetry has no counter {self._counter!r}; ask /ethdev/stats,0 for what there is"
+                f"{process.name}: DPDK telemetry has no counter {self._counter!r}; /ethdev/stats,0 lists them"
             ) from None
         except OSError as e:
             process.check()
@@ -154,7 +154,7 @@ class Prometheus:
     def read(self, process: Process) -> float | None:
         """The sum of the series; None as long as the page cannot be had."""
         try:
-            with urllib.request.urlopen(self.url, timeout=_ANSWERS_WITHIN_S) as page:  # noqa: S310 (checked in parse)
+            with urllib.request.urlopen(self.url, timeout=_ANSWERS_WITHIN_S) as page:
                 text = page.read(_MOST_BYTES).decode(errors="replace")
         except urllib.error.HTTPError as e:
             raise TargetError(f"{process.name}: {self.url} answers {e.code} {e.reason}") from None
@@ -163,7 +163,7 @@ class Prometheus:
             return None
         found = self.find(text)
         if found is None:
-            names = sorted({line.partition("{")[0].partition(" ")[0] for line in text.splitlines() if line[:1] not in "#"})
+            names = sorted({line.partition("{")[0].partition(" ")[0] for line in text.splitlines() if line[:1] != "#"})
             raise TargetError(
                 f"{process.name}: {self.url} has no series {self.series!r}{nearest(self.series, names)}; "
                 f"there are {', '.join(names[:20]) or 'none'}"

@@ -2,12 +2,12 @@
 
 One core forwards between devices that make packets from nothing, so neither a NIC nor a second core is needed:
 
-- `memif`: null → memif ⇄ memif → null, and back. A packet is copied four times: into an mbuf, into a slot of the shared
-  ring, into an mbuf behind it, and out. `nic.rx_descriptors` is the length of the rings.
+- `memif`: null → memif ⇄ memif → null, and back. A packet is copied four times: into an mbuf, into a slot of the
+  shared ring, into an mbuf behind it, and out. `nic.rx_descriptors` is the length of the rings.
 - `null`: null ⇄ null. A packet is copied into an mbuf and out. There is no ring.
 
-Windows of forwarding are counted by testpmd itself between `start` and `stop`, so packets, drops and CPU time are of the
-same window to the packet. Hugepages are used where they are free or can be had, else `--no-huge`.
+Windows of forwarding are counted by testpmd itself between `start` and `stop`, so packets, drops and CPU time are of
+the same window to the packet. Hugepages are used where they are free or can be had, else `--no-huge`.
 
 Left out: several forwarding cores. Two polling threads on two cores that others use too give numbers without meaning.
 """
@@ -48,7 +48,7 @@ PAPER: Final[Mapping[str, object]] = {DESCRIPTORS: 4096, BUFFERS: 262140, CACHE:
 # (`rte_eth_dev` maximum of ports times descriptors, bursts and caches) and is printed by testpmd at its start.
 OWN: Final[Mapping[str, object]] = {DESCRIPTORS: 1024, CACHE: 250, KIND: "fifo", BURST: 32}
 
-# mbuf header and data room of testpmd's default (2048 + 128 headroom), mempool object header and trailer: bytes a packet.
+# Bytes a packet: mbuf header, testpmd's data room (2048 and 128 of headroom), object header and trailer.
 _MBUF_BYTES: Final = 128 + 2048 + 128 + 64
 # (RX 2048 + TX 2048 descriptors + burst 512) x 32 ports + caches: testpmd's own pool, at most.
 _OWN_BUFFERS: Final = 171_456

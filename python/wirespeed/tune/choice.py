@@ -55,7 +55,11 @@ class Choice:
     def program(self, knobs: Sequence[str]) -> tuple[Program, list[Knob]]:
         """The program and its knobs. Raises InputError for options that do not go together."""
         if self.target != "command":
-            for option, given in (("--command", self.command), ("--reads", self.reads), ("--loss-reads", self.loss_reads)):
+            for option, given in (
+                ("--command", self.command),
+                ("--reads", self.reads),
+                ("--loss-reads", self.loss_reads),
+            ):
                 if given is not None:
                     raise InputError(f"{option}: is for --target command")
         if self.target == "testpmd":
@@ -71,7 +75,9 @@ class Choice:
             return Switch(self.size, self.cpu), knobs_of(knobs, OVS_USUAL)
         if self.target == "vpp":
             real.require_vpp()
-            raise InputError("--target vpp: start it by --target command, with its startup.conf settings in the template")
+            raise InputError(
+                "--target vpp: start it by --target command, with its startup.conf settings in the template"
+            )
         if self.command is None or self.reads is None:
             raise InputError(
                 "--target command: wants --command 'prog --ring {nic.rx_descriptors=1024}' and --reads, "
@@ -106,7 +112,7 @@ def tune(
         raise InputError(
             f"--metric {metric}: "
             + (
-                "a number that is told as it is, is tuned by highest or lowest (or is it a running total? then --counts)"
+                "a number that is told as it is, is tuned by highest or lowest (if it is a running total: --counts)"
                 if told
                 else "what is counted is told per CPU-second: cpu_mpps"
             )
@@ -147,8 +153,10 @@ def machine_of(machine: str) -> _wirespeed.Scenario:
 
 
 def forward_loop(whole: Mapping[str, object], devices: Devices, size: int, **more: Any) -> dict[str, Any]:
-    """Settings as the simulator's loop has them (`crates/sim/src/loops/forward.rs`). testpmd's own pool has 163456 mbufs:
-    what it prints for two cores."""
+    """Settings as the simulator's loop has them (`crates/sim/src/loops/forward.rs`).
+
+    The pool that testpmd makes by itself has 163456 mbufs, as it prints.
+    """
     return {
         "kind": "forward",
         "devices": devices,

@@ -155,8 +155,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option(
                 "--machine",
                 metavar="MACHINE",
-                help="With testpmd: simulate every point on this machine, too: a file that [bold]wirespeed calibrate[/bold] "
-                "has written, or a shipped machine.",
+                help="With testpmd: simulate every point on this machine, too: a file that "
+                "[bold]wirespeed calibrate[/bold] has written, or a shipped machine.",
                 show_default=False,
                 rich_help_panel=_PROGRAM,
             ),
@@ -244,7 +244,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             bool,
             typer.Option(
                 "--counts",
-                help="The number is a running total: tell it per CPU-second of the polling thread (always so by telemetry).",
+                help="The number is a running total: tell it per CPU-second of the polling thread "
+                "(always so by telemetry).",
                 rich_help_panel=_PROGRAM,
             ),
         ] = False,
@@ -303,10 +304,22 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             raise InputError("give a SCENARIO to tune a simulated machine, or --target to tune a real program")
         if program is not None:
             only = {"--capture": capture, "--table": table, "--set": settings, "--jobs": jobs}
-            if (given := [name for name, value in only.items() if value is not None]):
+            if given := [name for name, value in only.items() if value is not None]:
                 raise InputError(f"{given[0]}: is for scenarios; leave it out with --target")
             chosen = choice.Choice(
-                program, defaults, size, devices, cpu, command, reads, loss_reads, counts, thread, run_for, warmup, timeout
+                program,
+                defaults,
+                size,
+                devices,
+                cpu,
+                command,
+                reads,
+                loss_reads,
+                counts,
+                thread,
+                run_for,
+                warmup,
+                timeout,
             )
             with stoppable(), Bar(quiet=quiet, unit="points") as bar:
                 found = choice.tune(

@@ -1,8 +1,8 @@
 """Open vSwitch with DPDK as a target: a private switch of its own between two null devices.
 
 Database, sockets and logs lie in a temporary folder, so a switch that runs on this machine is not touched; both daemons
-are under a warden. Packets go from the first port to the second, and back, by one flow each; counted is what the polling
-thread (PMD) has received, per CPU-second of it.
+are under a warden. Packets go from the first port to the second, and back, by one flow each; counted is what the
+polling thread (PMD) has received, per CPU-second of it.
 
 | setting | what it is |
 |---|---|
@@ -75,7 +75,6 @@ class Switch:
         self._size, self._core = size, usable[-1] if cpu is None else cpu
         self._main = usable[0]
         self._sampling = sampling or Sampling(window_s=0.1)
-        self.died: list[str] = []
         self.title = f"Open vSwitch with DPDK, {size} B between null devices"
 
     @property
@@ -107,7 +106,7 @@ class Switch:
         try:
             values = self._measure({**OWN, **settings}, is_stopped)
         except TargetError as e:
-            return failed(e, begun, self.died)
+            return failed(e, begun)
         return Measurement(values, time.monotonic() - begun)
 
     def deploy(self, settings: Settings) -> str:
@@ -128,11 +127,12 @@ class Switch:
         with hugepages.at_least((_MEGABYTES + 64) << 20) as huge:
             if not huge:
                 raise TargetError(
-                    f"ovs-dpdk: needs {_MEGABYTES + 64} MB of hugepages; echo 544 > {hugepages.ROOT}/nr_hugepages as root"
+                    f"ovs-dpdk: needs {_MEGABYTES + 64} MB of hugepages; as root: "
+                    f"echo 544 > {hugepages.ROOT}/nr_hugepages"
                 )
             yield [
-                f"packets received per CPU-second of the polling thread (schedstat) on core {self._core}, upper quartile of "
-                f"windows of {self._sampling.window_s * 1e3:.0f} ms"
+                f"packets received per CPU-second of the polling thread (schedstat) on core {self._core}, upper "
+                f"quartile of windows of {self._sampling.window_s * 1e3:.0f} ms"
             ]
 
     def _measure(self, whole: Mapping[str, object], is_stopped: Callable[[], bool]) -> dict[str, float]:
@@ -242,7 +242,13 @@ def _run(command: Sequence[str], folder: Path, of: Process | None = None) -> str
     """Runs a tool of the switch. Raises TargetError where it fails, or does not end."""
     try:
         found = subprocess.run(
-            command, env=_env(folder), capture_output=True, text=True, timeout=_WITHIN_S, stdin=subprocess.DEVNULL, check=False
+            command,
+            env=_env(folder),
+            capture_output=True,
+            text=True,
+            timeout=_WITHIN_S,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         if of is not None:

@@ -20,7 +20,7 @@ from wirespeed.tune import knobs as space
 from wirespeed.tune import search
 from wirespeed.tune.journal import Journal
 from wirespeed.tune.knobs import Knob
-from wirespeed.tune.real import START, Program
+from wirespeed.tune.real import DIED, START, Program
 from wirespeed.tune.search import Evaluator, Goal, Point, Tried
 from wirespeed.tune.target import Measurement, Settings
 from wirespeed.tune.tuning import BATCH, Tuning, document
@@ -73,10 +73,9 @@ def tune_program(
             base = _again([{}], evaluator, starts, "the program as it is")[0]
             if base.found.infeasible is not None:
                 raise TargetError(base.found.infeasible)
-            searched = time.monotonic()
             ways = [search.joint(found, evaluator, goal, evaluations, batch, seed)]
             _settle(ways, evaluator, goal, starts)
-            took = {"joint search": time.monotonic() - searched + searched - begun}
+            joint_s = time.monotonic() - begun
             ways.insert(0, search.one_at_a_time(found, evaluator, goal))
             ways += [search.grid(found, evaluator)] if grid else []
             _settle(ways, evaluator, goal, starts)
@@ -94,13 +93,19 @@ def tune_program(
         "starts": starts,
         "ran": evaluator.ran,
         "notes": notes,
-        "died": list(dict.fromkeys(target.died)),
+        "died": _died([base, *(point for way in ways for point in [*way.points, *way.finalists])]),
         "wall_s": time.monotonic() - begun,
-        "joint_wall_s": took["joint search"],
+        "joint_wall_s": joint_s,
         "defaults": dict(target.defaults()),
     }
     whole = document(found, goal, base, ways, best, about)
     return Tuning(_predicted(whole, goal, predict) if predict is not None else whole)
+
+
+def _died(points: Sequence[Point]) -> list[str]:
+    """What was said where a start died or hung, each once."""
+    said = [point.found.infeasible or "" for point in points if DIED in point.found.values]
+    return list(dict.fromkeys(said))
 
 
 def _settle(ways: Sequence[Tried], evaluator: Evaluator, goal: Goal, starts: int) -> None:
@@ -123,9 +128,7 @@ def _again(settings: Sequence[Settings], evaluator: Evaluator, starts: int, phas
     for start in range(1, starts + 1):
         wanted = [{**each, START: start} for each in settings]
         rounds.append(evaluator.measure(wanted, phase, (start - 1) * len(settings), starts * len(settings)))
-    return [
-        Point(each, _median([found[place] for found in rounds])) for place, each in enumerate(settings)
-    ]
+    return [Point(each, _median([found[place] for found in rounds])) for place, each in enumerate(settings)]
 
 
 def _median(found: Sequence[Measurement]) -> Measurement:
@@ -147,13 +150,14 @@ def _median(found: Sequence[Measurement]) -> Measurement:
 def _predicted(whole: dict[str, Any], goal: Goal, predict: Predict) -> dict[str, Any]:
     """The document with what a simulation says of each point, and how well that orders them."""
     name = search.PROGRAM_METRICS[goal.metric][0]
-    pairs = []
     for point in [*whole["points"], whole["base"], whole["best"]]:
         said = predict(point["settings"])
         point["predicted"] = None if said is None else said.get(name)
-    for point in whole["points"]:
-        if point["predicted"] is not None and point["value"] is not None:
-            pairs.append((point["predicted"], point["value"]))
+    pairs = [
+        (point["predicted"], point["value"])
+        for point in whole["points"]
+        if point["predicted"] is not None and point["value"] is not None
+    ]
     whole["prediction"] = {"points": len(pairs), "rank_correlation": spearman(pairs)}
     return whole
 

@@ -33,8 +33,6 @@ class Program(Protocol):
 
     title: str
     """What is tuned, for people."""
-    died: list[str]
-    """What has died or hung so far."""
 
     @property
     def identity(self) -> str:
@@ -61,7 +59,6 @@ class Forwarder:
 
     def __init__(self, setup: Testpmd, sampling: Sampling, most_buffers: int) -> None:
         self._setup, self._sampling, self._most_buffers = setup, sampling, most_buffers
-        self.died: list[str] = []
         self.title = f"dpdk-testpmd, {setup.size} B over {setup.devices} devices, from {_DEFAULTS[setup.defaults]}"
 
     @property
@@ -81,7 +78,7 @@ class Forwarder:
         try:
             found = self._setup.measure(_without_start(settings), self._sampling, is_stopped)
         except TargetError as e:
-            return failed(e, begun, self.died)
+            return failed(e, begun)
         values = {"cpu_mpps": found.rate.value / 1e6, "loss": found.loss, "windows": float(found.rate.windows)}
         if found.rate.half_width is not None:
             values["half_width"] = found.rate.half_width / 1e6
@@ -92,7 +89,7 @@ class Forwarder:
         return " ".join(self._setup.command(settings))
 
     def defaults(self) -> Settings:
-        """testpmd's own, or the paper's."""
+        """Those of testpmd, or of the paper."""
         return self._setup.whole({})
 
     @contextlib.contextmanager
@@ -103,8 +100,8 @@ class Forwarder:
         with hugepages.at_least(most) as huge:
             pages = "hugepages" if huge else "--no-huge: no hugepages are free and /sys does not let us have more"
             yield [
-                f"packets per CPU-second of the polling thread (schedstat) on core {self._setup.core}, upper quartile of "
-                f"windows of {self._sampling.window_s * 1e3:.0f} ms until its half-width is below "
+                f"packets per CPU-second of the polling thread (schedstat) on core {self._setup.core}, upper "
+                f"quartile of windows of {self._sampling.window_s * 1e3:.0f} ms until its half-width is below "
                 f"{self._sampling.within:.0%}, at most {self._sampling.most}; {pages}"
             ]
 
@@ -112,11 +109,13 @@ class Forwarder:
 _DEFAULTS: Final[Mapping[str, str]] = {"paper": "5GC2ache's default", "testpmd": "its own defaults"}
 
 
-def failed(error: TargetError, begun: float, died: list[str]) -> Measurement:
-    """The measurement of a point that did not work."""
-    if not error.refused:
-        died.append(str(error))
-    return Measurement(seconds=time.monotonic() - begun, infeasible=str(error))
+DIED: Final = "died"
+
+
+def failed(error: TargetError, begun: float) -> Measurement:
+    """The measurement of a point that did not work; marked where it was not by refusing to start."""
+    values = {} if error.refused else {DIED: 1.0}
+    return Measurement(values, time.monotonic() - begun, str(error))
 
 
 def processor() -> str:

@@ -44,8 +44,8 @@ class Template:
     """A command with places: `prog --ring {nic.rx_descriptors=1024}`, each with the value of the program as it is.
 
     A number that is a running total (`reading.counts`) is told per CPU-second of the polling thread, in millions. Any
-    other is told as it is: the last one of a program that ends by itself, or the upper quartile of those that come within
-    `run_s` of one that goes on.
+    other is told as it is: the last one of a program that ends by itself, or the upper quartile of those that come
+    within `run_s` of one that goes on.
     """
 
     def __init__(
@@ -61,7 +61,9 @@ class Template:
         except ValueError as e:
             raise InputError(f"--command {command!r}: {e}") from None
         if not self._words:
-            raise InputError("--command: is empty; give the program and its arguments, with places such as {nic.burst=32}")
+            raise InputError(
+                "--command: is empty; give the program and its arguments, with places such as {nic.burst=32}"
+            )
         self._places: dict[str, str | None] = {}
         for word in self._words:
             for path, value in _PLACE.findall(word):
@@ -80,7 +82,6 @@ class Template:
                 raise InputError(f"--thread {thread}: is no regular expression: {e}") from None
         self._command, self._reading, self._loss, self._thread = command, reading, loss, thread
         self._timing = timing or Timing()
-        self.died: list[str] = []
         self.title = self._words[0]
 
     @property
@@ -103,7 +104,7 @@ class Template:
             with Process(self._line(settings)) as process:
                 values = self._watch(process, is_stopped)
         except TargetError as e:
-            return failed(e, begun, self.died)
+            return failed(e, begun)
         return Measurement(values, time.monotonic() - begun)
 
     def deploy(self, settings: Settings) -> str:
@@ -117,7 +118,11 @@ class Template:
     @contextlib.contextmanager
     def prepared(self) -> Iterator[list[str]]:
         """Nothing needs to be prepared."""
-        what = "running total per CPU-second of the polling thread (schedstat)" if self._reading.counts else "as it is told"
+        what = (
+            "running total per CPU-second of the polling thread (schedstat)"
+            if self._reading.counts
+            else "as it is told"
+        )
         yield [f"{self._command}: {what}, {self._timing.run_s:g} s a start after {self._timing.warmup_s:g} s"]
 
     def _line(self, settings: Settings) -> list[str]:
@@ -195,7 +200,8 @@ class Template:
                     break
                 self._sound(process)
                 raise TargetError(
-                    f"{process.name}: has ended without a number that --reads finds (last line: {process.last_words()})",
+                    f"{process.name}: has ended without a number that --reads finds "
+                    f"(last line: {process.last_words()})",
                     refused=True,
                 )
             if time.monotonic() >= ends:

@@ -135,8 +135,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     spread = document["best"]["values"]
     if "starts" in spread and {"lowest", "highest"} <= set(spread):
         said.append(
-            f"the best of each way and the program as it is: medians of {q.count(spread['starts'])} more starts; those of the "
-            f"best were {value(document, spread['lowest'])} to {value(document, spread['highest'])}"
+            f"the best of each way and the program as it is: medians of {q.count(spread['starts'])} more starts; "
+            f"those of the best were {value(document, spread['lowest'])} to {value(document, spread['highest'])}"
         )
     prediction = document.get("prediction")
     if prediction is not None:
@@ -154,7 +154,9 @@ def predictions(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
     knobs = list(document["knobs"])
     own = document.get("defaults", {})
     sign = -1.0 if document["direction"] == "maximize" else 1.0
-    points = [point for point in document["points"] if point["value"] is not None and point.get("predicted") is not None]
+    points = [
+        point for point in document["points"] if point["value"] is not None and point.get("predicted") is not None
+    ]
     points.sort(key=lambda point: (bool(point["settings"]), sign * point["value"]))
     rows = [
         [

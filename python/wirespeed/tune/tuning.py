@@ -121,12 +121,17 @@ def tune(
     command = ["wirespeed", "run", os.fspath(scenario)]
     for option, given in (("--capture", capture), ("--table", table)):
         command += [option, os.fspath(given)] if given is not None else []
-    about = {"seed": seed, "batch": batch, "evaluations": evaluations, "ran": evaluator.ran}
     tried = [way for way in ways if way.points]
     best = min((one for way in tried if (one := way.best(goal))), key=lambda point: goal.rank(point.found))
-    given = [text for override in overrides for text in ("--set", override)]
-    chosen = [text for override in _spelled(best.settings) for text in ("--set", override)]
-    about |= {"scenario": command[2], "command": shlex.join([*command, *given, *chosen])}
+    command += [text for override in [*overrides, *_spelled(best.settings)] for text in ("--set", override)]
+    about = {
+        "scenario": command[2],
+        "seed": seed,
+        "batch": batch,
+        "evaluations": evaluations,
+        "ran": evaluator.ran,
+        "command": shlex.join(command),
+    }
     return Tuning(document(found, goal, Point({}, base), ways, best, about))
 
 
