@@ -192,9 +192,9 @@ def main() -> int:
     judged = judge(rows)
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     about = (
-        f"Measured on {date}: {processor()}, Linux {platform.release()}, one core, {rows[0]['pages']} pages. Millions of "
-        f"packets per CPU-second, measured / simulated. Fitted: {fitted['pool']} instructions a packet and stream between null "
-        f"devices, {fitted['ring']} with memif, on the points marked."
+        f"Measured on {date}: {processor()}, Linux {platform.release()}, one core, {rows[0]['pages']} pages. Millions "
+        "of packets per CPU-second, measured / simulated. Fitted, on the points marked: "
+        f"{fitted['pool']} instructions a packet and stream between null devices, {fitted['ring']} with memif."
     )
     whole = tables(rows, judged, about)
     with (given.out / "reference.csv").open("w", newline="") as file:
