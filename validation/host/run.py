@@ -24,7 +24,7 @@ from wirespeed import _wirespeed
 from wirespeed.calibrate.calibration import calibrate
 from wirespeed.errors import TargetError
 from wirespeed.programs import hugepages, testpmd
-from wirespeed.programs.testpmd import BUFFERS, BURST, CACHE, DESCRIPTORS, KIND, Sampling, Testpmd
+from wirespeed.programs.testpmd import BUFFERS, BURST, CACHE, DESCRIPTORS, KIND, Sampling, Setup
 from wirespeed.tune.choice import forward_loop
 from wirespeed.tune.programs import spearman
 from wirespeed.tune.real import processor
@@ -50,11 +50,11 @@ def points() -> list[dict[str, Any]]:
     return pool + ring
 
 
-def setup(point: dict[str, Any]) -> tuple[Testpmd, dict[str, object]]:
+def setup(point: dict[str, Any]) -> tuple[Setup, dict[str, object]]:
     if point["table"] == "pool":
-        return Testpmd(point["size"], "null"), {BUFFERS: point["x"], CACHE: 0, KIND: "fifo", BURST: 32}
+        return Setup(point["size"], "null"), {BUFFERS: point["x"], CACHE: 0, KIND: "fifo", BURST: 32}
     settings: dict[str, object] = {DESCRIPTORS: point["x"], BUFFERS: 8192, CACHE: 250, KIND: "fifo", BURST: 32}
-    return Testpmd(point["size"], "memif"), settings
+    return Setup(point["size"], "memif"), settings
 
 
 def measure(rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:

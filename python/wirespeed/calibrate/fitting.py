@@ -4,7 +4,7 @@
 |---|---|
 | clock | multiplications, three cycles each |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
-| size and replacement of the LLC | of a few pairs the one whose simulated chases are nearest, from a quarter of its size on |
+| size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, from a quarter of its size on |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | one chain's latency over the time an access of as many chains as help |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |

@@ -95,7 +95,7 @@ class Forwarded:
 
 
 @dataclass(frozen=True, slots=True)
-class Testpmd:
+class Setup:
     """One set-up: devices, packet length, core, and what is fixed for all settings."""
 
     size: int = 1500
@@ -233,7 +233,8 @@ class Testpmd:
                     if self.devices == "memif":
                         _connected(process)
                     yield process
-                    process.say("quit\n")
+                    if process.ended is None:
+                        process.say("quit\n")
                     process.finish(2.0)
             finally:
                 for base in (Path("/var/run/dpdk"), Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / "dpdk"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from wirespeed import _wirespeed, api
 from wirespeed.errors import InputError
 from wirespeed.programs import readings
-from wirespeed.programs.testpmd import BUFFERS, BURST, CACHE, DESCRIPTORS, KIND, Defaults, Devices, Sampling, Testpmd
+from wirespeed.programs.testpmd import BUFFERS, BURST, CACHE, DESCRIPTORS, KIND, Defaults, Devices, Sampling, Setup
 from wirespeed.progress import Callback
 from wirespeed.tune import real
 from wirespeed.tune.knobs import Knob
@@ -66,7 +66,7 @@ class Choice:
             usual = USUAL if self.devices == "memif" else USUAL_NULL
             found = knobs_of(knobs, usual)
             pools = [v for each in found if each.path == BUFFERS for v in each.values if isinstance(v, int)]
-            setup = Testpmd(self.size, self.devices, self.defaults, self.cpu)
+            setup = Setup(self.size, self.devices, self.defaults, self.cpu)
             return Forwarder(setup, Sampling(), max(pools, default=64)), found
         if self.target == "ovs-dpdk":
             from wirespeed.tune.openvswitch import USUAL as OVS_USUAL

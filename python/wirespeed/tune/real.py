@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from wirespeed.errors import InputError, TargetError
 from wirespeed.programs import hugepages, testpmd
-from wirespeed.programs.testpmd import Sampling, Testpmd
+from wirespeed.programs.testpmd import Sampling, Setup
 from wirespeed.tune.target import Measurement, Settings
 
 TARGETS: Final = ("testpmd", "ovs-dpdk", "vpp", "command")
@@ -57,7 +57,7 @@ class Program(Protocol):
 class Forwarder:
     """`dpdk-testpmd`."""
 
-    def __init__(self, setup: Testpmd, sampling: Sampling, most_buffers: int) -> None:
+    def __init__(self, setup: Setup, sampling: Sampling, most_buffers: int) -> None:
         self._setup, self._sampling, self._most_buffers = setup, sampling, most_buffers
         self.title = f"dpdk-testpmd, {setup.size} B over {setup.devices} devices, from {_DEFAULTS[setup.defaults]}"
 
