@@ -32,7 +32,7 @@ MADE = [
 
 def made() -> Measured:
     """What the loops come to on a machine that is known: simulated in place of measured."""
-    found = Measured(0, dict(LEVELS), "a made machine", multiply_ns=1.0, far=16 * MIB)
+    found = Measured(0, dict(LEVELS), "a made machine", multiply_ns=4 / 3, far=16 * MIB)
     sizes = [8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 3 * MIB // 2, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB]
     found.chase = dict(zip(sizes, fitting.simulate(MADE, [{"kind": "chase", "bytes": s} for s in sizes]), strict=True))
     chains = (1, 4, 16, 24)
@@ -44,7 +44,9 @@ def made() -> Measured:
         for size in (16 * KIB, 2 * MIB, 8 * MIB)
     }
     found.shared_read = {1: found.streams["read", 8 * MIB]}
-    found.pages = {n: (4.0 + 3 * (n > 64) + 20 * (n > 1024), 4.0) for n in (16, 32, 64, 96, 256, 1024, 1536, 4096)}
+    for n in (16, 32, 64, 96, 256, 1024, 1536, 4096):
+        beside = fitting._beside(found, n)
+        found.pages[n] = (beside + 3 * (n > 64) + 20 * (n > 1024), beside)
     return found
 
 
@@ -81,7 +83,7 @@ def test_what_is_written_is_a_machine_whose_numbers_have_their_source(tmp_path: 
 def test_what_cannot_be_determined_is_said() -> None:
     found = made()
     found.caches = {}
-    found.pages = dict.fromkeys(found.pages, (4.0, 4.0))
+    found.pages = {n: (fitting._beside(found, n),) * 2 for n in found.pages}
     said = " ".join(fitting.fit(found).notes)
     for words in ("l2: the kernel does not tell its size", "machine.tlb is left out", "is a lower bound"):
         assert words in said

@@ -138,7 +138,7 @@ def _judge(found: Measured, fitted: Fitted, progress: Progress | None) -> list[d
         if progress is not None:
             progress("judging", number, len(_JUDGES), "")
         work = {**loop, "chains": loop.get("chains", 1)} if loop["kind"] == "chase" else loop
-        measured = measuring.native(work, found.core, rounds=9, round_ms=4.0)
+        measured = measuring.native(work, found.core)
         (simulated,) = fitting.simulate(fitted.overrides(), [loop])
         error = 100 * (simulated / measured - 1)
         rows.append({"loop": name, "measured_ns": measured, "simulated_ns": simulated, "error_pct": error})

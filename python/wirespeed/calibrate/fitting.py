@@ -2,7 +2,7 @@
 
 | number | from |
 |---|---|
-| clock | multiplications, three cycles each |
+| clock | squares and exclusive ors that wait for each other, three cycles and one |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
 | size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, from a quarter of its size on |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
@@ -33,6 +33,8 @@ _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
 _T_CL, _T_RCD, _T_RP, _T_RAS = 16.7, 16.3, 16.3, 32.0
 _COPY_INSTRUCTIONS: Final = 5
+# A multiplication and an exclusive or.
+_CYCLES: Final = 4
 
 
 @dataclass(slots=True)
@@ -62,12 +64,12 @@ def simulate(overrides: Sequence[str], loops: Sequence[Mapping[str, Any]]) -> li
 def fit(found: Measured) -> Fitted:
     """The machine."""
     it = Fitted(notes=found.notes)
-    ghz = 3 / found.multiply_ns
+    ghz = _CYCLES / found.multiply_ns
     it.put("machine.name", f"{found.model}, calibrated", "")
     it.put("machine.cores", 1, "the core that was measured; how many forward is the scenario's")
     it.put("machine.core.model", "window", "assumed: out of order")
     it.put(
-        "machine.core.frequency", f"{ghz:.3g} GHz", f"measured: {found.multiply_ns:.3g} ns a multiplication of 3 cycles"
+        "machine.core.frequency", f"{ghz:.3g} GHz", f"measured: {found.multiply_ns:.3g} ns a step of {_CYCLES} cycles"
     )
     it.put("machine.core.rob", 320, "assumed: between a Zen 3's 256 and a Golden Cove's 512")
     it.put("machine.core.store_buffer", 64, "assumed: as on current cores")
@@ -111,39 +113,44 @@ def _caches(it: Fitted, found: Measured) -> None:
 
 
 def _translation(it: Fitted, found: Measured, ghz: float) -> None:
-    extra = {number: small - huge for number, (small, huge) in found.pages.items()}
-    huge = any(each > 4 / ghz for number, each in extra.items() if number > 1024)
-    if not huge:
-        it.notes.append(
-            "translation: pages of 4 KiB cost no more than huge ones (no transparent huge pages? then "
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled); machine.tlb is left out"
-        )
+    """From a line a page, against as many lines side by side."""
+    small, huge = ({n: ns[way] - _beside(found, n) for n, ns in found.pages.items()} for way in (0, 1))
+    first = next((n for n in sorted(small) if small[n] > 2 / ghz), None)
+    if first is None:
+        it.notes.append("translation: a line a page costs no more than lines side by side; machine.tlb is left out")
         return
-    first = next((number for number in sorted(extra) if extra[number] > 2 / ghz), max(extra))
-    beyond = sorted(number for number in extra if number >= first)
-    second_latency = min((extra[number] for number in beyond[1:4]), default=7 / ghz)
-    second = next((number for number in beyond if extra[number] > max(3 * second_latency, second_latency + 4.0)), None)
-    below = max((number for number in extra if number < first), default=first)
-    entries = max(16, below)
-    it.put("machine.tlb.page", "2 MiB", "assumed: programs that forward packets use huge pages")
-    it.put(
-        "machine.tlb.l1_entries", entries, f"measured: {below} pages of 4 KiB cost no more than huge ones, {first} do"
-    )
+    entries = max((n for n in small if n < first), default=first)
+    beyond = [n for n in sorted(small) if n >= first]
+    latency = max(min(small[n] for n in beyond[:3]), 1 / ghz)
+    second = next((n for n in beyond if small[n] > max(3 * latency, latency + 4.0)), None)
+    reach = max(n for n in small if second is None or n < second)
+    # Where the host backs a guest by small pages, its TLBs hold small pages whatever the guest maps.
+    split = huge[first] > 0.7 * small[first]
+    source = "measured: a line a page in pages of 4 KiB and in huge ones"
+    it.put("machine.tlb.page", "4 KiB" if split else "2 MiB", source)
+    if split:
+        it.notes.append("huge pages: reach no further than small ones here, as where a host backs its guest by small ones")
+    source = f"measured: lines on {entries} pages cost as much as side by side, on {first} more"
+    it.put("machine.tlb.l1_entries", entries, source)
     it.put("machine.tlb.l1_ways", _ways(entries), "assumed")
     if second is None:
-        it.notes.append(f"second-level TLB: reaches {max(extra)} pages or more; assumed is that")
-        reach, source = max(extra), "assumed: at least what was measured"
-    else:
-        reach = max(number for number in extra if number < second)
-        source = f"measured: from {second} pages of 4 KiB on walks begin to cost"
+        it.notes.append(f"second-level TLB: reaches {reach} pages or more; assumed is that")
+    source = "assumed: as many as were tried" if second is None else f"measured: from {second} pages on walks cost"
     it.put("machine.tlb.l2_entries", reach, source)
     it.put("machine.tlb.l2_ways", _ways(reach), "assumed")
-    it.put(
-        "machine.tlb.l2_latency",
-        f"{max(second_latency, 0.1):.3g} ns",
-        "measured: what a page costs beyond the first level",
-    )
+    it.put("machine.tlb.l2_latency", f"{latency:.3g} ns", "measured: what a page costs beyond the first level")
     it.put("machine.tlb.walk_cache", 16, "assumed")
+
+
+def _beside(found: Measured, lines: int) -> float:
+    """What a chase through so many lines side by side takes: between sizes that were measured, by logarithms."""
+    bytes, sizes = lines * 64, sorted(found.chase)
+    above = next((size for size in sizes if size >= bytes), sizes[-1])
+    below = max((size for size in sizes if size <= bytes), default=sizes[0])
+    if above == below:
+        return found.chase[above]
+    share = math.log(bytes / below) / math.log(above / below)
+    return found.chase[below] + share * (found.chase[above] - found.chase[below])
 
 
 def _dram(it: Fitted, found: Measured) -> None:

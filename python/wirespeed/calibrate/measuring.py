@@ -108,29 +108,29 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     core, far = found.core, found.far
 
     def multiply() -> None:
-        found.multiply_ns = native({"kind": "multiply"}, core, rounds=25, round_ms=2.0)
+        found.multiply_ns = native({"kind": "multiply"}, core, rounds=61)
 
     def chase(bytes: int) -> None:
-        found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core, rounds=9, round_ms=3.0)
+        found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core)
 
     def pages(number: int) -> None:
         work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
-        small, huge = (native(work, core, rounds=9, round_ms=1.5, huge=each) for each in (False, True))
+        small, huge = (native(work, core, huge=each) for each in (False, True))
         found.pages[number] = (small, huge)
 
     def chains(number: int) -> None:
         for bytes, kept in ((far, found.chains), (llc // 4, found.llc_chains)):
-            kept[number] = native({"kind": "chase", "bytes": bytes, "chains": number}, core, rounds=7, round_ms=3.0)
+            kept[number] = native({"kind": "chase", "bytes": bytes, "chains": number}, core)
 
     def stream(operation: str, bytes: int) -> None:
         work = {"kind": "stream", "operation": operation, "bytes": bytes}
-        found.streams[operation, bytes] = native(work, core, rounds=9, round_ms=3.0)
+        found.streams[operation, bytes] = native(work, core)
 
     def shared() -> None:
         work = {"kind": "stream", "operation": "read", "bytes": far // 2}
         for number in range(1, min(len(usable), 8) + 1):
             beside = [each for each in usable if each != core][: number - 1]
-            found.shared_read[number] = native(work, core, beside=beside, rounds=15, round_ms=8.0)
+            found.shared_read[number] = native(work, core, beside=beside, rounds=25, round_ms=4.0)
 
     sizes, size = [], 8 * KIB
     while size < far:

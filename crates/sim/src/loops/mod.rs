@@ -311,9 +311,7 @@ impl References {
             }
             LoopSpec::Random { bytes, stores } => References::Random { lines: bytes / LINE_BYTES, stores },
             LoopSpec::Stride { bytes, stride } => References::Stride { bytes, stride, at: 0 },
-            LoopSpec::Stream { bytes, operation } => {
-                References::Stream { lines: bytes / LINE_BYTES, operation, at: 0 }
-            }
+            LoopSpec::Stream { bytes, operation } => References::Stream { lines: bytes / LINE_BYTES, operation, at: 0 },
             LoopSpec::Copy { bytes, block } => References::Copy { bytes, block },
             LoopSpec::Forward(_) => References::Random { lines: 1, stores: 0.0 },
         }
