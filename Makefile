@@ -20,7 +20,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench docs schema sample fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs schema sample fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -28,6 +28,7 @@ help: ## Print this
 	@echo 'make build       set up; leaves the commands at $(BIN)/wirespeed and $(BIN)/wirespeedd'
 	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
+	@echo 'make bench-host  this machine: dpdk-testpmd against the simulator, into validation/host/'
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
@@ -84,6 +85,10 @@ test-slow: $(STAMPS)/package $(STAMPS)/dev
 
 bench: $(STAMPS)/package $(STAMPS)/dev
 	@$(BIN)/python tests/house/suites.py bench
+
+# Asks nothing of the machine but testpmd; exit code 3 where that is missing.
+bench-host: $(STAMPS)/package
+	$(BIN)/python validation/host/run.py
 
 # --- documents --------------------------------------------------------------------------------------------------------
 

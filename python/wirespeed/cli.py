@@ -1,6 +1,7 @@
 """The command `wirespeed`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition holds, 2 bad input,
+3 a program that was to be measured is missing, has died or hangs,
 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
 """
 
@@ -28,7 +29,8 @@ from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
 from wirespeed.advise import command as advising
-from wirespeed.errors import InputError, nearest
+from wirespeed.calibrate import command as calibration
+from wirespeed.errors import InputError, TargetError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
@@ -194,6 +196,9 @@ def main() -> None:
     try:
         answer = app(prog_name="wirespeed", standalone_mode=False)
         code = answer if isinstance(answer, int) else 0
+    except TargetError as e:
+        _complain(str(e))
+        code = tuning.EXIT_TARGET
     except InputError as e:
         code = _complain(str(e))
     except OSError as e:
@@ -861,6 +866,7 @@ tuning.add(app, _emit, _stoppable)
 copying.add(app, _show, _emit, _stoppable)
 sweeping.add(app, _emit, _stoppable)
 advising.add(app, _emit, _stoppable)
+calibration.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -2,6 +2,7 @@
 //! here. Text in, JSON and Arrow out.
 
 mod host;
+mod host_loops;
 mod leakage;
 mod memory;
 mod models;
@@ -447,6 +448,8 @@ fn nothing_usable(path: &Path, nothing: bool, what: &str, damage: &traffic::Dama
 mod _wirespeed {
     #[pymodule_export]
     use super::host::survey;
+    #[pymodule_export]
+    use super::host_loops::{cores, measure_loop, run_loops};
     #[pymodule_export]
     use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]

@@ -333,7 +333,8 @@ impl Default for ForwardingSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
-    /// The shipped machine that fills in what is left out, here and in `nic` and `mempool`.
+    /// The machine that fills in what is left out, here and in `nic` and `mempool`: a shipped one, or the path of a
+    /// file of one's own, which ends in `.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// A title for people.
@@ -502,10 +503,11 @@ impl Scenario {
             &["function", "classify", "rules"],
             &["function", "inspect", "patterns"],
             &["function", "firewall", "rules"],
+            &["machine", "preset"],
         ] {
             let file = get_mut(&mut own, path);
             if let Some(toml::Value::String(name)) = file
-                && (path[1] != "profile" || name.ends_with(".toml"))
+                && (!["profile", "preset"].contains(&path[1]) || name.ends_with(".toml"))
                 && !Path::new(name.as_str()).is_absolute()
             {
                 *name = folder.join(name.as_str()).to_string_lossy().into_owned();
@@ -558,14 +560,20 @@ impl Scenario {
                 });
             }
         };
-        let preset = find(MACHINES, &name).ok_or_else(|| ScenarioError::Preset {
-            origin: origin.into(),
-            path: "machine.preset".into(),
-            known: known(&names(MACHINES), &name),
-            name: name.clone(),
-        })?;
-        let mut merged: toml::Table = toml::from_str(preset.text)
-            .map_err(|e| ScenarioError::Syntax { origin: preset.name.into(), message: e.to_string() })?;
+        let text = match find(MACHINES, &name) {
+            Some(preset) => preset.text.to_string(),
+            None if name.ends_with(".toml") => crate::own_machine::text(origin, &name)?,
+            None => {
+                return Err(ScenarioError::Preset {
+                    origin: origin.into(),
+                    path: "machine.preset".into(),
+                    known: known(&names(MACHINES), &name),
+                    name,
+                });
+            }
+        };
+        let mut merged: toml::Table = toml::from_str(&text)
+            .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
         if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
             apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
@@ -578,7 +586,7 @@ impl Scenario {
         if !keeps_io_ways {
             fit_io_ways(&mut merged);
         }
-        table(&mut merged, "machine").insert("preset".into(), preset.name.into());
+        table(&mut merged, "machine").insert("preset".into(), name.into());
 
         let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
             origin: origin.into(),
