@@ -19,7 +19,7 @@ pub mod vhost;
 
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
-pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
+pub use forward::{Adjacency, ChecksumCheck, Entries, Forward, ForwardSpec, ForwardTables, LookupMode};
 pub use lookup::NextHop;
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use upf::{Upf, UpfSpec};
