@@ -25,6 +25,7 @@ from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed import router as routing
 from wirespeed.errors import InputError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
@@ -826,6 +827,7 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+routing.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

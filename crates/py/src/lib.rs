@@ -6,6 +6,7 @@ mod memory;
 mod models;
 mod netproc;
 mod papers;
+mod router;
 mod slices;
 
 use std::any::Any;
@@ -435,6 +436,8 @@ mod _wirespeed {
     use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
+    #[pymodule_export]
+    use super::router::{bench_columns, bench_router, probe_gpu, route};
     #[pymodule_export]
     use super::slices::{run_slices, slices_spec};
     #[pymodule_export]

@@ -7,9 +7,7 @@ use crate::layout::Left;
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
     /// There is no driver for GPUs.
-    #[error(
-        "no GPU driver: {library} cannot be loaded ({reason}); install the NVIDIA driver, or use --backend cpu"
-    )]
+    #[error("no GPU driver: {library} cannot be loaded ({reason}); install the NVIDIA driver, or use --backend cpu")]
     NoDriver {
         /// What was tried.
         library: String,
@@ -97,7 +95,9 @@ pub enum RouterError {
         why: Left,
     },
     /// The kernel does not leave.
-    #[error("the kernel of the {backend} backend was asked to leave and did not within {waited:?}; its memory is not freed")]
+    #[error(
+        "the kernel of the {backend} backend was asked to leave and did not within {waited:?}; its memory is not freed"
+    )]
     Stuck {
         /// Which.
         backend: &'static str,

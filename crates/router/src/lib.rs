@@ -14,6 +14,7 @@
 //! proposed as hardware, a task FIFO, warps of 32 packets and in-order commit, is built here on a kernel that stays.
 
 pub mod backend;
+pub mod bench;
 pub mod cuda;
 pub mod delay;
 mod error;
@@ -25,6 +26,7 @@ pub mod persistent;
 pub mod program;
 pub mod protocol;
 pub mod route;
+pub mod setup;
 pub mod sink;
 pub mod source;
 

@@ -107,11 +107,13 @@ unsafe extern "C" {
         count: u32,
         trace: *mut Trace,
     );
-    fn wirespeed_router_layout(which: u32) -> u32;
 }
 
 #[cfg(test)]
 pub(crate) fn twin_layout(which: u32) -> u32 {
+    unsafe extern "C" {
+        fn wirespeed_router_layout(which: u32) -> u32;
+    }
     // SAFETY: a function of its argument.
     unsafe { wirespeed_router_layout(which) }
 }

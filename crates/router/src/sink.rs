@@ -62,7 +62,8 @@ impl PcapSink {
 impl Sink for PcapSink {
     fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
         let ns = packet.arrival.0 / 1000;
-        let head = [(ns / 1_000_000_000) as u32, (ns % 1_000_000_000) as u32, packet.data.len() as u32, packet.frame_bytes];
+        let head =
+            [(ns / 1_000_000_000) as u32, (ns % 1_000_000_000) as u32, packet.data.len() as u32, packet.frame_bytes];
         let mut write = || {
             for word in head {
                 self.out.write_all(&word.to_le_bytes())?;
@@ -110,9 +111,8 @@ mod interface {
         fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
             loop {
                 // SAFETY: a buffer of this length.
-                let sent = unsafe {
-                    libc::send(self.socket.as_raw_fd(), packet.data.as_ptr().cast(), packet.data.len(), 0)
-                };
+                let sent =
+                    unsafe { libc::send(self.socket.as_raw_fd(), packet.data.as_ptr().cast(), packet.data.len(), 0) };
                 if sent >= 0 {
                     return Ok(());
                 }

@@ -102,7 +102,11 @@ mod interface {
             let protocol = (libc::ETH_P_ALL as u16).to_be();
             // SAFETY: plain integers.
             let socket = unsafe {
-                libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, i32::from(protocol))
+                libc::socket(
+                    libc::AF_PACKET,
+                    libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+                    i32::from(protocol),
+                )
             };
             if socket < 0 {
                 return Err(failed("opening a raw socket", io::Error::last_os_error()));

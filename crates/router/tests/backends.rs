@@ -209,8 +209,7 @@ fn a_full_queue_refuses_tasks_until_the_oldest_is_committed() {
             }
         }
     };
-    let mut cpu =
-        Cpu::with_hook(&program(), 2, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(gate))).unwrap();
+    let mut cpu = Cpu::with_hook(&program(), 2, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(gate))).unwrap();
     for task in 0..RING_ENTRIES {
         for number in task * 32..task * 32 + 32 {
             cpu.put(number, &mut packet(number));
@@ -246,8 +245,7 @@ fn a_worker_that_hangs_is_a_typed_error_within_the_deadline() {
         }
     };
     let deadline = Duration::from_millis(200);
-    let mut cpu =
-        Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, deadline, 0, Some(Arc::new(gate))).unwrap();
+    let mut cpu = Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, deadline, 0, Some(Arc::new(gate))).unwrap();
     let asked = Instant::now();
     let error = route(&mut Made { next: 0, end: 100 }, &mut cpu, &mut Nowhere, &Options::default()).unwrap_err();
     assert!(matches!(error, RouterError::Silent { backend: "cpu", .. }), "{error}");
@@ -258,8 +256,7 @@ fn a_worker_that_hangs_is_a_typed_error_within_the_deadline() {
 #[test]
 fn a_worker_that_panics_is_a_typed_error() {
     let hook = |task: router::layout::Task| assert!(task.first < 64, "made to fail");
-    let mut cpu =
-        Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(hook))).unwrap();
+    let mut cpu = Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(hook))).unwrap();
     let error = route(&mut Made { next: 0, end: 1000 }, &mut cpu, &mut Nowhere, &Options::default()).unwrap_err();
     assert!(matches!(error, RouterError::Panicked { backend: "cpu" }), "{error}");
 }

@@ -151,12 +151,8 @@ impl Batch {
             stride: self.memory.stride as u32,
         };
         let (mut tables, mut packets, mut first, mut count) = (self.tables, packets, first, count);
-        let mut arguments: [*mut c_void; 4] = [
-            (&raw mut tables).cast(),
-            (&raw mut packets).cast(),
-            (&raw mut first).cast(),
-            (&raw mut count).cast(),
-        ];
+        let mut arguments: [*mut c_void; 4] =
+            [(&raw mut tables).cast(), (&raw mut packets).cast(), (&raw mut first).cast(), (&raw mut count).cast()];
         let call = &self.gpu.driver.call;
         // SAFETY: a function of these four arguments, which the driver copies.
         let status = unsafe {

@@ -47,7 +47,6 @@ macro_rules! driver {
 
 driver! {
     init = "cuInit"(c_uint);
-    driver_version = "cuDriverGetVersion"(*mut c_int);
     error_name = "cuGetErrorName"(Status, *mut *const c_char);
     device_count = "cuDeviceGetCount"(*mut c_int);
     device = "cuDeviceGet"(*mut c_int, c_int);
