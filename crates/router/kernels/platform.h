@@ -103,10 +103,13 @@ FUNCTION uint64_t now_ns(void) {
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
-/* Threads of a host share its cores, which warps of a device do not: who waits makes room. */
+/* Threads of a host share its cores, which warps of a device do not: who waits makes room, and who has waited sleeps. */
 FUNCTION void pause_ns(uint32_t ns) {
-    (void)ns;
-    sched_yield();
+    struct timespec time = {0, 20000};
+    if (ns < 100)
+        sched_yield();
+    else
+        nanosleep(&time, 0);
 }
 FUNCTION void warp_sync(void) {}
 FUNCTION uint64_t from_first(uint64_t value) { return value; }
