@@ -20,7 +20,7 @@
 //!
 //! **See also** `nat`, `forward`.
 
-use packet::{L3, PROTO_TCP, PROTO_UDP, Packet};
+use packet::{L3, PROTO_TCP, PROTO_UDP, Packet, Rule};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,36 @@ impl Template {
             dst: prefix(dst).ok_or_else(|| error(dst, "an IPv4 prefix"))?,
             src_port: range(s0, s1).ok_or_else(|| error(&format!("{s0} : {s1}"), "ports, the lower first"))?,
             dst_port: range(d0, d1).ok_or_else(|| error(&format!("{d0} : {d1}"), "ports, the lower first"))?,
+            proto,
+            permit,
+        })
+    }
+
+    /// The template of a rule whose protocol is one or any. Flags are not looked at: a filter without state tells no more
+    /// by them than who has begun.
+    ///
+    /// # Errors
+    /// A rule that looks at some bits of the protocol only.
+    pub fn from_rule(rule: &Rule, permit: bool) -> Result<Template, FunctionError> {
+        let error = |came: String, allowed: &str| FunctionError::Spec {
+            path: "firewall.rules",
+            came,
+            allowed: allowed.into(),
+            remedy: "the classifier knows such rules: function.kind = \"classify\"",
+        };
+        let range = |(network, len): (u32, u8)| (network, network | u32::MAX.checked_shr(len.into()).unwrap_or(0));
+        let proto = match rule.proto {
+            (_, 0) => None,
+            (value, 0xff) => Some(value),
+            (value, mask) => {
+                return Err(error(format!("{value:#04x}/{mask:#04x}"), "a protocol with mask 0x00 or 0xFF"));
+            }
+        };
+        Ok(Template {
+            src: range(rule.src),
+            dst: range(rule.dst),
+            src_port: rule.src_port,
+            dst_port: rule.dst_port,
             proto,
             permit,
         })

@@ -65,12 +65,12 @@ mod site {
     pub(super) const NEW_BUCKET: u16 = 31;
     pub(super) const INSIDE_SESSION: u16 = 32;
     pub(super) const SESSION_STORE: u16 = 33;
-    pub(super) const TTL_LOAD: u16 = 34;
-    pub(super) const ADDRESS_STORE: u16 = 35;
-    pub(super) const HEADER_STORE: u16 = 36;
-    pub(super) const L4_CHECKSUM_LOAD: u16 = 37;
-    pub(super) const L4_STORE: u16 = 38;
-    pub(super) const L4_CHECKSUM_STORE: u16 = 39;
+    pub(super) const L4_CHECKSUM_LOAD: u16 = 34;
+    pub(super) const L4_CHECKSUM_STORE: u16 = 35;
+    pub(super) const L4_STORE: u16 = 36;
+    pub(super) const ADDRESS_STORE: u16 = 37;
+    pub(super) const TTL_LOAD: u16 = 38;
+    pub(super) const HEADER_STORE: u16 = 39;
     pub(super) const DONE: u16 = 40;
     pub(super) const LATCH: u16 = 41;
 }
