@@ -54,6 +54,11 @@ class Function(StrEnum):
     """What is done with each packet."""
 
     forward = "forward"
+    check = "check"
+    lookup = "lookup"
+    ttl = "ttl"
+    classify = "classify"
+    inspect = "inspect"
 
 
 class Format(StrEnum):
@@ -70,7 +75,7 @@ def run(**settings: Any) -> dict[str, Any]:
     packets had a schedule. Raises InputError for settings, files or a GPU that cannot be used.
     """
     given = {name: value for name, value in settings.items() if value is not None}
-    for path in ("capture", "table", "out"):
+    for path in ("capture", "table", "rules", "patterns", "out"):
         if path in given:
             given[path] = str(given[path])
     routed: dict[str, Any] = json.loads(_wirespeed.route(json.dumps(given)))
@@ -86,7 +91,7 @@ def probe(driver: str | None = None) -> dict[str, Any]:
 def bench(each: Callable[[dict[str, Any]], bool], **settings: Any) -> dict[str, Any]:
     """Measures delay against throughput, and gives each point as soon as it is there; False from `each` ends it."""
     given = {name: value for name, value in settings.items() if value is not None}
-    for path in ("capture", "table"):
+    for path in ("capture", "table", "rules", "patterns"):
         if path in given:
             given[path] = str(given[path])
     done: dict[str, Any] = json.loads(_wirespeed.bench_router(json.dumps(given), lambda text: each(json.loads(text))))
@@ -140,8 +145,32 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         ] = None,
         function: Annotated[
             Function,
-            typer.Option("--function", help="What is done with each packet.", rich_help_panel=_SOURCE),
+            typer.Option(
+                "--function",
+                help="What is done with each packet; inspect is for the CPU only.",
+                rich_help_panel=_SOURCE,
+            ),
         ] = Function.forward,
+        rules: Annotated[
+            Path | None,
+            typer.Option(
+                "--rules",
+                metavar="FILE",
+                help="Rules to classify by, in the form of ClassBench.",
+                show_default="made ones",
+                rich_help_panel=_SOURCE,
+            ),
+        ] = None,
+        patterns: Annotated[
+            Path | None,
+            typer.Option(
+                "--patterns",
+                metavar="FILE",
+                help="Strings to inspect for; a packet with one is dropped.",
+                show_default="made ones",
+                rich_help_panel=_SOURCE,
+            ),
+        ] = None,
         ports: Annotated[
             int,
             typer.Option(
@@ -269,9 +298,11 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         ] = Format.table,
     ) -> int:
         """Route packets of a capture, a generator or an interface; say what became of them and how long it took."""
-        del function  # the only one that the kernels have
         with stoppable():
             routed = run(
+                function=function.value,
+                rules=rules,
+                patterns=patterns,
                 capture=capture,
                 profile=profile,
                 interface=interface,
@@ -334,6 +365,17 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         "Exit code: 0 fine, 1 a verdict was wrong, 2 bad input, 130 stopped by Ctrl-C (the CSV has what was measured).",
     )
     def _bench(
+        function: Annotated[
+            Function, typer.Option("--function", help="What is done with each packet; inspect is for the CPU only.")
+        ] = Function.forward,
+        rules: Annotated[
+            Path | None,
+            typer.Option("--rules", metavar="FILE", help="Rules to classify by.", show_default="made ones"),
+        ] = None,
+        patterns: Annotated[
+            Path | None,
+            typer.Option("--patterns", metavar="FILE", help="Strings to inspect for.", show_default="made ones"),
+        ] = None,
         table: Annotated[
             Path | None,
             typer.Option("--table", metavar="FILE", help="Use this prefix table.", show_default="a made one"),
@@ -348,9 +390,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         shares: Annotated[
             str, typer.Option("--shares", metavar="X,X", help="Loads, as shares of the most that is carried.")
         ] = "0.2,0.5,0.8,0.95",
-        packets: Annotated[
-            int, typer.Option("--packets", metavar="N", help="Packets a point: a power of two.")
-        ] = 1 << 19,
+        packets: Annotated[int, typer.Option("--packets", metavar="N", help="Packets a point: a power of two.")] = 1
+        << 19,
         threads: Annotated[
             str | None,
             typer.Option("--threads", metavar="N,N", help="Numbers of CPU workers.", show_default="cores less one"),
@@ -382,6 +423,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 with stoppable():
                     done = bench(
                         each,
+                        function=function.value,
+                        rules=rules,
+                        patterns=patterns,
                         table=table,
                         capture=capture,
                         batches=_numbers("--batches", batches, int),
@@ -424,7 +468,8 @@ def tables(routed: Mapping[str, Any]) -> Iterator[Table]:
 def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     v4, v6 = routed["routes"]
     yield "function", routed["function"]
-    yield "routes", f"{v4:,} IPv4, {v6:,} IPv6"
+    if v4 or v6:
+        yield "routes", f"{v4:,} IPv4, {v6:,} IPv6"
     if routed["threads"] is not None:
         yield "workers", str(routed["threads"])
     yield "order", "kept" if routed["ordered"] else f"{routed['reordered']:,} packets committed late"

@@ -23,7 +23,7 @@ pub mod vhost;
 
 pub use chain::{Chain, Share};
 pub use check::HeaderCheck;
-pub use classify::{Classify, ClassifySpec, Search};
+pub use classify::{Classify, ClassifySpec};
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Entries, Forward, ForwardSpec, ForwardTables, LookupMode};

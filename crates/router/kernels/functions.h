@@ -1,6 +1,6 @@
 /* Packet functions of one lane.
  *
- * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs): the same verdicts, the same bytes, and the
+ * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs, classify/linear.rs): the same verdicts, the same bytes, and the
  * same references to the packet and to the tables, but for two that a register saves: the descriptor is one load where
  * Rust reads six fields of an mbuf, and the time to live is kept from the header check.
  *
@@ -39,6 +39,13 @@ FUNCTION void set_packet_word(const Lane *lane, uint8_t *slot, uint32_t at, uint
     (void)lane;
     TOUCH(lane, REGION_PACKET, at - FRAME_OFFSET, 4, ACCESS_STORE);
     *(uint32_t *)(slot + at) = value;
+}
+
+/* Writes the word of an IPv6 header whose last byte is the hop limit; the other three stay as they are. */
+FUNCTION void set_hop_limit(const Lane *lane, uint8_t *slot, uint32_t header, uint32_t word) {
+    (void)lane;
+    TOUCH(lane, REGION_PACKET, header + 7 - FRAME_OFFSET, 1, ACCESS_STORE);
+    *(uint32_t *)(slot + header + 4) = swap32(word);
 }
 
 /* The first `words` words at `at`, which is a multiple of 4: 5 words take two quads, 10 take three or, where they begin with
@@ -178,14 +185,13 @@ FUNCTION uint32_t send(const Lane *lane, const Program *program, Descriptor pack
     return FORWARD_BY(hop.word[3] & 0xffff);
 }
 
-/* IP forwarding of packet `lane->packet_idx`. */
-FUNCTION uint32_t forward(const Lane *lane, const Program *program, const Packets *packets) {
-    uint32_t place = (uint32_t)lane->packet_idx & packets->mask;
-    uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
-    TOUCH(lane, REGION_MBUF, 0, 16, ACCESS_LOAD);
-    Quad fields = load_quad(packets->descriptors + place);
-    Descriptor packet = {fields.word[0], (uint16_t)fields.word[1], (uint16_t)(fields.word[1] >> 16),
-                         (uint16_t)fields.word[2], (uint16_t)(fields.word[2] >> 16), 0};
+/* The port that a function sends by which does not route: the other one of a pair. */
+FUNCTION uint32_t across(const Program *program, Descriptor packet) {
+    return FORWARD_BY(((packet.port & 0xffff) ^ 1) % program->ports);
+}
+
+/* IP forwarding. */
+FUNCTION uint32_t forward(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
     uint32_t at = FRAME_OFFSET + packet.l3_offset;
     if (packet.l3 == 4) {
         if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
@@ -208,10 +214,131 @@ FUNCTION uint32_t forward(const Lane *lane, const Program *program, const Packet
         if (!hop) return DROP_FOR(DROP_NO_ROUTE);
         uint32_t limit = swap32(header.word[1]);
         if ((limit & 255) <= 1) return DROP_FOR(DROP_HOP_LIMIT_EXCEEDED);
-        set_packet_word(lane, slot, at + 4, swap32(limit - 1));
+        set_hop_limit(lane, slot, at, limit - 1);
         return send(lane, program, packet, slot, hop - 1);
     }
     return DROP_FOR(DROP_NOT_IP);
+}
+
+/* The header check alone. */
+FUNCTION uint32_t check(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, verdict;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 5);
+        verdict = check_v4(lane, program, packet, slot, &header);
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 10);
+        verdict = check_v6(packet, &header);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return verdict ? verdict : across(program, packet);
+}
+
+/* Route lookup alone. */
+FUNCTION uint32_t look_up(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, hop;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        hop = look_up_v4(lane, program, swap32(packet_word(lane, slot, at + 16)));
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = {{0}};
+        /* One reference of 16 bytes, which as it is aligned takes four loads. */
+        TOUCH(lane, REGION_PACKET, packet.l3_offset + 24, 16, ACCESS_LOAD);
+        for (uint32_t i = 0; i < 4; i++) header.word[6 + i] = *(const uint32_t *)(slot + at + 24 + 4 * i);
+        hop = look_up_v6(lane, program, &header);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return hop ? FORWARD_BY((hop - 1) % program->ports & 0xffff) : DROP_FOR(DROP_NO_ROUTE);
+}
+
+/* The time to live alone. The word of the hop limit begins with three bytes that stay as they are. */
+FUNCTION uint32_t lower_ttl(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 12u) return DROP_FOR(DROP_TRUNCATED);
+        uint32_t ttl = swap32(packet_word(lane, slot, at + 8));
+        if (ttl < 2u << 24) return DROP_FOR(DROP_TTL_EXPIRED);
+        set_packet_word(lane, slot, at + 8, swap32(decremented_ttl(ttl)));
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 8u) return DROP_FOR(DROP_TRUNCATED);
+        TOUCH(lane, REGION_PACKET, packet.l3_offset + 7, 1, ACCESS_LOAD);
+        uint32_t limit = swap32(*(const uint32_t *)(slot + at + 4));
+        if ((limit & 255) <= 1) return DROP_FOR(DROP_HOP_LIMIT_EXCEEDED);
+        set_hop_limit(lane, slot, at, limit - 1);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return across(program, packet);
+}
+
+/* The first rule that matches, one after the other. All lanes of a warp look at the same rule. */
+FUNCTION uint32_t classify(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot,
+                           uint32_t *class_of) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, found = 0xffffffffu;
+    *class_of = found;
+    if (packet.l3 == 6) return program->drop_unmatched ? DROP_FOR(DROP_UNCLASSIFIED) : across(program, packet);
+    if (packet.l3 != 4) return DROP_FOR(DROP_NOT_IP);
+    if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+    Header header = packet_header(lane, slot, at, 5);
+    uint32_t header_bytes = (swap32(header.word[0]) >> 24 & 15) * 4;
+    if (header_bytes < 20) return DROP_FOR(DROP_BAD_HEADER_LENGTH);
+    uint32_t l4 = packet.l3_offset + header_bytes, protocol = swap32(header.word[2]) >> 16 & 0xff;
+    uint32_t source = swap32(header.word[3]), destination = swap32(header.word[4]);
+    uint32_t source_port = 0, destination_port = 0, flags = 0;
+    if ((swap32(header.word[1]) & 0x1fff) == 0 && (protocol == 6 || protocol == 17)) {
+        if (packet.captured < l4 + 4) return DROP_FOR(DROP_TRUNCATED);
+        uint32_t ports = swap32(packet_word(lane, slot, FRAME_OFFSET + l4));
+        source_port = ports >> 16, destination_port = ports & 0xffff;
+        if (protocol == 6 && packet.captured > l4 + 13) {
+            /* The word that the byte lies in. */
+            TOUCH(lane, REGION_PACKET, l4 + 13, 1, ACCESS_LOAD);
+            flags = (swap32(*(const uint32_t *)(slot + FRAME_OFFSET + l4 + 12)) >> 16 & 0xff) << 8;
+        }
+    }
+    for (uint32_t i = 0; i < program->rule_count; i++) {
+        const uint8_t *rule = (const uint8_t *)program->rules + (uint64_t)i * 32;
+        TOUCH(lane, REGION_RULES, (uint64_t)i * 32, 16, ACCESS_LOAD);
+        Quad addresses = load_quad(rule);
+        if (((source ^ addresses.word[0]) & addresses.word[1]) | ((destination ^ addresses.word[2]) & addresses.word[3]))
+            continue;
+        TOUCH(lane, REGION_RULES, (uint64_t)i * 32 + 16, 16, ACCESS_LOAD);
+        Quad rest = load_quad(rule + 16);
+        if ((source_port >= (rest.word[0] & 0xffff)) & (source_port <= rest.word[0] >> 16) &
+            (destination_port >= (rest.word[1] & 0xffff)) & (destination_port <= rest.word[1] >> 16) &
+            (((flags ^ rest.word[2]) & rest.word[2] >> 16) == 0) &
+            (((protocol ^ rest.word[3]) & rest.word[3] >> 8 & 0xff) == 0)) {
+            found = i;
+            break;
+        }
+    }
+    *class_of = found;
+    if (found == 0xffffffffu && program->drop_unmatched) return DROP_FOR(DROP_UNCLASSIFIED);
+    return across(program, packet);
+}
+
+/* What the program does with packet `lane->packet_idx`: its verdict. */
+FUNCTION uint32_t process(const Lane *lane, const Program *program, const Packets *packets) {
+    uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict, class_of;
+    uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
+    TOUCH(lane, REGION_MBUF, 0, 16, ACCESS_LOAD);
+    Quad fields = load_quad(packets->descriptors + place);
+    Descriptor packet = {fields.word[0], (uint16_t)fields.word[1], (uint16_t)(fields.word[1] >> 16),
+                         (uint16_t)fields.word[2], (uint16_t)(fields.word[2] >> 16), fields.word[3]};
+    switch (program->function) {
+        case FUNCTION_CHECK: return check(lane, program, packet, slot);
+        case FUNCTION_LOOKUP: return look_up(lane, program, packet, slot);
+        case FUNCTION_TTL: return lower_ttl(lane, program, packet, slot);
+        case FUNCTION_CLASSIFY:
+            verdict = classify(lane, program, packet, slot, &class_of);
+            packets->classes[place] = class_of;
+            return verdict;
+        default: return forward(lane, program, packet, slot);
+    }
 }
 
 #endif

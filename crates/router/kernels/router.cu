@@ -127,7 +127,7 @@ FUNCTION uint32_t work(const Router *router, Trace *trace) {
             if (lane < word_count(word)) {
                 Lane self = LANE_OF(word_first(word) + lane);
                 router->packets.verdicts[(uint32_t)self.packet_idx & router->packets.mask] =
-                    forward(&self, &router->program, &router->packets);
+                    process(&self, &router->program, &router->packets);
             }
         }
         warp_sync();
@@ -161,7 +161,7 @@ extern "C" __global__ void batch(const __grid_constant__ Program program, const 
     uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place < count) {
         Lane self = LANE_OF(first + place);
-        packets.verdicts[(first + place) & packets.mask] = forward(&self, &program, &packets);
+        packets.verdicts[(first + place) & packets.mask] = process(&self, &program, &packets);
     }
 }
 

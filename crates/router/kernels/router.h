@@ -35,14 +35,17 @@ enum {
 };
 
 enum { REGION_PACKET = 0, REGION_MBUF = 1, REGION_TBL24 = 16, REGION_TBL8 = 17, REGION_TBL24_V6 = 18, REGION_TBL8_V6 = 19,
-       REGION_NEXT_HOPS = 20 };
+       REGION_NEXT_HOPS = 20, REGION_RULES = 16 };
 enum { ACCESS_LOAD = 0, ACCESS_STORE = 1 };
 
 /* A verdict: kind 16 | port or reason 16. */
 enum { VERDICT_FORWARD = 1, VERDICT_DROP = 2 };
 enum { DROP_NOT_IP, DROP_TRUNCATED, DROP_BAD_VERSION, DROP_BAD_HEADER_LENGTH, DROP_BAD_TOTAL_LENGTH, DROP_BAD_CHECKSUM,
        DROP_SOURCE_MARTIAN, DROP_DESTINATION_MARTIAN, DROP_DESTINATION_MULTICAST, DROP_DESTINATION_BROADCAST,
-       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED };
+       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED, DROP_UNCLASSIFIED };
+
+/* What is done with a packet. */
+enum { FUNCTION_FORWARD = 0, FUNCTION_CHECK = 1, FUNCTION_LOOKUP = 2, FUNCTION_TTL = 3, FUNCTION_CLASSIFY = 4 };
 
 /* What a NIC tells of a packet: 16 bytes, one load. */
 typedef struct {
@@ -51,7 +54,7 @@ typedef struct {
     uint16_t l3_offset;
     uint16_t l3; /* 4, 6, or 0 */
     uint16_t ethertype; /* bytes 12 and 13 as they lie in memory */
-    uint32_t unused;
+    uint32_t port; /* it came in by */
 } Descriptor;
 
 /* The shared packet memory: packet n lies in slot n & mask. */
@@ -59,6 +62,7 @@ typedef struct {
     const Descriptor *descriptors;
     uint8_t *slots;
     uint32_t *verdicts;
+    uint32_t *classes; /* of the classifier: a rule's number, or all ones */
     uint32_t mask;
     uint32_t stride; /* bytes of a slot, a multiple of 64 */
 } Packets;
@@ -75,6 +79,11 @@ typedef struct {
     uint32_t next_hop_count;
     uint32_t entry_bytes; /* of the IPv4 tables: 2 or 4 */
     uint32_t software_checksum;
+    uint32_t function;
+    const void *rules; /* 32 bytes each */
+    uint32_t rule_count;
+    uint32_t drop_unmatched;
+    uint32_t ports;
     uint32_t unused;
 } Program;
 

@@ -12,7 +12,7 @@ void wirespeed_router_warp(const Router *router, uint32_t warp, Trace *trace) {
 void wirespeed_router_batch(const Program *program, const Packets *packets, uint64_t first, uint32_t count, Trace *trace) {
     for (uint32_t i = 0; i < count; i++) {
         Lane self = LANE_OF(first + i);
-        packets->verdicts[(uint32_t)self.packet_idx & packets->mask] = forward(&self, program, packets);
+        packets->verdicts[(uint32_t)self.packet_idx & packets->mask] = process(&self, program, packets);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use functions::{Forward, PacketFunction, Verdict};
+use functions::{Function, PacketFunction, Verdict};
 use packet::Packet;
 use probe::Null;
 use serde::Serialize;
@@ -238,11 +238,10 @@ impl Cpu {
             packets: (0..slots).map(|_| UnsafeCell::default()).collect(),
             verdicts: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
         });
-        let Program::Forward(forward) = program;
         let workers = (0..threads)
             .map(|_| {
-                let (shared, forward, hook) = (shared.clone(), forward.clone(), hook.clone());
-                std::thread::spawn(move || work(&shared, forward, commit, hook.as_deref()))
+                let (shared, function, hook) = (shared.clone(), program.function().clone(), hook.clone());
+                std::thread::spawn(move || work(&shared, function, commit, hook.as_deref()))
             })
             .collect();
         let (ledger, watchdog) = (Ledger::new(RING_ENTRIES, base), Watchdog::new(deadline));
@@ -254,7 +253,7 @@ impl Cpu {
     }
 }
 
-fn work(shared: &Shared, mut forward: Forward, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
+fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
     let mut verdicts = Vec::with_capacity(256);
     let mask = shared.packets.len() - 1;
     loop {
@@ -270,7 +269,7 @@ fn work(shared: &Shared, mut forward: Forward, commit: Commit, hook: Option<&(dy
         for (from, n) in [(first, before_the_end), (0, task.count as usize - before_the_end)] {
             // SAFETY: this worker has the task, so nobody else uses its slots. An UnsafeCell has the layout of what it holds.
             let burst = unsafe { std::slice::from_raw_parts_mut(shared.packets[from].get(), n) };
-            forward.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts);
+            function.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts);
         }
         for (i, &verdict) in verdicts.iter().enumerate() {
             // SAFETY: as above.

@@ -21,7 +21,7 @@ use crate::backend::{Backend, Commit, Cpu};
 use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
 use crate::delay::Delays;
 use crate::persistent::{Persistent, Setup};
-use crate::setup::{forward, table, workers};
+use crate::setup::{FunctionName, ProgramSpec, program, table, workers};
 use crate::{Program, RouterError};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
@@ -35,6 +35,12 @@ const MOST_GRAPHS: u64 = 1024;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BenchSpec {
+    /// What is done with each packet.
+    pub function: FunctionName,
+    /// Rules for classification; made ones if left out.
+    pub rules: Option<PathBuf>,
+    /// Strings for inspection; made ones if left out.
+    pub patterns: Option<PathBuf>,
     /// A prefix table; a made one if left out.
     pub table: Option<PathBuf>,
     /// A capture whose packets are used, again and again; made ones if left out.
@@ -60,6 +66,9 @@ pub struct BenchSpec {
 impl Default for BenchSpec {
     fn default() -> BenchSpec {
         BenchSpec {
+            function: FunctionName::default(),
+            rules: None,
+            patterns: None,
             table: None,
             capture: None,
             batches: (5..=13).map(|bits| 1 << bits).collect(),
@@ -162,11 +171,21 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
         return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
     }
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
-    let program = Program::Forward(forward(&table, 4, ChecksumCheck::Nic)?);
+    let sources = ProgramSpec {
+        function: spec.function,
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: 4,
+        checksum: ChecksumCheck::Nic,
+        seed: spec.seed,
+    };
+    let (program, _) = program(&sources, &table, &mut done.notes)?;
     let packets = packets(spec, &table)?;
     let expected = verdicts(&program, &packets);
     let mut ways: Vec<Way> = spec.threads.iter().map(|&threads| Way::Cpu(threads)).collect();
-    if spec.cpu_only {
+    if spec.function == FunctionName::Inspect {
+        done.notes.push("no GPU part: kernels do not have inspection".into());
+    } else if spec.cpu_only {
         done.notes.push("the GPU was left out as asked".into());
     } else {
         match Gpu::open(&GpuSpec { library: spec.driver.clone(), ..GpuSpec::default() }) {
@@ -204,17 +223,18 @@ fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, Rout
     let mut source = Blueprint::new(&traffic, Some(table))?.source(spec.seed, &load)?;
     let (mut packets, mut packet) = (Vec::with_capacity(spec.packets as usize), Packet::default());
     while (packets.len() as u64) < spec.packets && source.next(&mut packet) {
-        packet.data.truncate(FRAME_BYTES);
+        if spec.function != FunctionName::Inspect {
+            packet.data.truncate(FRAME_BYTES);
+        }
         packets.push(packet.clone());
     }
     Ok(packets)
 }
 
 fn verdicts(program: &Program, packets: &[Packet]) -> Vec<Verdict> {
-    let Program::Forward(forward) = program;
-    let (mut forward, mut verdicts) = (forward.clone(), Vec::with_capacity(packets.len()));
+    let (mut function, mut verdicts) = (program.function().clone(), Vec::with_capacity(packets.len()));
     for burst in packets.chunks(1024) {
-        forward.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut Null, &mut verdicts);
+        function.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut Null, &mut verdicts);
     }
     verdicts
 }

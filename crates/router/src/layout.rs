@@ -127,8 +127,8 @@ pub struct Descriptor {
     pub l3: u16,
     /// Bytes 12 and 13 of the frame as they lie in memory.
     pub ethertype: u16,
-    /// Nothing yet.
-    pub unused: u32,
+    /// The port it came in by.
+    pub port: u32,
 }
 
 /// The shared packet memory.
@@ -141,6 +141,8 @@ pub struct Packets {
     pub slots: u64,
     /// A word a packet.
     pub verdicts: u64,
+    /// A word a packet: its class, or all ones.
+    pub classes: u64,
     /// Slots less 1; their number is a power of two.
     pub mask: u32,
     /// Bytes of a slot, a multiple of 64.
@@ -148,7 +150,7 @@ pub struct Packets {
 }
 
 /// A function's tables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Tables {
     /// tbl24 of IPv4.
@@ -171,7 +173,17 @@ pub struct Tables {
     pub entry_bytes: u32,
     /// Whether the function sums IPv4 headers.
     pub software_checksum: u32,
-    /// Nothing yet.
+    /// Which function.
+    pub function: u32,
+    /// Rules, 32 bytes each.
+    pub rules: u64,
+    /// How many rules.
+    pub rule_count: u32,
+    /// Whether packets that no rule matches are dropped.
+    pub drop_unmatched: u32,
+    /// Ports of the router.
+    pub ports: u32,
+    /// Nothing.
     pub unused: u32,
 }
 

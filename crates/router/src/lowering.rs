@@ -6,7 +6,7 @@
 use functions::Verdict;
 use packet::Packet;
 
-use crate::layout::{Packets, Tables, Touch};
+use crate::layout::{Tables, Touch};
 use crate::machine::Twin;
 use crate::memory::PacketMemory;
 use crate::program::verdict_of;
@@ -49,13 +49,7 @@ impl Lowering {
             let (came, allowed) = (burst.len().to_string(), "allowed are as many packets as there was made room for");
             return Err(RouterError::Setting { what: "burst", came, allowed });
         }
-        let packets = Packets {
-            descriptors: self.memory.descriptors.device,
-            slots: self.memory.slots.device,
-            verdicts: self.memory.verdicts.device,
-            mask: (self.memory.count - 1) as u32,
-            stride: self.memory.stride as u32,
-        };
+        let packets = self.memory.layout();
         for (number, packet) in (0..).zip(burst.iter()) {
             // SAFETY: nothing works on the memory.
             unsafe { self.memory.put(number, packet) };
@@ -73,5 +67,11 @@ impl Lowering {
             out.push(verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: "twin", what: what() })?);
         }
         Ok(touches)
+    }
+
+    /// The classes of the packets of the latest burst, by a classifier.
+    pub fn classes(&self, burst: usize) -> Vec<Option<u32>> {
+        // SAFETY: nothing works on the memory.
+        (0..(burst as u64).min(self.memory.count)).map(|number| unsafe { self.memory.class(number) }).collect()
     }
 }

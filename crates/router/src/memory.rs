@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use packet::{L3, Packet};
 
 use crate::RouterError;
-use crate::layout::{Descriptor, FRAME_OFFSET, SLOT_MARGIN};
+use crate::layout::{Descriptor, FRAME_OFFSET, Packets, SLOT_MARGIN};
 use crate::machine::Machine;
 
 /// Memory that the host and a device see, each by its own address.
@@ -51,6 +51,7 @@ pub(crate) struct PacketMemory {
     pub(crate) descriptors: Shared,
     pub(crate) slots: Shared,
     pub(crate) verdicts: Shared,
+    pub(crate) classes: Shared,
     pub(crate) count: u64,
     pub(crate) stride: usize,
 }
@@ -68,6 +69,7 @@ impl PacketMemory {
             descriptors: rmalloc(machine, "packet descriptors", slots * size_of::<Descriptor>())?,
             slots: rmalloc(machine, "packet memory", slots * stride)?,
             verdicts: rmalloc(machine, "verdicts", slots * 4)?,
+            classes: rmalloc(machine, "classes", slots * 4)?,
             count,
             stride,
         })
@@ -88,6 +90,7 @@ impl PacketMemory {
         for (place, count) in self.ranges(first, count) {
             machine.download(&self.slots, place * self.stride, count * self.stride)?;
             machine.download(&self.verdicts, place * 4, count * 4)?;
+            machine.download(&self.classes, place * 4, count * 4)?;
         }
         Ok(())
     }
@@ -101,6 +104,28 @@ impl PacketMemory {
 
     pub(crate) fn place(&self, number: u64) -> usize {
         (number & (self.count - 1)) as usize
+    }
+
+    /// As kernels see it.
+    pub(crate) fn layout(&self) -> Packets {
+        Packets {
+            descriptors: self.descriptors.device,
+            slots: self.slots.device,
+            verdicts: self.verdicts.device,
+            classes: self.classes.device,
+            mask: (self.count - 1) as u32,
+            stride: self.stride as u32,
+        }
+    }
+
+    /// The class of packet `number`, where a classifier has been.
+    ///
+    /// # Safety
+    /// The packet was committed.
+    pub(crate) unsafe fn class(&self, number: u64) -> Option<u32> {
+        // SAFETY: within the memory.
+        let class = unsafe { self.classes.host.as_ptr().cast::<u32>().add(self.place(number)).read() };
+        (class != u32::MAX).then_some(class)
     }
 
     /// Bytes of a frame that a slot holds.
@@ -164,6 +189,6 @@ pub(crate) fn describe(packet: &Packet, kept: usize) -> Descriptor {
             _ => 0,
         },
         ethertype: u16::from_ne_bytes(ethertype),
-        unused: 0,
+        port: u32::from(packet.port.0),
     }
 }

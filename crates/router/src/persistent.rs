@@ -9,9 +9,9 @@ use packet::Packet;
 
 use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
 use crate::layout::{
-    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, Left, NEVER, Packets, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD,
-    STATE_STOP, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of,
-    make_word, unused_word, word_generation, word_task,
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, Left, NEVER, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD, STATE_STOP,
+    STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word,
+    unused_word, word_generation, word_task,
 };
 use crate::machine::Machine;
 use crate::memory::{PacketMemory, Shared};
@@ -126,13 +126,7 @@ impl<M: Machine> Persistent<M> {
         let state = near("counters", &state)?;
         let router = Router {
             program: program.place(&mut machine)?,
-            packets: Packets {
-                descriptors: memory.descriptors.device,
-                slots: memory.slots.device,
-                verdicts: memory.verdicts.device,
-                mask: (memory.count - 1) as u32,
-                stride: memory.stride as u32,
-            },
+            packets: memory.layout(),
             fifo: fifo.memory.device,
             control: control.memory.device,
             status: status.memory.device,

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
+use functions::classify::Search;
+use functions::inspect::Pattern;
+use functions::lookup::Structure;
+use functions::{ChecksumCheck, ClassifySpec, Forward, ForwardSpec, Inspect, InspectSpec, Lookup, NextHop};
 use serde::{Deserialize, Serialize};
-use traffic::{Blueprint, Capture, Load, SourceSpec, Table};
+use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
 use units::PacketRate;
 
 use crate::backend::{Backend, Commit, Cpu};
@@ -24,6 +27,9 @@ use crate::{Program, RouterError};
 const MADE_PACKETS: u64 = 1_000_000;
 /// Prefixes and next hops of the table where nobody names one.
 const MADE_TABLE: (usize, u32) = (200_000, 500);
+/// Rules and strings where nobody names any.
+const MADE_RULES: usize = 1_000;
+const MADE_STRINGS: usize = 2_000;
 /// Next hops that entries of two bytes can tell apart.
 const NEXT_HOPS: u32 = 32_000;
 
@@ -40,6 +46,25 @@ pub enum Choice {
     Auto,
     /// The GPU's kernel on threads: to try the protocol, not for speed.
     Twin,
+}
+
+/// What is done with each packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionName {
+    /// IP forwarding.
+    #[default]
+    Forward,
+    /// The header check alone.
+    Check,
+    /// Route lookup alone.
+    Lookup,
+    /// The time to live alone.
+    Ttl,
+    /// Classification by a linear search of rules.
+    Classify,
+    /// Inspection of payloads for strings; no kernel has it.
+    Inspect,
 }
 
 /// How a GPU is used.
@@ -67,6 +92,12 @@ pub struct RunSpec {
     pub backend: Choice,
     /// How a GPU is used.
     pub mode: Mode,
+    /// What is done with each packet.
+    pub function: FunctionName,
+    /// Rules for classification, in the form of ClassBench; made ones if left out.
+    pub rules: Option<PathBuf>,
+    /// A table of strings for inspection; made ones if left out.
+    pub patterns: Option<PathBuf>,
     /// A capture to route. Without it and without an interface traffic is made.
     pub capture: Option<PathBuf>,
     /// The profile of traffic that is made.
@@ -136,9 +167,15 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     judge(spec)?;
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut notes)?;
     let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
-    let forward = forward(&table, spec.ports.unwrap_or(4), checksum)?;
-    let routes = forward.routes();
-    let program = Program::Forward(forward);
+    let sources = ProgramSpec {
+        function: spec.function,
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: spec.ports.unwrap_or(4),
+        checksum,
+        seed: spec.seed,
+    };
+    let (program, routes) = program(&sources, &table, &mut notes)?;
     let (mut backend, threads) = backend(spec, &program, &mut notes)?;
     let (mut source, mut sink, pace) = ends(spec, &table, &mut notes)?;
     let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
@@ -209,12 +246,80 @@ pub(crate) fn table(
     Ok(Table::synthetic(seed, prefixes, next_hops))
 }
 
-/// Forwarding by that table.
-pub(crate) fn forward(table: &Table, ports: u16, checksum: ChecksumCheck) -> Result<Forward, RouterError> {
-    let routes = (0u32..)
-        .zip(&table.routes)
-        .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i) % NEXT_HOPS)?)));
-    Ok(Forward::new(routes, ports, &ForwardSpec { checksum, ..ForwardSpec::default() })?)
+/// What a function is made of.
+pub(crate) struct ProgramSpec<'a> {
+    pub(crate) function: FunctionName,
+    pub(crate) rules: Option<&'a PathBuf>,
+    pub(crate) patterns: Option<&'a PathBuf>,
+    pub(crate) ports: u16,
+    pub(crate) checksum: ChecksumCheck,
+    pub(crate) seed: u64,
+}
+
+/// The function, and how many IPv4 and IPv6 routes it has.
+pub(crate) fn program(
+    spec: &ProgramSpec<'_>,
+    table: &Table,
+    notes: &mut Vec<String>,
+) -> Result<(Program, (usize, usize)), RouterError> {
+    let &ProgramSpec { function, ports, checksum, seed, .. } = spec;
+    let clash =
+        |what, came: &PathBuf, allowed| Err(RouterError::Setting { what, came: came.display().to_string(), allowed });
+    if let Some(path) = spec.rules.filter(|_| function != FunctionName::Classify) {
+        return clash("rules", path, "only with the function classify");
+    }
+    if let Some(path) = spec.patterns.filter(|_| function != FunctionName::Inspect) {
+        return clash("patterns", path, "only with the function inspect");
+    }
+    let routes = || {
+        (0u32..)
+            .zip(&table.routes)
+            .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i) % NEXT_HOPS)?)))
+    };
+    Ok(match function {
+        FunctionName::Forward => {
+            let forward = Forward::new(routes(), ports, &ForwardSpec { checksum, ..ForwardSpec::default() })?;
+            let routes = forward.routes();
+            (Program::forward(forward), routes)
+        }
+        FunctionName::Lookup => {
+            let lookup = Lookup::new(routes(), ports, Structure::Dir24)?;
+            let routes = lookup.routes();
+            (Program::lookup(lookup, ports), routes)
+        }
+        FunctionName::Check => (Program::check(checksum, ports), (0, 0)),
+        FunctionName::Ttl => (Program::ttl(ports), (0, 0)),
+        FunctionName::Classify => {
+            let rules = match spec.rules {
+                Some(path) => Rules::open(path)?,
+                None => {
+                    notes.push(format!("{MADE_RULES} made rules: --rules names real ones"));
+                    Rules::made(seed, MADE_RULES, table)
+                }
+            };
+            let how = ClassifySpec { search: Search::Linear, ..ClassifySpec::default() };
+            (Program::classify(&rules.rules, &how, ports)?, (0, 0))
+        }
+        FunctionName::Inspect => {
+            let strings = match spec.patterns {
+                Some(path) => SignatureStrings::open(path)?,
+                None => {
+                    notes.push(format!("{MADE_STRINGS} made strings: --patterns names real ones"));
+                    SignatureStrings::made(seed, MADE_STRINGS)
+                }
+            };
+            let taken = strings.select(&PatternSelection::default()).into_iter();
+            let patterns: Vec<Pattern> = taken.map(|(bytes, nocase)| Pattern { bytes, nocase }).collect();
+            (
+                Program::inspect(Inspect::new(
+                    &patterns,
+                    &InspectSpec { drop: true, ..InspectSpec::default() },
+                    ports,
+                )?),
+                (0, 0),
+            )
+        }
+    })
 }
 
 /// Workers where nobody says how many: a core is left for ingress and egress.

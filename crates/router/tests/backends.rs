@@ -27,7 +27,7 @@ fn forward() -> Forward {
 }
 
 fn program() -> Program {
-    Program::Forward(forward())
+    Program::forward(forward())
 }
 
 /// Packet `number`: its identification and source say which it is; its destination, time to live and checksum differ, so

@@ -113,7 +113,7 @@ fn persistent_kernels_route_in_order_in_host_memory_and_in_their_own() {
             let gpu = Gpu::open(&spec("SOUND", placement)).unwrap();
             assert_eq!((gpu.offer().name.as_str(), gpu.offer().warps_per_core), ("made GPU", 4));
             let setup = Setup { commit, deadline: DEADLINE, slots: 4096, ..Setup::default() };
-            let mut backend = Persistent::new(gpu, &Program::Forward(forward()), setup).unwrap();
+            let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
             check(&format!("{placement:?}, {commit:?}"), &mut backend, 10_007, 32);
         }
     }
@@ -124,7 +124,7 @@ fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
     for mode in [BatchMode::Serial, BatchMode::Streams, BatchMode::Graph] {
         for batch in [32, 256] {
             let spec = spec("SOUND", Placement::default());
-            let program = Program::Forward(forward());
+            let program = Program::forward(forward());
             let mut backend = Batch::new(&spec, &program, mode, batch, 2048, 256, DEADLINE).unwrap();
             check(&format!("{mode:?} of {batch}"), &mut backend, 10_007, batch);
         }
@@ -141,7 +141,10 @@ fn what_a_driver_lacks_is_a_typed_error_that_says_what_to_do() {
     let no_driver = no_driver.err().unwrap();
     assert!(matches!(no_driver, RouterError::NoDriver { .. }) && no_driver.is_no_gpu(), "{no_driver}");
     for (behaviour, says) in [
-        ("NO_DEVICE", "the GPU driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE (100)); check nvidia-smi, or use --backend cpu"),
+        (
+            "NO_DEVICE",
+            "the GPU driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE (100)); check nvidia-smi, or use --backend cpu",
+        ),
         (
             "OLD_VERSION",
             "the GPU driver supports CUDA 12.4, and the kernels need 13.0: install a driver of the 580 series or newer, or use \
@@ -168,7 +171,7 @@ fn what_a_driver_lacks_is_a_typed_error_that_says_what_to_do() {
 fn too_little_memory_is_told_with_what_it_was_for() {
     let gpu = Gpu::open(&spec("NO_MEMORY", Placement::ZeroCopy)).unwrap();
     let setup = Setup { slots: 1024, ..Setup::default() };
-    let error = Persistent::new(gpu, &Program::Forward(forward()), setup).err().unwrap();
+    let error = Persistent::new(gpu, &Program::forward(forward()), setup).err().unwrap();
     let RouterError::Memory { what, bytes, .. } = &error else { panic!("{error}") };
     assert_eq!((what.as_str(), *bytes), ("tbl24", 32 << 20));
     assert!(error.to_string().contains("bytes are free"), "{error}");
@@ -179,7 +182,7 @@ fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
     let deadline = Duration::from_millis(200);
     let gpu = Gpu::open(&spec("SILENT_KERNEL", Placement::ZeroCopy)).unwrap();
     let setup = Setup { slots: 1024, deadline, ..Setup::default() };
-    let mut backend = Persistent::new(gpu, &Program::Forward(forward()), setup).unwrap();
+    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
     let asked = Instant::now();
     let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
     let error = error.unwrap_err();
@@ -194,7 +197,7 @@ fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
 fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
     let (deadline, asked) = (Duration::from_millis(200), Instant::now());
     let spec = spec("SILENT_BATCH", Placement::default());
-    let program = Program::Forward(forward());
+    let program = Program::forward(forward());
     let mut backend = Batch::new(&spec, &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
     let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
     let error = error.unwrap_err();
@@ -207,7 +210,7 @@ fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
 fn a_kernel_that_fails_is_told_by_its_error() {
     let gpu = Gpu::open(&spec("FAILING_KERNEL", Placement::ZeroCopy)).unwrap();
     let setup = Setup { slots: 1024, ..Setup::default() };
-    let mut backend = Persistent::new(gpu, &Program::Forward(forward()), setup).unwrap();
+    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
     let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
     let error = error.unwrap_err();
     assert!(matches!(error, RouterError::Driver { code: 719, .. }), "{error}");

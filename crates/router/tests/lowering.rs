@@ -4,13 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use functions::{ChecksumCheck, DropReason, Forward, ForwardSpec, LookupMode, NextHop, PacketFunction, Verdict};
+use functions::classify::Search;
+use functions::lookup::Structure;
+use functions::{
+    ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Lookup, LookupMode, NextHop,
+    PacketFunction, Verdict,
+};
 use packet::{Packet, internet_checksum};
 use probe::{Event, Record, RegionId};
 use proptest::prelude::*;
 use router::layout::Touch;
 use router::{Lowering, Program};
-use traffic::{Capture, Table};
+use traffic::{Capture, Rules, Table};
 use units::{LINE_BYTES, PacketId, Ps};
 
 const BURST: usize = 64;
@@ -103,13 +108,13 @@ struct Compared {
     references: u64,
 }
 
-fn compare(forward: &mut Forward, lowering: &mut Lowering, burst: &[Packet], so_far: &mut Compared) {
+fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], so_far: &mut Compared) {
     let (mut ours, mut theirs) = (burst.to_vec(), burst.to_vec());
     for (i, packet) in ours.iter_mut().enumerate() {
         packet.id = PacketId(i as u64);
     }
     let (mut record, mut expected, mut found) = (Record::new(), Vec::new(), Vec::new());
-    forward.process_burst(Ps::ZERO, &mut ours, &mut record, &mut expected);
+    function.process_burst(Ps::ZERO, &mut ours, &mut record, &mut expected);
     let touches = lowering.process_burst(&mut theirs, 64 * BURST, &mut found).unwrap();
     let (by_function, by_lowering) =
         (lines_of_function(&record, burst.len()), lines_of_lowering(&touches, burst.len()));
@@ -118,6 +123,9 @@ fn compare(forward: &mut Forward, lowering: &mut Lowering, burst: &[Packet], so_
         assert_eq!(found[i], expected[i], "verdict of {}", what());
         assert_eq!(theirs[i].data, ours[i].data, "bytes of {}", what());
         assert_eq!(by_lowering[i], by_function[i], "lines of {}", what());
+        if let Function::Classify(classifier) = &*function {
+            assert_eq!(lowering.classes(burst.len())[i], classifier.classes()[i], "class of {}", what());
+        }
         let name = match expected[i] {
             Verdict::Forward { .. } => "forward",
             Verdict::Drop(reason) => reason.name(),
@@ -129,26 +137,26 @@ fn compare(forward: &mut Forward, lowering: &mut Lowering, burst: &[Packet], so_
 }
 
 /// Up to `most` packets of a capture.
-fn compare_capture(path: &Path, most: u64, forward: &mut Forward, lowering: &mut Lowering, so_far: &mut Compared) {
+fn compare_capture(path: &Path, most: u64, function: &mut Function, lowering: &mut Lowering, so_far: &mut Compared) {
     let Ok(mut capture) = Capture::open(path) else { return };
     let (mut burst, mut packet) = (Vec::new(), Packet::default());
     let end = so_far.packets + most;
     while so_far.packets < end && capture.next(&mut packet) {
         burst.push(packet.clone());
         if burst.len() == BURST {
-            compare(forward, lowering, &burst, so_far);
+            compare(function, lowering, &burst, so_far);
             burst.clear();
         }
     }
-    compare(forward, lowering, &burst, so_far);
+    compare(function, lowering, &burst, so_far);
 }
 
 #[test]
 fn the_lowering_equals_the_functions_on_real_captures_with_the_full_table() {
     let table = table();
     for (checksum, entry_bytes) in [(ChecksumCheck::Software, 2), (ChecksumCheck::Nic, 4)] {
-        let mut forward = forward(&table, checksum, entry_bytes);
-        let mut lowering = Lowering::new(&Program::Forward(forward.clone()), BURST, 2048).unwrap();
+        let program = Program::forward(forward(&table, checksum, entry_bytes));
+        let (mut forward, mut lowering) = both(&program, 2048);
         let mut so_far = Compared::default();
         for path in files("traces") {
             compare_capture(&path, 20_000, &mut forward, &mut lowering, &mut so_far);
@@ -166,14 +174,49 @@ fn the_lowering_equals_the_functions_on_real_captures_with_the_full_table() {
 #[test]
 fn malformed_packets_get_the_same_verdict_with_a_reason() {
     let table = table();
-    let mut forward = forward(&table, ChecksumCheck::Software, 2);
-    // Slots that hold every frame, and slots that hold its first part only.
-    let mut lowering = Lowering::new(&Program::Forward(forward.clone()), BURST, 2048).unwrap();
-    let mut so_far = Compared::default();
-    for path in files("adversarial") {
-        compare_capture(&path, 20_000, &mut forward, &mut lowering, &mut so_far);
+    for program in programs(forward(&table, ChecksumCheck::Software, 2), &table) {
+        let (mut function, mut lowering) = both(&program, 2048);
+        let mut so_far = Compared::default();
+        for path in files("adversarial") {
+            compare_capture(&path, 5_000, &mut function, &mut lowering, &mut so_far);
+        }
+        println!("{}: {} packets, {:?}", program.name(), so_far.packets, so_far.verdicts);
     }
-    println!("{} packets, {:?}", so_far.packets, so_far.verdicts);
+}
+
+#[test]
+fn each_function_alone_equals_its_lowering_on_real_captures() {
+    let table = table();
+    for program in programs(forward(&table, ChecksumCheck::Nic, 2), &table) {
+        let (mut function, mut lowering) = both(&program, 2048);
+        let mut so_far = Compared::default();
+        for path in files("traces").iter().chain(&files("mobile")) {
+            compare_capture(path, 2_000, &mut function, &mut lowering, &mut so_far);
+        }
+        println!("{}: {} packets, {} lines, {:?}", program.name(), so_far.packets, so_far.references, so_far.verdicts);
+    }
+}
+
+fn both(program: &Program, frame_bytes: usize) -> (Function, Lowering) {
+    (program.function().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
+}
+
+/// Every function that kernels have, forwarding as given.
+fn programs(forward: Forward, table: &Table) -> Vec<Program> {
+    let path = shared("rules/acl1_1k.rules.gz");
+    let rules = if path.exists() { Rules::open(path).unwrap() } else { Rules::made(1, 1000, table) };
+    let linear = |drop_unmatched| ClassifySpec { search: Search::Linear, drop_unmatched };
+    let routes = table.routes.iter().filter(|route| route.prefix.prefix_len() > 8).enumerate();
+    let routes = routes.filter_map(|(i, route)| Some((route.prefix, NextHop::new(i as u32 % 1000)?)));
+    vec![
+        Program::forward(forward),
+        Program::check(ChecksumCheck::Software, 2),
+        Program::check(ChecksumCheck::Nic, 4),
+        Program::lookup(Lookup::new(routes, 5, Structure::Dir24).unwrap(), 5),
+        Program::ttl(3),
+        Program::classify(&rules.rules, &linear(false), 2).unwrap(),
+        Program::classify(&rules.rules[..200], &linear(true), 2).unwrap(),
+    ]
 }
 
 fn ipv4(options: usize, ttl: u8, dst: [u8; 4], tags: usize) -> Vec<u8> {
@@ -244,6 +287,8 @@ fn destinations_v6() -> impl Strategy<Value = u128> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
     /// Frames that are sound, cut off, or with any byte changed, with tags and options.
     #[test]
     fn lowering_matches_functions_on_damaged_frames(
@@ -270,9 +315,10 @@ proptest! {
             packet.set_frame(&data, frame_bytes);
             packet
         }).collect();
-        let mut forward = small();
-        let mut lowering = Lowering::new(&Program::Forward(forward.clone()), BURST, 256).unwrap();
-        compare(&mut forward, &mut lowering, &burst, &mut Compared::default());
+        for program in programs(small(), &Table::synthetic(1, 500, 9)) {
+            let (mut function, mut lowering) = both(&program, 256);
+            compare(&mut function, &mut lowering, &burst, &mut Compared::default());
+        }
     }
 }
 
@@ -281,12 +327,12 @@ proptest! {
 fn a_lowering_with_another_table_is_noticed() {
     let mut frames = Packet::default();
     frames.set_frame(&ipv4(0, 9, [10, 1, 2, 129], 0), 64);
-    let mut other = Lowering::new(&Program::Forward(small()), 1, 256).unwrap();
+    let mut other = Lowering::new(&Program::forward(small()), 1, 256).unwrap();
     let mut out = Vec::new();
     let touched = other.process_burst(&mut [frames.clone()], 64, &mut out).unwrap();
     assert_eq!(touched.iter().filter(|t| t.region == 17).count(), 1, "one entry of tbl8");
     let mut empty =
-        Lowering::new(&Program::Forward(Forward::new(std::iter::empty(), 1, &ForwardSpec::default()).unwrap()), 1, 256)
+        Lowering::new(&Program::forward(Forward::new(std::iter::empty(), 1, &ForwardSpec::default()).unwrap()), 1, 256)
             .unwrap();
     empty.process_burst(&mut [frames], 64, &mut out).unwrap();
     assert!(matches!(out[0], Verdict::Forward { .. }));

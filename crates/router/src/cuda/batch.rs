@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::driver::{Handle, NOT_READY};
 use super::gpu::{Gpu, GpuSpec, Placement};
 use crate::backend::{Backend, Committed, Watchdog};
-use crate::layout::{Descriptor, Packets, Tables};
+use crate::layout::{Descriptor, Tables};
 use crate::memory::PacketMemory;
 use crate::program::verdict_of;
 use crate::{Program, RouterError};
@@ -123,7 +123,7 @@ impl Batch {
     /// The copies and the kernel of one task, into `stream`.
     fn enqueue(&self, first: u64, count: u32, stream: Handle) -> Result<(), RouterError> {
         let (place, n) = (self.memory.place(first), count as usize);
-        let PacketMemory { descriptors, slots, verdicts, stride, .. } = &self.memory;
+        let PacketMemory { descriptors, slots, verdicts, classes, stride, .. } = &self.memory;
         let stride = *stride;
         // SAFETY: within the memory, which lives until the streams have ended; the packets are the GPU's until then.
         unsafe {
@@ -132,7 +132,7 @@ impl Batch {
                 self.gpu.to_device(memory.device + (place * bytes) as u64, from, n * bytes, stream)?;
             }
             self.launch(place as u32, count, stream)?;
-            for (memory, bytes) in [(slots, stride), (verdicts, 4)] {
+            for (memory, bytes) in [(slots, stride), (verdicts, 4), (classes, 4)] {
                 let to = memory.host.as_ptr().add(place * bytes);
                 self.gpu.to_host(to, memory.device + (place * bytes) as u64, n * bytes, stream)?;
             }
@@ -143,13 +143,7 @@ impl Batch {
     /// # Safety
     /// As of [`Batch::enqueue`].
     unsafe fn launch(&self, first: u32, count: u32, stream: Handle) -> Result<(), RouterError> {
-        let packets = Packets {
-            descriptors: self.memory.descriptors.device,
-            slots: self.memory.slots.device,
-            verdicts: self.memory.verdicts.device,
-            mask: (self.memory.count - 1) as u32,
-            stride: self.memory.stride as u32,
-        };
+        let packets = self.memory.layout();
         let (mut tables, mut packets, mut first, mut count) = (self.tables, packets, first, count);
         let mut arguments: [*mut c_void; 4] =
             [(&raw mut tables).cast(), (&raw mut packets).cast(), (&raw mut first).cast(), (&raw mut count).cast()];

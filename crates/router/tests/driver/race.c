@@ -19,7 +19,7 @@ static uint64_t fifo[RING_ENTRIES], control[CONTROL_WORDS], status[STATUS_WORDS]
     done[RING_ENTRIES], state[STATE_WORDS];
 static Descriptor descriptors[SLOTS];
 static uint8_t slots[SLOTS * STRIDE] __attribute__((aligned(64)));
-static uint32_t verdicts[SLOTS];
+static uint32_t verdicts[SLOTS], classes[SLOTS];
 static uint32_t hops[2][4] __attribute__((aligned(16)));
 
 static void *warp(void *index) {
@@ -108,8 +108,8 @@ int main(void) {
     if (!tbl24) return fail("no memory", 0);
     for (uint32_t i = 10 << 16; i < 11 << 16; i++) tbl24[i] = 2;
     hops[1][3] = 5;
-    Program program = {.tbl24 = tbl24, .next_hops = hops, .next_hop_count = 2, .entry_bytes = 2};
-    Packets packets = {descriptors, slots, verdicts, SLOTS - 1, STRIDE};
+    Program program = {.tbl24 = tbl24, .next_hops = hops, .next_hop_count = 2, .entry_bytes = 2, .ports = 1};
+    Packets packets = {descriptors, slots, verdicts, classes, SLOTS - 1, STRIDE};
     router.program = program, router.packets = packets;
     router.fifo = fifo, router.control = control, router.status = status, router.commits = commits;
     router.tasks = tasks, router.done = done, router.state = state;

@@ -1,0 +1,117 @@
+"""The router's commands, as a person runs them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirespeed import InputError, router
+
+NO_DRIVER = "libcuda_nowhere.so.1"
+
+
+def run_command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "wirespeed.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def capture(path: Path, packets: int) -> Path:
+    """A pcap of UDP packets to 10.0.0.0/8, every tenth of them with a time to live that runs out."""
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for i in range(packets):
+            ttl = 1 if i % 10 == 0 else 64
+            header = struct.pack(
+                ">BBHHHBBH4s4s", 0x45, 0, 28, i & 0xFFFF, 0, ttl, 17, 0, b"\xc0\0\2\1", b"\n\0\0" + bytes([i % 250])
+            )
+            frame = b"\2" * 12 + b"\x08\0" + header + bytes(26)
+            out.write(struct.pack("<IIII", i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
+    return path
+
+
+@pytest.fixture
+def routes(tmp_path: Path) -> Path:
+    table = tmp_path / "routes.txt"
+    table.write_text("10.0.0.0/8\n192.0.2.0/24\n")
+    return table
+
+
+def test_a_capture_is_routed_and_written(tmp_path: Path, routes: Path) -> None:
+    given, out = capture(tmp_path / "in.pcap", 2000), tmp_path / "out.pcap"
+    done = run_command(
+        "router", "run", "--capture", given, "--table", routes, "--ordered", "--out", out, "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    routed = json.loads(done.stdout)
+    assert (routed["packets"], routed["forwarded"], routed["dropped"]) == (2000, 1800, {"ttl_expired": 200})
+    assert routed["reordered"] == 0
+    assert routed["delay"] is None
+    # A record less a header each: what is forwarded has the length it had.
+    assert out.stat().st_size == 24 + 1800 * (16 + 60)
+    again = tmp_path / "twin.pcap"
+    twin = router.run(capture=given, table=routes, ordered=True, out=again, backend="twin")
+    assert twin["backend"] == "twin"
+    assert again.read_bytes() == out.read_bytes(), "the GPU's kernel writes the same bytes"
+
+
+def test_offered_traffic_has_a_delay(routes: Path) -> None:
+    done = run_command("router", "run", "--table", routes, "--rate", "0.01", "--packets", "500")
+    assert done.returncode == 0, done.stderr
+    assert "delay, p99" in done.stdout
+    assert "forwarded" in done.stdout
+
+
+def test_only_auto_goes_on_without_a_gpu_and_says_so(routes: Path) -> None:
+    common = ("router", "run", "--table", routes, "--packets", "100", "--driver", NO_DRIVER)
+    auto = run_command(*common, "--backend", "auto")
+    assert auto.returncode == 0
+    assert "cpu is used in its place" in auto.stderr
+    cuda = run_command(*common, "--backend", "cuda")
+    assert cuda.returncode == 2
+    assert "no GPU driver" in cuda.stderr
+    assert "--backend cpu" in cuda.stderr
+
+
+def test_probe_says_why_there_is_no_gpu() -> None:
+    done = run_command("router", "probe", "--driver", NO_DRIVER)
+    assert done.returncode == router.EXIT_NO_GPU
+    assert NO_DRIVER in done.stdout
+    assert router.probe(NO_DRIVER)["gpu"] is None
+
+
+def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Path) -> None:
+    out = tmp_path / "curves.csv"
+    done = run_command(
+        "router", "bench", "--cpu-only", "--table", routes, "--batches", "32,256", "--shares", "0.2", "--packets", "4096", "--csv", out
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(out.open()))
+    assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
+    assert all(row["wrong"] == "0" and float(row["carried_mpps"]) > 0 for row in rows)
+    assert "Best of each mode" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"ports": 0}, "ports = 0: allowed are 1 and more"),
+        ({"mpps": -1.0}, "mpps = -1: must be a number above 0"),
+        ({"speed": 2.0}, "speed = 2: only with a capture"),
+        ({"threads": 5000}, "threads = 5000: allowed are 1 to 1024"),
+        ({"interface": "nowhere0"}, "nowhere0"),
+        ({"function": "forwad"}, "unknown variant `forwad`"),
+        ({"rules": "x.rules"}, "rules = x.rules: only with the function classify"),
+        ({"function": "inspect", "backend": "twin"}, "the function inspect has no form for GPUs"),
+        ({"capture": "nowhere.pcap"}, "nowhere.pcap"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings: dict[str, object], says: str, routes: Path) -> None:
+    with pytest.raises((InputError, OSError)) as error:
+        router.run(table=routes, packets=100, **settings)
+    assert says in str(error.value)
