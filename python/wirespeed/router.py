@@ -71,8 +71,8 @@ class Format(StrEnum):
 def run(**settings: Any) -> dict[str, Any]:
     """Routes packets; settings as `wirespeed router run` has them, with underscores.
 
-    Returns the report: packets, forwarded, dropped by reason, ports, mpps, gbps (L2), wall_s, and delay in microseconds where
-    packets had a schedule. Raises InputError for settings, files or a GPU that cannot be used.
+    Returns the report: packets, forwarded, dropped by reason, ports, mpps, gbps (L2), wall_s, and delay in microseconds
+    where packets had a schedule. Raises InputError for settings, files or a GPU that cannot be used.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     for path in ("capture", "table", "rules", "patterns", "out"):
@@ -215,7 +215,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             Backend,
             typer.Option(
                 "--backend",
-                help="cpu: threads; cuda: a GPU; auto: a GPU, or else cpu; twin: the GPU's kernel on threads, for tests.",
+                help="cpu: threads; cuda: a GPU; auto: a GPU, or else cpu; twin: its kernel on threads, for tests.",
                 rich_help_panel=_HOW,
             ),
         ] = Backend.cpu,
@@ -223,8 +223,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             Mode,
             typer.Option(
                 "--mode",
-                help="On a GPU: a kernel that stays, packets in host memory (zero-copy) or its own (resident); or a kernel "
-                "a batch: one at a time, three streams, a graph.",
+                help="On a GPU: a kernel that stays, packets in host memory (zero-copy) or its own (resident); or "
+                "a kernel a batch: one at a time, three streams, a graph.",
                 rich_help_panel=_HOW,
             ),
         ] = Mode.zero_copy,
@@ -579,7 +579,7 @@ def _csv(path: Path | None) -> Iterator[IO[str] | None]:
 
 def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[int] | list[float]:
     try:
-        return [kind(part) for part in text.split(",")]  # type: ignore[return-value]
+        return [kind(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"{option} {text}: must be numbers with commas between") from None
 

@@ -1,7 +1,7 @@
 """The router's kernels: compiles them for GPUs, and says whether the shipped PTX is of the sources that are here.
 
-`python tests/house/kernels.py` writes crates/router/kernels/router.ptx. The compiler is that of CUDA 13.0: newer ones make PTX
-that drivers of the 580 series do not read. It comes with the extra `cuda` of pyproject.toml, and needs no GPU.
+`python tests/house/kernels.py` writes crates/router/kernels/router.ptx. The compiler is that of CUDA 13.0: newer ones
+make PTX that drivers of the 580 series do not read. It comes with the extra `cuda` of pyproject.toml, and needs no GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The router's kernels for GPUs: what is shipped is of these sources, fits in registers, and never loads a single byte."""
+"""The router's kernels for GPUs: what is shipped is of these sources, fits in registers, and loads no single bytes."""
 
 from __future__ import annotations
 

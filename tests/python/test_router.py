@@ -88,8 +88,9 @@ def test_probe_says_why_there_is_no_gpu() -> None:
 def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Path) -> None:
     out = tmp_path / "curves.csv"
     done = run_command(
-        "router", "bench", "--cpu-only", "--table", routes, "--batches", "32,256", "--shares", "0.2", "--packets", "4096", "--csv", out
-    )  # fmt: skip
+        *("router", "bench", "--cpu-only", "--table", routes, "--csv", out),
+        *("--batches", "32,256", "--shares", "0.2", "--packets", "4096"),
+    )
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(out.open()))
     assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
