@@ -21,7 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench docs schema sample kernels bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench docs schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -105,9 +105,14 @@ docs: $(STAMPS)/package $(STAMPS)/docs
 schema: $(STAMPS)/package
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json
 
-kernels: $(STAMPS)/venv
+# CUDA's compiler as Python packages: the extra `cuda` of pyproject.toml.
+kernel-compiler: $(STAMPS)/cuda
+$(STAMPS)/cuda: $(STAMPS)/venv pyproject.toml
 	$(PIP) $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*p["optional-dependencies"]["cuda"])')
+	@touch $@
+
+kernels: $(STAMPS)/cuda
 	$(BIN)/python tests/house/kernels.py
 
 sample: $(STAMPS)/package

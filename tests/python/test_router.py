@@ -116,3 +116,62 @@ def test_settings_that_cannot_be_are_named(settings: dict[str, object], says: st
     with pytest.raises((InputError, OSError)) as error:
         router.run(table=routes, packets=100, **settings)
     assert says in str(error.value)
+
+
+WIRE = """
+import json, select, socket, struct, subprocess, sys, time
+
+for command in (
+    "sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
+    "ip link add veth0 type veth peer name veth1",
+    "ip link set veth0 up",
+    "ip link set veth1 up",
+):
+    subprocess.run(command.split(), check=True)
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+wire.bind(("veth1", 0))
+router = subprocess.Popen(
+    [sys.executable, "-m", "wirespeed.cli", "router", "run", "--interface", "veth0", "--reflect",
+     "--table", sys.argv[1], "--packets", "64", "--seconds", "120", "--timeout", "100", "--ordered", "--format", "json"],
+    stdout=subprocess.PIPE, text=True,
+)
+def checksum(header):
+    total = sum(struct.unpack(">10H", header))
+    while total > 0xffff:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 46, 7, 0, 9, 17, 0, b"\\xc0\\0\\2\\1", b"\\n\\0\\0\\1")
+header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
+frame = b"\\x0a" * 12 + b"\\x08\\0" + header + bytes(26)
+back = 0
+while router.poll() is None:
+    wire.send(frame)
+    while select.select([wire], [], [], 0.02)[0]:
+        seen, where = wire.recvfrom(2048)
+        # Its own frames come back to the socket as outgoing.
+        if where[2] != socket.PACKET_OUTGOING and seen[14:34] != header:
+            assert seen[22] == 8 and checksum(seen[14:34]) == 0, seen
+            assert seen[:2] == b"\\2\\0" and len(seen) == 60, seen
+            back += 1
+print(json.dumps({"routed": json.loads(router.stdout.read()), "back": back}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="AF_PACKET is Linux")
+def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
+    inside = ["unshare", "--map-root-user", "--net"]
+    try:
+        able = subprocess.run([*inside, "ip", "link", "add", "veth0", "type", "veth"], capture_output=True, text=True)
+    except FileNotFoundError as e:
+        pytest.skip(f"no network namespaces: {e}")
+    if able.returncode != 0:
+        pytest.skip(f"no network namespaces: {able.stderr.strip()}")
+    done = subprocess.run(
+        [*inside, sys.executable, "-c", WIRE, str(routes)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["routed"]["packets"] == 64
+    assert seen["routed"]["forwarded"] == 64
+    assert seen["routed"]["delay"]["packets"] == 64
+    assert seen["back"] >= 60, "frames come back with one hop less"

@@ -176,8 +176,15 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
         seed: spec.seed,
     };
     let (program, routes) = program(&sources, &table, &mut notes)?;
+    // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all else is
+    // there.
+    let (mut source, sender, pace) = source(spec, &table, &mut notes)?;
     let (mut backend, threads) = backend(spec, &program, &mut notes)?;
-    let (mut source, mut sink, pace) = ends(spec, &table, &mut notes)?;
+    let mut sink: Box<dyn Sink> = match (sender, &spec.out) {
+        (Some(sender), _) => sender,
+        (None, Some(path)) => Box::new(PcapSink::create(path)?),
+        (None, None) => Box::new(Nowhere),
+    };
     let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
     let mut packets = spec.packets;
     if spec.capture.is_none() && spec.interface.is_none() && packets.is_none() && time.is_none() {
@@ -366,21 +373,16 @@ fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result
     }
 }
 
-type Ends = (Box<dyn Source>, Box<dyn Sink>, Pace);
+/// Packets; where to send them if that is where they come from; when they are taken.
+type Packets = (Box<dyn Source>, Option<Box<dyn Sink>>, Pace);
 
-fn ends(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Ends, RouterError> {
-    let sink = || -> Result<Box<dyn Sink>, RouterError> {
-        Ok(match &spec.out {
-            Some(path) => Box::new(PcapSink::create(path)?),
-            None => Box::new(Nowhere),
-        })
-    };
+fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Packets, RouterError> {
     if let Some(name) = &spec.interface {
         #[cfg(target_os = "linux")]
         {
             let interface = crate::source::Interface::open(name, Arc::new(AtomicBool::new(false)))?;
-            let sink: Box<dyn Sink> = if spec.reflect { Box::new(interface.sender()) } else { sink()? };
-            return Ok((Box::new(interface), sink, Pace::Arrival));
+            let sender = spec.reflect.then(|| Box::new(interface.sender()) as Box<dyn Sink>);
+            return Ok((Box::new(interface), sender, Pace::Arrival));
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -389,7 +391,7 @@ fn ends(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Ends, 
         }
     }
     if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
-        return Ok((Box::new(Capture::open(path)?), sink()?, Pace::AsFast));
+        return Ok((Box::new(Capture::open(path)?), None, Pace::AsFast));
     }
     let traffic = SourceSpec {
         capture: spec.capture.clone(),
@@ -410,5 +412,5 @@ fn ends(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Ends, 
         (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
         (None, None) => (rate(1.0)?, Pace::AsFast),
     };
-    Ok((Box::new(blueprint.source(spec.seed, &load)?), sink()?, pace))
+    Ok((Box::new(blueprint.source(spec.seed, &load)?), None, pace))
 }
