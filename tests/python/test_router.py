@@ -132,7 +132,8 @@ wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 wire.bind(("veth1", 0))
 router = subprocess.Popen(
     [sys.executable, "-m", "wirespeed.cli", "router", "run", "--interface", "veth0", "--reflect",
-     "--table", sys.argv[1], "--packets", "64", "--seconds", "120", "--timeout", "100", "--ordered", "--format", "json"],
+     "--table", sys.argv[1], "--packets", "64", "--seconds", "120", "--timeout", "100", "--ordered",
+     "--format", "json"],
     stdout=subprocess.PIPE, text=True,
 )
 def checksum(header):
