@@ -92,7 +92,7 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
         *("--batches", "32,256", "--shares", "0.2", "--packets", "4096"),
     )
     assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(out.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
     assert all(row["wrong"] == "0" and float(row["carried_mpps"]) > 0 for row in rows)
     assert "Best of each mode" in done.stdout
@@ -162,7 +162,9 @@ print(json.dumps({"routed": json.loads(router.stdout.read()), "back": back}))
 def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
     inside = ["unshare", "--map-root-user", "--net"]
     try:
-        able = subprocess.run([*inside, "ip", "link", "add", "veth0", "type", "veth"], capture_output=True, text=True)
+        able = subprocess.run(
+            [*inside, *"ip link add veth0 type veth peer name veth1".split()], capture_output=True, text=True
+        )
     except FileNotFoundError as e:
         pytest.skip(f"no network namespaces: {e}")
     if able.returncode != 0:

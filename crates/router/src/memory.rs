@@ -192,3 +192,33 @@ pub(crate) fn describe(packet: &Packet, kept: usize) -> Descriptor {
         port: u32::from(packet.port.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Twin;
+
+    #[test]
+    fn shared_memory_is_zeroed_aligned_and_the_same_for_both_until_it_is_given_back() {
+        let mut machine = Twin::new(1);
+        let memory = rmalloc(&mut machine, "packets", 10_000).unwrap();
+        assert_eq!((memory.host.as_ptr() as u64 % 4096, memory.bytes), (0, 10_000));
+        assert_eq!(memory.device, memory.host.as_ptr() as u64);
+        // SAFETY: memory of that length, which nobody else uses.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(memory.host.as_ptr(), memory.bytes) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes.fill(7);
+        // SAFETY: nobody uses it any more.
+        unsafe { rfree(&mut machine, memory) };
+    }
+
+    #[test]
+    fn slots_are_a_power_of_two_and_ranges_go_over_their_end() {
+        let mut machine = Twin::new(1);
+        assert!(PacketMemory::new(&mut machine, 100, 64).is_err());
+        let memory = PacketMemory::new(&mut machine, 128, 64).unwrap();
+        assert_eq!((memory.stride, memory.room()), (128, 94));
+        assert_eq!(memory.ranges(120, 8).collect::<Vec<_>>(), [(120, 8)]);
+        assert_eq!(memory.ranges(128 + 120, 20).collect::<Vec<_>>(), [(120, 8), (0, 12)]);
+    }
+}
