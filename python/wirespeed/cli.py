@@ -28,6 +28,7 @@ from wirespeed import cost as hardware
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed import router as routing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
@@ -867,6 +868,7 @@ copying.add(app, _show, _emit, _stoppable)
 sweeping.add(app, _emit, _stoppable)
 advising.add(app, _emit, _stoppable)
 calibration.add(app, _emit, _stoppable)
+routing.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

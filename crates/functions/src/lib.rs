@@ -28,7 +28,7 @@ pub use check::HeaderCheck;
 pub use classify::{Classify, ClassifySpec};
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
-pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
+pub use forward::{Adjacency, ChecksumCheck, Entries, Forward, ForwardSpec, ForwardTables, LookupMode};
 pub use fragment::{Fragment, FragmentSpec};
 pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};

@@ -320,6 +320,11 @@ impl<A: Address, E: Entry> Dir24<A, E> {
         self.tbl8.len() / GROUP_ENTRIES
     }
 
+    /// tbl24 and tbl8 as they lie in memory, tbl8 with groups that no entry leads to.
+    pub fn entries(&self) -> (&[E], &[E]) {
+        (self.tbl24.as_slice(), self.tbl8.as_slice())
+    }
+
     /// Bytes of tbl24.
     pub fn tbl24_bytes(&self) -> u64 {
         size_of_val(self.tbl24.as_slice()) as u64

@@ -119,6 +119,17 @@ impl Lookup {
         }
     }
 
+    /// The tables as they lie in memory: tbl24 and tbl8 of IPv4, then of IPv6. [`None`] of a Poptrie.
+    pub fn tables(&self) -> Option<[&[u32]; 4]> {
+        match &*self.fib {
+            Fib::Dir24(v4, v6) => {
+                let ((tbl24, tbl8), (tbl24_v6, tbl8_v6)) = (v4.entries(), v6.entries());
+                Some([tbl24, tbl8, tbl24_v6, tbl8_v6])
+            }
+            Fib::Poptrie(..) => None,
+        }
+    }
+
     /// How many IPv4 and IPv6 routes there are.
     pub fn routes(&self) -> (usize, usize) {
         match &*self.fib {
