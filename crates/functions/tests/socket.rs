@@ -1,14 +1,21 @@
 //! What receiving into sockets does to the bytes, and which references it makes.
 
+use std::sync::LazyLock;
+
 use functions::{Forward, NextHop, PacketFunction, Socket, SocketSpec};
 use packet::Packet;
 use probe::{Event, Null, Record, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, Ps, Size};
 
-fn forward() -> Forward {
+/// Clones share its tables.
+static FORWARD: LazyLock<Forward> = LazyLock::new(|| {
     let routes = [("0.0.0.0/0".parse().unwrap(), NextHop::from(1u16))];
     Forward::new(routes.into_iter(), 2, &Default::default()).unwrap()
+});
+
+fn forward() -> Forward {
+    FORWARD.clone()
 }
 
 /// A TCP segment of flow `flow` with `payload`, and `options` bytes of options (a multiple of 4).
@@ -108,6 +115,7 @@ fn references_are_what_the_header_says() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn references_lie_in_their_regions(
         segments in prop::collection::vec((0u8..6, 0usize..1500, 0usize..4), 1..60), sessions in 1u32..5, aligned: bool,
