@@ -65,6 +65,18 @@ class Level(TypedDict, total=False):
     hit_rate: float
 
 
+class Member(TypedDict, total=False):
+    """What one function of a chain did."""
+
+    name: str
+    packets: int
+    dropped: int
+    references: int
+    reference_share: float
+    instructions: int
+    instruction_share: float
+
+
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
 
@@ -282,6 +294,7 @@ class Summary(TypedDict, total=False):
     sojourn_cdf: list[list[float]]
     levels: list[Level]
     copy_table: CopyTable | None
+    members: list[Member] | None
     dram: Dram
     cores: list[Core]
     curve: list[CurvePoint]

@@ -114,6 +114,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _time_goes(summary)
     parts += _levels(summary)
     parts += _copy_table(summary)
+    parts += _members(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -307,6 +308,23 @@ def _copy_table(summary: Summary) -> list[RenderableType]:
         a_packet = q.digits(row.n / packets) if packets else "-"
         table.add_row(Text(row.label), q.short_count(row.n), a_packet, Text("a packet", "dim"))
     return [Text(), Text("Copy table", "bold"), table]
+
+
+def _members(summary: Summary) -> list[RenderableType]:
+    members = summary.get("members") or []
+    if not members:
+        return []
+    table = _table("", ">", ">", ">", ">")
+    table.add_row(*(Text(word, "dim") for word in ("", "packets", "dropped", "instructions", "references")))
+    for member in members:
+        table.add_row(
+            Text(str(member.get("name", ""))),
+            q.count(member.get("packets")),
+            q.count(member.get("dropped")),
+            q.share(member.get("instruction_share")),
+            q.share(member.get("reference_share")),
+        )
+    return [Text(), Text("What each function takes", "bold"), table]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

@@ -39,10 +39,10 @@ fn routes() -> impl Iterator<Item = (Prefix, NextHop)> {
 /// Rules for the networks of the routes, of several lengths; the last ones are met by few packets.
 fn rules(n: u32) -> Vec<Rule> {
     let rule = |i: u32| Rule {
-        src: if i % 3 == 0 { (0, 0) } else { (11 << 24, 8) },
+        src: if i.is_multiple_of(3) { (0, 0) } else { (11 << 24, 8) },
         dst: (20 << 24 | (i * 37 % 256) << 16, 16 + (i % 5) as u8 * 3),
         dst_port: [(80, 80), (443, 443), (0, 65535), (1024, 65535)][i as usize % 4],
-        proto: if i % 7 == 0 { (0, 0) } else { (6, 255) },
+        proto: if i.is_multiple_of(7) { (0, 0) } else { (6, 255) },
         ..Rule::ANY
     };
     (0..n).map(rule).collect()
@@ -86,7 +86,7 @@ fn function(name: &str) -> Result<Function, Box<dyn std::error::Error>> {
         "wide" => Function::Firewall(firewall(FirewallForm::Compiled, 500)?),
         "chain" => Function::Chain(Chain::new(
             ["check", "tuples", "poptrie", "ttl"].into_iter().map(function).collect::<Result<_, _>>()?,
-        )),
+        )?),
         other => return Err(format!("{other}: no such function").into()),
     })
 }

@@ -237,7 +237,9 @@ impl Fragment {
         let each = (self.mtu - later_bytes) / 8 * 8;
         let mut done = first;
         while done < payload {
-            let bytes = each.min(payload - done);
+            // The last one ends where the payload does, not at a multiple of 8.
+            let rest = payload - done;
+            let bytes = if later_bytes + rest <= self.mtu { rest } else { each };
             let more = if done + bytes < payload { MORE_FRAGMENTS } else { place & MORE_FRAGMENTS };
             let offset = (place & OFFSET) + (done / 8) as u16;
             write_header(&mut later[..later_bytes], later_bytes + bytes, more | offset);

@@ -82,6 +82,7 @@ fn built() -> Vec<Function> {
 
 fn chain() -> Chain {
     Chain::new(functions().into_iter().filter(|f| !matches!(f, Function::Nat(_) | Function::Forward(_))).collect())
+        .unwrap()
 }
 
 fn packet(frame: &[u8], frame_bytes: u32) -> Packet {
@@ -270,9 +271,11 @@ fn sites_of_a_function_are_below_those_of_the_next_member() {
 #[test]
 fn a_chain_within_a_chain_is_its_members() {
     let ttl = || Function::Ttl(Ttl::new(2));
-    let inner = Chain::new(vec![ttl(), ttl()]);
-    let outer = Chain::new(vec![Function::Chain(inner), ttl()]);
+    let inner = Chain::new(vec![ttl(), ttl()]).unwrap();
+    let outer = Chain::new(vec![Function::Chain(inner), ttl()]).unwrap();
     assert_eq!(outer.members().count(), 3);
+    let error = Chain::new((0..65).map(|_| ttl()).collect()).unwrap_err().to_string();
+    assert_eq!(error, "chain = 65 functions: allowed is up to 64 (take fewer)");
 }
 
 /// Frames of pcap data of either byte order, as far as they are whole.

@@ -75,7 +75,7 @@ fn naive(mtu: usize, ip: &[u8]) -> Vec<Vec<u8>> {
         copied.push(0);
     }
     let front = [&ip[..20], &copied].concat();
-    let rest = build(&front, &ip[header + blocks * 8..total], place & 0x2000 | (place & 0x1fff) + blocks as u16);
+    let rest = build(&front, &ip[header + blocks * 8..total], place & 0x2000 | ((place & 0x1fff) + blocks as u16));
     let mut all = vec![first];
     all.extend(naive(mtu, &rest));
     all
@@ -199,7 +199,7 @@ fn tshark_puts_the_fragments_together() {
         return;
     }
     let mut udp = vec![0x30, 0x39, 0x30, 0x3a];
-    let data: Vec<u8> = (0..3000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3000u32).map(|i| ((i * 31) >> 3) as u8).collect();
     udp.extend(((8 + data.len()) as u16).to_be_bytes());
     udp.extend([0, 0]);
     udp.extend(&data);

@@ -196,6 +196,7 @@ impl Application {
             notes: Vec::new(),
             inputs: Vec::new(),
         };
+        let failed = |path: &'static str| move |e: FunctionError| ScenarioError::Application { path, source: e };
         let mut members = Vec::new();
         for &kind in spec.members() {
             members.push(made.member(kind, spec, ports, table, stop)?);
@@ -203,7 +204,7 @@ impl Application {
         made.function = match (spec.kind, members.pop()) {
             (FunctionKind::Chain, Some(last)) => {
                 members.push(last);
-                Function::Chain(Chain::new(members))
+                Function::Chain(Chain::new(members).map_err(failed("function.chain"))?)
             }
             (_, Some(one)) => one,
             (_, None) => Function::Chain(Chain::default()),

@@ -178,7 +178,7 @@ impl Automaton {
             FEW => {
                 tape.work(site::WIDE, cost::FEW);
                 // The lowest byte of `same` that is 0 has its top bit set in `zero`, and none below it has.
-                let same = state.bytes ^ u32::from(byte) * 0x0101_0101;
+                let same = state.bytes ^ (u32::from(byte) * 0x0101_0101);
                 let zero = same.wrapping_sub(0x0101_0101) & !same & 0x8080_8080;
                 (zero != 0).then(|| state.first + zero.trailing_zeros() / 8)
             }

@@ -73,6 +73,7 @@ pub struct Lookup {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, behind an Arc")]
 enum Fib {
     Dir24(Dir24_8<u32>, Lpm6),
     Poptrie(Poptrie<u32>, Poptrie<u128>),

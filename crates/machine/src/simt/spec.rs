@@ -50,31 +50,8 @@ impl MemorySpec {
     /// # Errors
     /// A standard that is not shipped, or lacks a timing.
     pub fn dram(&self) -> Result<DramSpec, MachineError> {
-        let standard = presets::preset(&self.standard).ok_or_else(|| {
-            MachineError::new(
-                "gpu.memory.standard",
-                format!("{:?}", self.standard),
-                &presets::NAMES.join(", "),
-                "name a shipped standard".into(),
-            )
-        })?;
-        let clocks = |name: &str, times: u32| -> Result<Span, MachineError> {
-            let clocks = standard.timing(name)? * times;
-            Ok(Span::from_ns(f64::from(clocks) * 1000.0 / f64::from(standard.clock_mhz)))
-        };
-        Ok(DramSpec {
-            channels: self.channels.unwrap_or(standard.channels),
-            banks: standard.ranks * standard.groups * standard.banks,
-            row: Size::from_bytes(u64::from(standard.row_bytes)),
-            t_cl: clocks("CL", 1)?,
-            t_rcd: clocks("RCD", 1)?,
-            t_rp: clocks("RP", 1)?,
-            t_ras: clocks("RAS", 1)?,
-            t_burst: clocks("BL", 64u32.div_ceil(standard.access_bytes))?,
-            t_refi: clocks("REFI", 1)?,
-            t_rfc: clocks("RFC", 1)?,
-            overhead: self.overhead,
-        })
+        let all = DramSpec::of_standard(&self.standard, self.overhead)?;
+        Ok(DramSpec { channels: self.channels.unwrap_or(all.channels), ..all })
     }
 }
 
