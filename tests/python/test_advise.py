@@ -19,6 +19,7 @@ SMALL = {
     "traffic.load": 0.1,
     "mempool.size": 8192,
     "run.warmup": 12_000,
+    "run.search_packets": 30_000,
 }
 
 
