@@ -39,6 +39,8 @@ class Setting:
     cores: int = 8
     dcq: bool = True
     batch: int = 0
+    times: int = 1
+    """How many times as long as others the run is."""
 
 
 class Study:
@@ -76,7 +78,7 @@ class Study:
             "system": {setting.system: system},
             "load": {"packets": f"{mpps!r} Mpps"},
             "arrivals": shared["arrivals"],
-            "packets": of["packets"],
+            "packets": of["packets"] * setting.times,
             "runs": self.parameters["runs"]["runs"],
             "seed": self._request.seed,
         }
@@ -141,8 +143,9 @@ def measure(request: Request) -> Outcome:
     batches = {n: {name: Setting(name, "batch", line[name], batch=n) for name in PANELS} for n in runs["batches"]}
     base = batches[runs["batch"]]
     without = {name: Setting(name, "hermes", line[name], dcq=False) for name in PANELS}
-    sparse = {name: Setting(name, "hermes", sparse_rate[name]) for name in PANELS}
-    sparse_batch = {name: Setting(name, "batch", sparse_rate[name], batch=runs["batch"]) for name in PANELS}
+    times, size = runs["sparse_times"], runs["batch"]
+    sparse = {name: Setting(name, "hermes", sparse_rate[name], times=times) for name in PANELS}
+    sparse_batch = {name: Setting(name, "batch", sparse_rate[name], batch=size, times=times) for name in PANELS}
     scaled = {name: [Setting(name, "hermes", line[name], cores=n) for n in runs["cores"]] for name in PANELS}
     study.run(
         [
@@ -219,7 +222,8 @@ def _burst(
     base = batches[batch]
     more, sooner, steadier = _gains(study, burst, base)
     best = max(more, key=lambda name: more[name])
-    out["throughput-gain"] = Measured(more[best], holds=more[best] > 1, note=f"{PANELS[best]}, batches of {batch}")
+    note = f"batches of {batch}: {_each(more)}"
+    out["throughput-gain"] = Measured(more[best], holds=more[best] > 1, note=note)
     out["delay-cut"] = Measured(_mean(sooner.values()), holds=min(sooner.values()) > 0, note=_each(sooner))
     out["variance-cut"] = Measured(_mean(steadier.values()), holds=min(steadier.values()) > 0, note=_each(steadier))
     out["hermes-faster"] = Measured(holds={PANELS[n]: gain > 1 for n, gain in more.items()})
