@@ -23,8 +23,8 @@ from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
 from wirespeed import copies as copying
-from wirespeed import doctor as machine
 from wirespeed import cost as hardware
+from wirespeed import doctor as machine
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions

@@ -260,14 +260,11 @@ impl Config {
     /// # Errors
     /// What is wrong first: where, what came, what is allowed.
     pub fn parse(text: &str, origin: &str) -> Result<Config, DaemonError> {
-        let wrong = |path: String, came: String, allowed: String| DaemonError::Setting { path, came, allowed };
+        let wrong = |path: String, why: String| DaemonError::Form { path, why };
         let reader = toml::Deserializer::parse(text)
-            .map_err(|e| wrong(origin.into(), "no TOML".into(), e.to_string().trim().replace('\n', " ")))?;
-        let config: Config = serde_path_to_error::deserialize(reader).map_err(|e| {
-            let path = format!("{origin}: {}", e.path());
-            let text = e.inner().message().to_string();
-            wrong(path, "what stands there".into(), text)
-        })?;
+            .map_err(|e| wrong(origin.into(), e.to_string().trim().replace('\n', " ")))?;
+        let config: Config = serde_path_to_error::deserialize(reader)
+            .map_err(|e| wrong(format!("{origin}: {}", e.path()), e.inner().message().to_string()))?;
         config.check()?;
         Ok(config)
     }
@@ -465,6 +462,6 @@ mod tests {
         assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));
         let unknown = error(&format!("intervall = 3\n{RX}"));
         assert!(unknown.contains("intervall") && unknown.contains("interval"), "{unknown}");
-        assert!(error("interval = ").starts_with("wirespeedd.toml = no TOML"));
+        assert!(error("interval = ").starts_with("wirespeedd.toml: TOML parse error"));
     }
 }

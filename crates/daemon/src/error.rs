@@ -16,6 +16,14 @@ pub enum DaemonError {
         /// What is allowed, and what to do.
         allowed: String,
     },
+    /// A text that is no configuration.
+    #[error("{path}: {why}")]
+    Form {
+        /// The file, and where in it.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A file of the daemon's own.
     #[error("{doing} {path}: {source}")]
     File {
@@ -63,6 +71,6 @@ impl DaemonError {
 
     /// Whether it is the configuration's fault: exit code 2.
     pub fn is_input(&self) -> bool {
-        matches!(self, DaemonError::Setting { .. } | DaemonError::Policy(_))
+        matches!(self, DaemonError::Setting { .. } | DaemonError::Form { .. } | DaemonError::Policy(_))
     }
 }

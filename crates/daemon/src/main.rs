@@ -129,7 +129,6 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
     tracing::info!(event = "start", apply, interval_s = interval.as_secs_f64());
     // Outside of systemd there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let mut due = Instant::now();
     let mut done = 0;
     let end = loop {
         let step = daemon.step(&mut pause);
@@ -143,8 +142,7 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
             break End::Asked;
         }
         // A loop that is late does not catch up: reading more often than asked costs packets.
-        due = (due + interval).max(Instant::now());
-        match asked.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        match asked.recv_timeout(interval) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break End::Asked,
             Err(RecvTimeoutError::Timeout) => {}
         }

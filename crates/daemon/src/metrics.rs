@@ -1,10 +1,10 @@
 //! What the daemon tells others: Prometheus metrics and health, on the loopback.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use policy::Outcome;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -47,7 +47,7 @@ pub struct Metrics {
     llc_bytes: Family<Class, Real>,
     llc_miss: Family<Class, Real>,
     busy: Family<Class, Real>,
-    beats: Arc<AtomicU64>,
+    last: Arc<Mutex<Instant>>,
 }
 
 impl Default for Metrics {
@@ -74,7 +74,7 @@ impl Metrics {
             llc_bytes: Family::default(),
             llc_miss: Family::default(),
             busy: Family::default(),
-            beats: Arc::new(AtomicU64::new(0)),
+            last: Arc::new(Mutex::new(Instant::now())),
         };
         let m = &metrics;
         registry.register("intervals", "Intervals by what came of them", m.decisions.clone());
@@ -112,7 +112,7 @@ impl Metrics {
             Some(Effect::None) => 0,
             Some(Effect::Unknown) | None => -1,
         });
-        self.beats.fetch_add(1, Ordering::Relaxed);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let Some(seen) = outcome.seen() else { return };
         // A counter that is missing is no number, which is not the same as 0.
         let set = |gauge: &Real, counter: control::Counter| {
@@ -134,9 +134,9 @@ impl Metrics {
         }
     }
 
-    /// Intervals so far.
-    pub fn beats(&self) -> u64 {
-        self.beats.load(Ordering::Relaxed)
+    /// Since the last interval ended.
+    pub fn since_last(&self) -> Duration {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     /// As Prometheus reads them.
@@ -164,15 +164,10 @@ pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Optio
     let server =
         Server::http(address).map_err(|e| wrong(format!("{e} (another program has it: name another port)")))?;
     Ok(Some(std::thread::spawn(move || {
-        let mut last = (metrics.beats(), std::time::Instant::now());
         for request in server.incoming_requests() {
-            let beats = metrics.beats();
-            if beats != last.0 {
-                last = (beats, std::time::Instant::now());
-            }
             let (code, text) = match request.url() {
                 "/metrics" => (200, metrics.text()),
-                "/healthz" if last.1.elapsed() < patience => (200, "ok\n".into()),
+                "/healthz" if metrics.since_last() < patience => (200, "ok\n".into()),
                 "/healthz" => (503, "no interval has ended for too long\n".into()),
                 _ => (404, "there are /metrics and /healthz\n".into()),
             };

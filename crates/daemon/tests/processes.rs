@@ -317,6 +317,12 @@ fn pqos_drives_it_and_sees_what_we_see() {
     resctrl.set_masks(&group, &[(0, units::Cbm(0x03c))], &resctrl.rule().unwrap()).unwrap();
     let shown = text(&pqos(&scene, "-s").unwrap().stdout);
     assert!(shown.contains("0x3c") && shown.contains("0x7f0"), "{shown}");
+    // What it monitors is what we read: the receiving program's bytes in the cache.
+    (0..5).for_each(|_| scene.host.advance(Ps(1_000_000_000_000)));
+    let monitored = text(&pqos(&scene, "--disable-mon-ipc --disable-mon-llc_miss -m llc:1 -t 1 -u csv").unwrap().stdout);
+    let kib: Option<f64> = monitored.lines().rev().find_map(|l| l.rsplit(',').next()?.trim().parse().ok());
+    let own = scene.host.occupancy()[0] / 1024.0;
+    assert!(kib.is_some_and(|k| (k - own).abs() < own / 50.0 + 1.0), "{own} KiB; {monitored}");
     // A mask with a gap is refused, and nothing changes.
     let before = scene.host.state();
     let gap = pqos(&scene, "-e 'llc:1=0x505'").unwrap();

@@ -310,16 +310,24 @@ impl Inner {
         if !self.resctrl.domains.contains(&domain) {
             return Err(ENOENT);
         }
-        let is_mon = group.contains("mon_groups/");
-        let name = group.split('/').next().filter(|n| *n != "mon_groups").unwrap_or_default();
-        let closid = self.resctrl.groups.get(name).ok_or(ENOENT)?.closid;
+        let steps: Vec<&str> = group.trim_end_matches('/').split('/').filter(|s| !s.is_empty()).collect();
+        let (name, mon) = match steps.as_slice() {
+            [] => ("", None),
+            ["mon_groups", mon] => ("", Some(*mon)),
+            [name] => (*name, None),
+            [name, "mon_groups", mon] => (*name, Some(*mon)),
+            _ => return Err(ENOENT),
+        };
+        let of = self.resctrl.groups.get(name).ok_or(ENOENT)?;
+        let mon = mon.map(|m| of.mons.get(m).ok_or(ENOENT)).transpose()?;
         if self.faults.unavailable {
             return Ok("Unavailable\n".into());
         }
         let mut value = 0.0;
         for (i, w) in self.plant.spec().workloads.iter().enumerate() {
-            let class = self.resctrl.class_of(w.tasks.first().copied(), w.cpus.first().copied().unwrap_or(0));
-            if class == closid && domain == 0 && !is_mon {
+            let (task, cpu) = (w.tasks.first().copied(), w.cpus.first().copied().unwrap_or(0));
+            let is_in = mon.is_none_or(|m| m.cpus.contains(&cpu) || task.is_some_and(|t| m.tasks.contains(&t)));
+            if is_in && domain == 0 && self.resctrl.class_of(task, cpu) == of.closid {
                 value += match counter {
                     "llc_occupancy" => self.plant.occupancy(i),
                     "mbm_total_bytes" | "mbm_local_bytes" => self.plant.counted.cores[i][0] * 64.0,

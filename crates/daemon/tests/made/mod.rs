@@ -61,6 +61,8 @@ pub struct Situation {
     pub host: FakeHost,
     pub config: Config,
     pub parts: Parts,
+    /// Faults so far.
+    pub broken: u64,
     clock: std::sync::Arc<std::sync::atomic::AtomicU64>,
     _folder: TempDir,
 }
@@ -81,7 +83,7 @@ impl Situation {
             proc: none.clone(),
             sys: none,
         };
-        Situation { host, config, parts, clock: Default::default(), _folder: folder }
+        Situation { host, config, parts, broken: 0, clock: Default::default(), _folder: folder }
     }
 
     /// A machine, a configuration and neighbours by chance.
@@ -143,6 +145,7 @@ impl Situation {
         rewritten: &mut BTreeSet<String>,
         vanished: &mut BTreeSet<u32>,
     ) -> bool {
+        self.broken += 1;
         let soon = self.host.operations() + 1 + chance.below(40);
         let path = ["schemata", "msr", "mon_data", "info", "wirespeed"][chance.below(5) as usize].to_string();
         match chance.below(11) {

@@ -4,7 +4,7 @@ use units::{Frequency, Size, Span};
 
 use super::merge::WARP;
 use crate::MachineError;
-use crate::dram::{DramSpec, presets};
+use crate::dram::DramSpec;
 
 /// Which of the warps that could go is issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -50,7 +50,8 @@ impl MemorySpec {
     /// # Errors
     /// A standard that is not shipped, or lacks a timing.
     pub fn dram(&self) -> Result<DramSpec, MachineError> {
-        let all = DramSpec::of_standard(&self.standard, self.overhead)?;
+        let all = DramSpec::of_standard(&self.standard, self.overhead)
+            .map_err(|e| MachineError { path: "gpu.memory.standard".into(), ..e })?;
         Ok(DramSpec { channels: self.channels.unwrap_or(all.channels), ..all })
     }
 }
