@@ -6,7 +6,7 @@
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
 | size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, about its size |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
-| misses at a time | one chain's latency over the time of a load of many chains, or of a line read in order |
+| misses at a time | half-way between what many chains and what lines in order have under way |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
 | data bus | reads by all cores at a time |
 | cycles an instruction | a copy within L1 |
@@ -26,8 +26,8 @@ from typing import Any, Final
 from wirespeed import _wirespeed
 from wirespeed.calibrate.measuring import KIB, MIB, Measured
 
-_DISTANCES: Final = (0, 2, 4, 8, 16, 32, 63)
-_SHARES: Final = (1.0, 0.75, 0.5, 0.375, 0.25)
+_DISTANCES: Final = (0, 4, 16, 63)
+_SHARES: Final = (1.0, 0.75, 0.5, 0.25)
 _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
@@ -81,14 +81,15 @@ def fit(found: Measured) -> Fitted:
         round(cpi, 3),
         f"measured: {copy:.3g} ns to copy a line in L1, {_COPY_INSTRUCTIONS} instructions",
     )
-    # Prefetchers keep more lines under way than loads do; in the model both share what a core may have.
+    # Prefetchers keep more lines under way than loads do; in the model both share what a core may have. One number for
+    # both is nearest, by logarithms, half-way.
     alone, chained = found.chains[1], min(found.chains.values())
     far = max(size for operation, size in found.streams if operation == "read")
-    ordered = found.streams["read", far]
+    loads, ordered = alone / chained, alone / found.streams["read", far]
     it.put(
         "machine.core.outstanding",
-        min(max(round(alone / min(chained, ordered)), 1), 256),
-        f"measured: {alone:.3g} ns a load through DRAM, of many chains {chained:.3g}, in order {ordered:.3g} ns a line",
+        min(max(round(math.sqrt(loads * max(loads, ordered))), 1), 256),
+        f"fitted: {loads:.3g} loads by many chains, {ordered:.3g} lines in order are under way; {alone:.3g} ns each",
     )
     most = max(found.chains)
     if chained == found.chains[most] and chained < 0.9 * found.chains[sorted(found.chains)[-2]]:
@@ -199,7 +200,8 @@ def _llc(it: Fitted, found: Measured) -> None:
     it.put("machine.llc.replacement", "random", "")
     it.put("machine.llc.size", _size(bytes), "")
     _overhead(it, found)
-    judged = sorted(size for size in found.chase if bytes // 4 <= size <= 3 * bytes)
+    wanted = (bytes // 2, 3 * bytes // 4, bytes, 3 * bytes // 2)
+    judged = sorted({min(found.chase, key=lambda size: abs(math.log(size / near))) for near in wanted})
     best = (math.inf, bytes, "random")
     loops = [{"kind": "chase", "bytes": size} for size in judged]
     for replacement in _REPLACEMENTS:
