@@ -174,6 +174,9 @@ impl Bench<'_> {
                 12 => chase::<12>(self.set, &mut self.at, items),
                 16 => chase::<16>(self.set, &mut self.at, items),
                 24 => chase::<24>(self.set, &mut self.at, items),
+                32 => chase::<32>(self.set, &mut self.at, items),
+                48 => chase::<48>(self.set, &mut self.at, items),
+                64 => chase::<64>(self.set, &mut self.at, items),
                 _ => chase_any(self.set, &mut self.at, items),
             },
             Work::Random { bytes, stores } => self.random(bytes / LINE, stores, items),
@@ -193,18 +196,24 @@ impl Bench<'_> {
     }
 
     fn random(&mut self, lines: u64, stores: f64, items: u64) {
-        let below = (stores * 256.0) as u64;
-        let mut sum = 0u64;
+        // Of each ten items the first are stores: a pattern that branch prediction learns.
+        let below = (stores * 10.0).round() as u64;
+        let (mut sum, mut turn, mut number) = (0u64, 0, self.place as u64);
         for _ in 0..items {
-            let drawn = self.random.next();
+            number += 1;
+            // Mixed from a counter: no item waits for the number of the one before.
+            let mut drawn = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            drawn = (drawn ^ drawn >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let at = (((drawn >> 32) * lines) >> 32) as usize * LINE as usize;
-            let word = &mut self.set[at..at + 8];
-            if drawn & 0xff < below {
+            let Some(word) = self.set.get_mut(at..at + 8) else { continue };
+            if turn < below {
                 word.copy_from_slice(&drawn.to_ne_bytes());
             } else {
-                sum = sum.wrapping_add(u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+                sum = sum.wrapping_add(u64::from_ne_bytes((&*word).try_into().unwrap_or_default()));
             }
+            turn = if turn == 9 { 0 } else { turn + 1 };
         }
+        self.place = number as usize;
         black_box(sum);
     }
 

@@ -4,9 +4,9 @@
 |---|---|
 | clock | squares and exclusive ors that wait for each other, three cycles and one |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
-| size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, from a quarter of its size on |
+| size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, about its size |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
-| misses at a time | one chain's latency over the time an access of as many chains as help |
+| misses at a time | half-way between what many chains and what lines in order have under way |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
 | data bus | reads by all cores at a time |
 | cycles an instruction | a copy within L1 |
@@ -26,8 +26,8 @@ from typing import Any, Final
 from wirespeed import _wirespeed
 from wirespeed.calibrate.measuring import KIB, MIB, Measured
 
-_DISTANCES: Final = (0, 2, 4, 8, 16, 32, 63)
-_SHARES: Final = (1.0, 0.75, 0.5, 0.375, 0.25)
+_DISTANCES: Final = (0, 4, 16, 63)
+_SHARES: Final = (1.0, 0.75, 0.5, 0.25)
 _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
@@ -81,15 +81,19 @@ def fit(found: Measured) -> Fitted:
         round(cpi, 3),
         f"measured: {copy:.3g} ns to copy a line in L1, {_COPY_INSTRUCTIONS} instructions",
     )
-    alone, best = found.chains[1], min(found.chains.values())
-    overlap = max(1, round(alone / best))
+    # Prefetchers keep more lines under way than loads do; in the model both share what a core may have. One number for
+    # both is nearest, by logarithms, half-way.
+    alone, chained = found.chains[1], min(found.chains.values())
+    far = max(size for operation, size in found.streams if operation == "read")
+    loads, ordered = alone / chained, alone / found.streams["read", far]
     it.put(
         "machine.core.outstanding",
-        min(overlap, 256),
-        f"measured: {alone:.3g} ns a load of one chain through DRAM, {best:.3g} ns of as many as help",
+        min(max(round(math.sqrt(loads * max(loads, ordered))), 1), 256),
+        f"fitted: {loads:.3g} loads by many chains, {ordered:.3g} lines in order are under way; {alone:.3g} ns each",
     )
-    if best == found.chains[max(found.chains)] and best < 0.9 * found.chains[sorted(found.chains)[-2]]:
-        it.notes.append("misses at a time: still growing at the most chains that were tried, so it is a lower bound")
+    most = max(found.chains)
+    if chained == found.chains[most] and chained < 0.9 * found.chains[sorted(found.chains)[-2]]:
+        it.notes.append(f"misses at a time: still more by {most} chains than by fewer, so loads may have more")
     _caches(it, found)
     _translation(it, found, ghz)
     _dram(it, found)
@@ -129,7 +133,9 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
     source = "measured: a line a page in pages of 4 KiB and in huge ones"
     it.put("machine.tlb.page", "4 KiB" if split else "2 MiB", source)
     if split:
-        it.notes.append("huge pages: reach no further than small ones here, as where a host backs its guest by small ones")
+        it.notes.append(
+            "huge pages: reach no further than small ones here, as where a host backs its guest by small ones"
+        )
     source = f"measured: lines on {entries} pages cost as much as side by side, on {first} more"
     it.put("machine.tlb.l1_entries", entries, source)
     it.put("machine.tlb.l1_ways", _ways(entries), "assumed")
@@ -194,7 +200,8 @@ def _llc(it: Fitted, found: Measured) -> None:
     it.put("machine.llc.replacement", "random", "")
     it.put("machine.llc.size", _size(bytes), "")
     _overhead(it, found)
-    judged = sorted(size for size in found.chase if bytes // 4 <= size <= found.far)
+    wanted = (bytes // 2, 3 * bytes // 4, bytes, 3 * bytes // 2)
+    judged = sorted({min(found.chase, key=lambda size: abs(math.log(size / near))) for near in wanted})
     best = (math.inf, bytes, "random")
     loops = [{"kind": "chase", "bytes": size} for size in judged]
     for replacement in _REPLACEMENTS:

@@ -14,7 +14,7 @@ from wirespeed.errors import InputError
 
 KIB, MIB = 1 << 10, 1 << 20
 _ROOT: Final = Path("/sys/devices/system/cpu")
-_CHAINS: Final = (1, 2, 4, 8, 12, 16, 24)
+_CHAINS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _PAGES: Final = (16, 32, 48, 64, 72, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 # The sets of bandwidths: within L1, L2 and the LLC of any server, and beyond.
 _SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)

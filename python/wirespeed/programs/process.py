@@ -25,6 +25,8 @@ from wirespeed.errors import TargetError
 _WARDEN: Final = Path(__file__).with_name("warden.py")
 _LOOKS_EVERY_S: Final = 0.005
 _STARTS_WITHIN_S: Final = 10.0
+# What it had printed when it ended is read by then.
+_SAYS_LAST_WITHIN_S: Final = 0.5
 # So much of what it has printed is kept.
 _KEPT_BYTES: Final = 1 << 20
 _TELLING: Final = re.compile(r"error|fail|cannot|unable|invalid|no such|not ", re.IGNORECASE)
@@ -116,16 +118,23 @@ class Process:
         ends = time.monotonic() + timeout_s
         while True:
             with self._changed:
-                seen = self._output[max(0, since - self._dropped) :].decode(errors="replace")
-                if (found := wanted.search(seen)) is not None:
-                    return found
-                if self._ended is not None:
-                    raise self._death("while it was waited for")
-                if time.monotonic() >= ends:
-                    raise self.hung(f"has not printed what matches {pattern!r}", timeout_s)
-                self._changed.wait(0.05)
+                ended = self._ended is not None
+            if ended:
+                self._reader.join(_SAYS_LAST_WITHIN_S)
+            if (found := wanted.search(self._printed_since(since))) is not None:
+                return found
+            if ended:
+                raise self._death("while it was waited for")
+            if time.monotonic() >= ends:
+                raise self.hung(f"has not printed what matches {pattern!r}", timeout_s)
+            with self._changed:
+                self._changed.wait(0.02)
             if is_stopped is not None and is_stopped():
                 raise KeyboardInterrupt
+
+    def _printed_since(self, since: int) -> str:
+        with self._changed:
+            return self._output[max(0, since - self._dropped) :].decode(errors="replace")
 
     def sleep(self, seconds: float, is_stopped: Callable[[], bool] | None = None) -> None:
         """Lets it work. Raises TargetError where it ends meanwhile."""
@@ -227,7 +236,7 @@ class Process:
         )
 
     def _death(self, when: str) -> TargetError:
-        self._reader.join(0.2)  # what it had to say last
+        self._reader.join(_SAYS_LAST_WITHIN_S)
         code = self._ended
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
         return TargetError(f"{self.name}: {how} {when} (last line: {self.last_words()})")

@@ -113,10 +113,13 @@ fn line() -> u64 {
 const CHUNK: u64 = 4096;
 /// So often is every line of a set touched before measurement, where that is affordable.
 const ROUNDS: u64 = 2;
-const MOST_WARMUP: u64 = 3 << 20;
+/// So often may every line of the caches have been replaced.
+const FILLS: u64 = 3;
 const MEASURED: u64 = 200_000;
 /// A load, and its share of the loop around it.
 const LOOP_INSTRUCTIONS: u32 = 2;
+/// A random number by two multiplications, a bound that is checked, a counter.
+const RANDOM_INSTRUCTIONS: u32 = 12;
 /// A line copied by vector instructions of 32 bytes: two loads, two stores, and their share of the loop.
 const COPY_INSTRUCTIONS: u32 = 5;
 /// Sets begin so far apart: no two share a page.
@@ -137,7 +140,9 @@ pub fn run(machine: &MachineSpec, spec: &LoopSpec, seed: u64) -> Result<Timed, S
     }
     let mut references = References::new(spec, &mut random);
     let items = references.items();
-    let warmup = (items * ROUNDS).min(MOST_WARMUP).max(CHUNK);
+    // What is much larger than all caches is as cold the first time as ever.
+    let capacity = (machine.llc.size.bytes() + machine.l2.size.bytes()) / LINE_BYTES;
+    let warmup = (items * ROUNDS).min(FILLS * capacity).max(CHUNK);
     let mut done = 0;
     while done < warmup {
         done += references.record(&mut bench, &mut random);
@@ -350,8 +355,7 @@ impl References {
                     let load = Ref::load(SET, offset, 8, 1);
                     let store = random.random_bool(*stores);
                     script.touch(if store { load.with_access(probe::Access::Store) } else { load });
-                    // A random number is a few instructions.
-                    script.work(1, LOOP_INSTRUCTIONS + 5);
+                    script.work(1, RANDOM_INSTRUCTIONS);
                 }
                 CHUNK
             }
