@@ -21,14 +21,15 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench docs schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
 	@echo 'make test        set up, run every check and test'
-	@echo 'make build       set up; leaves the command at $(BIN)/wirespeed'
+	@echo 'make build       set up; leaves the commands at $(BIN)/wirespeed and $(BIN)/wirespeedd'
 	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
+	@echo 'make bench-host  this machine: dpdk-testpmd against the simulator, into validation/host/'
 	@echo 'make bench-gpu   the router: every mode of this machine'"'"'s GPU beside its CPU ($(GPU_CSV)), under 10 minutes'
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
@@ -64,6 +65,8 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
 	@echo 'building the extension: several minutes the first time'
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin develop --release --locked
+	cargo build --release --locked --package wirespeed-daemon
+	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/wirespeedd" $(BIN)/wirespeedd
 	@touch $@
 
 build: $(STAMPS)/package ## Leave the command at .venv/bin/wirespeed
@@ -85,6 +88,10 @@ test-slow: $(STAMPS)/package $(STAMPS)/dev
 
 bench: $(STAMPS)/package $(STAMPS)/dev
 	@$(BIN)/python tests/house/suites.py bench
+
+# Asks nothing of the machine but testpmd; exit code 3 where that is missing.
+bench-host: $(STAMPS)/package
+	$(BIN)/python validation/host/run.py
 
 # The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU.
 GPU_TABLE   := $(wildcard ../shared/data/tables/full_table_v4v6.txt.gz)

@@ -20,7 +20,7 @@ use probe::{Count, Event, Null, Record};
 use units::{PacketId, Ps};
 
 const BURST: usize = 32;
-const BURSTS: usize = 64;
+const BURSTS: usize = 16;
 const PORTS: u16 = 4;
 
 /// Networks of 16, 24 and 28 bits, and of 32, 48 and 64.
@@ -65,8 +65,8 @@ fn patterns() -> Vec<Pattern> {
 fn function(name: &str) -> Result<Function, Box<dyn std::error::Error>> {
     let classify = |search| Classify::new(&rules(500), &ClassifySpec { search, drop_unmatched: false }, PORTS);
     let inspect = |method| Inspect::new(&patterns(), &InspectSpec { method, ..InspectSpec::default() }, PORTS);
-    let firewall = |form| {
-        let templates: Result<Vec<_>, _> = rules(100).iter().map(|rule| Template::from_rule(rule, true)).collect();
+    let firewall = |form, count| {
+        let templates: Result<Vec<_>, _> = rules(count).iter().map(|rule| Template::from_rule(rule, true)).collect();
         Firewall::new(&templates?, &FirewallSpec { form, deny_by_default: false, ports: PORTS })
     };
     Ok(match name {
@@ -81,8 +81,9 @@ fn function(name: &str) -> Result<Function, Box<dyn std::error::Error>> {
         "bloom" => Function::Inspect(inspect(Method::Bloom)?),
         "nat" => Function::Nat(Nat::new(&NatSpec { sessions: 4096, ..NatSpec::default() })?),
         "few" => Function::Nat(Nat::new(&NatSpec { sessions: 8, ..NatSpec::default() })?),
-        "list" => Function::Firewall(firewall(FirewallForm::List)?),
-        "compiled" => Function::Firewall(firewall(FirewallForm::Compiled)?),
+        "list" => Function::Firewall(firewall(FirewallForm::List, 100)?),
+        "compiled" => Function::Firewall(firewall(FirewallForm::Compiled, 100)?),
+        "wide" => Function::Firewall(firewall(FirewallForm::Compiled, 500)?),
         "chain" => Function::Chain(Chain::new(
             ["check", "tuples", "poptrie", "ttl"].into_iter().map(function).collect::<Result<_, _>>()?,
         )),
@@ -121,6 +122,11 @@ fn frame(kind: &str, i: usize) -> Vec<u8> {
             .take(1000)
             .copied()
             .collect(),
+        "letters" | "numbers" => {
+            let bytes: &[u8] = if kind == "letters" { b"etaoinshrdlu " } else { b"0123./=&?" };
+            let random = |k: usize| ((k + i * 1000) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            (0..1000).map(|k| bytes[random(k) as usize % bytes.len()]).collect()
+        }
         "noise" => {
             (0..1000u64).map(|k| ((k + i as u64 * 1000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
         }
@@ -168,7 +174,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             packet.set_frame(&frame, frame.len() as u32);
             packet
         };
-        (0..BURST * BURSTS).map(packet).collect()
+        // Payloads take long under valgrind.
+        let bursts = if matches!(traffic, "words" | "noise" | "letters" | "numbers") { 1 } else { BURSTS };
+        (0..BURST * bursts).map(packet).collect()
     };
     let mut out = Vec::with_capacity(BURST * BURSTS);
     // Tables that grow, and memory that is kept, are as they are after a while.

@@ -48,23 +48,26 @@ mod site {
     pub(super) const PORTS: u16 = 22;
     pub(super) const TEMPLATE: u16 = 23;
     pub(super) const TEMPLATE_LATCH: u16 = 24;
-    pub(super) const BOUND: u16 = 25;
-    pub(super) const BOUND_LATCH: u16 = 26;
-    pub(super) const VECTOR: u16 = 27;
-    pub(super) const VECTOR_LATCH: u16 = 28;
-    pub(super) const TTL_LOAD: u16 = 29;
-    pub(super) const TTL_STORE: u16 = 30;
-    pub(super) const DONE: u16 = 31;
-    pub(super) const LATCH: u16 = 32;
+    pub(super) const SEARCH: u16 = 25;
+    pub(super) const BOUND: u16 = 26;
+    pub(super) const BOUND_LATCH: u16 = 27;
+    pub(super) const SEARCH_LATCH: u16 = 28;
+    pub(super) const VECTOR: u16 = 29;
+    pub(super) const VECTOR_LATCH: u16 = 30;
+    pub(super) const TTL_LOAD: u16 = 31;
+    pub(super) const TTL_STORE: u16 = 32;
+    pub(super) const DONE: u16 = 33;
+    pub(super) const LATCH: u16 = 34;
 }
 
-/// Instructions of each part as compiled for x86-64; `tests/firewall.rs` says how they are held.
+/// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const FIELDS: u32 = 30;
-    pub(super) const TEMPLATE: u32 = 16;
-    pub(super) const BOUND: u32 = 7;
-    pub(super) const VECTOR: u32 = 12;
-    pub(super) const DONE: u32 = 25;
+    pub(super) const FIELDS: u32 = 85;
+    pub(super) const TEMPLATE: u32 = 13;
+    pub(super) const SEARCH: u32 = 21;
+    pub(super) const BOUND: u32 = 12;
+    pub(super) const VECTOR: u32 = 59;
+    pub(super) const DONE: u32 = 35;
 }
 
 /// How templates are looked through.
@@ -313,6 +316,7 @@ impl Firewall {
                 let mut rows = [0usize; FIELDS];
                 for ((row, field), &value) in rows.iter_mut().zip(intervals).zip(fields) {
                     *row = field.interval(value, tape) * words;
+                    tape.latch(site::SEARCH_LATCH);
                 }
                 for word in 0..*words {
                     let mut common = u64::MAX;
@@ -377,6 +381,7 @@ impl Field {
     fn interval<P: Probe>(&self, value: u32, tape: &mut Tape<'_, P>) -> usize {
         // The first interval begins at 0, so the answer is in [low, high).
         let (mut low, mut high) = (0, self.starts.len());
+        tape.work(site::SEARCH, cost::SEARCH);
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
             tape.touch(Ref::load(BOUNDS, self.starts_at + middle as u64 * 8, 8, site::BOUND));

@@ -72,6 +72,7 @@ mod site {
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
     pub(super) const NOT_IP: u32 = 40;
+    pub(super) const V6: u32 = 63;
     pub(super) const MEASURED: u32 = 75;
     pub(super) const SET_UP: u32 = 298;
     pub(super) const OPTION: u32 = 15;
@@ -164,7 +165,7 @@ impl Fragment {
                     _ if total > room => fail(DropReason::BadTotalLength, tape),
                     _ if total > self.mtu => fail(DropReason::PacketTooBig, tape),
                     _ => {
-                        tape.work(site::MEASURED, cost::NOT_IP);
+                        tape.work(site::MEASURED, cost::V6);
                         Ok(port)
                     }
                 };

@@ -15,11 +15,13 @@ pub mod fragment;
 pub mod inspect;
 pub mod lookup;
 pub mod nat;
+pub mod socket;
 mod tape;
 pub mod ttl;
 pub mod upf;
 mod verdict;
 pub mod vhost;
+pub mod work;
 
 pub use chain::{Chain, Share};
 pub use check::HeaderCheck;
@@ -31,10 +33,12 @@ pub use fragment::{Fragment, FragmentSpec};
 pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use socket::{Socket, SocketSpec};
 pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
+pub use work::{Work, WorkSpec};
 
 use packet::Packet;
 use probe::{Probe, RegionSpec};
@@ -139,6 +143,8 @@ functions! {
     Firewall, false;
     /// A copy into a guest's buffers, and forwarding.
     Vhost, true;
+    /// Copies to sockets and the application, and forwarding.
+    Socket, true;
     /// The header check alone.
     HeaderCheck, false;
     /// Classification by rules.
@@ -151,4 +157,6 @@ functions! {
     Fragment, false;
     /// Inspection of payloads.
     Inspect, false;
+    /// Made work.
+    Work, false;
 }

@@ -75,14 +75,14 @@ mod site {
     pub(super) const LATCH: u16 = 41;
 }
 
-/// Instructions of each part as compiled for x86-64; `tests/nat.rs` says how they are held.
+/// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const KEY: u32 = 60;
-    pub(super) const PROBE: u32 = 12;
-    pub(super) const NEW: u32 = 60;
-    pub(super) const SWEEP: u32 = 14;
-    pub(super) const STATE: u32 = 20;
-    pub(super) const REWRITE: u32 = 110;
+    pub(super) const KEY: u32 = 261;
+    pub(super) const PROBE: u32 = 22;
+    pub(super) const NEW: u32 = 109;
+    pub(super) const SWEEP: u32 = 22;
+    pub(super) const STATE: u32 = 30;
+    pub(super) const REWRITE: u32 = 383;
 }
 
 /// How addresses are translated.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use functions::classify::Search;
 use functions::firewall::FirewallForm;
@@ -49,8 +50,13 @@ fn patterns() -> Vec<Pattern> {
     all
 }
 
-/// Every function that a scenario can choose, in every form.
+/// Every function that a scenario can choose, in every form; clones share their tables.
 fn functions() -> Vec<Function> {
+    static BUILT: OnceLock<Vec<Function>> = OnceLock::new();
+    BUILT.get_or_init(built).clone()
+}
+
+fn built() -> Vec<Function> {
     let classify = |search| Classify::new(&rules(), &ClassifySpec { search, drop_unmatched: false }, PORTS).unwrap();
     let inspect = |method| Inspect::new(&patterns(), &InspectSpec { method, ..InspectSpec::default() }, PORTS).unwrap();
     let lookup = |structure| Lookup::new(routes(), PORTS, structure).unwrap();

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use aho_corasick::AhoCorasick;
-use functions::inspect::{Automaton, Found, Method, Pattern};
+use functions::inspect::{Automaton, Found, Method, Pattern, Windows};
 use functions::{DropReason, Inspect, InspectSpec, PacketFunction, Verdict};
 use packet::Packet;
 use probe::{Count, Null};
@@ -190,6 +190,8 @@ fn published_strings_match_the_oracle_on_captures_and_random_bytes() {
         );
     }
     let (states, wide) = Automaton::new(&patterns).unwrap().states();
+    let windows = Windows::new(&patterns).unwrap();
+    println!("{} lengths of window, {} bytes of filters", windows.lengths().count(), windows.filter_bytes());
     println!("{} strings in {states} states of 16 bytes, {wide} of them with more than 4 children", patterns.len());
 }
 

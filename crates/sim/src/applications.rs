@@ -8,7 +8,7 @@ use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{
     Chain, ChecksumCheck, Classify, ClassifySpec, Firewall, FirewallSpec, Fragment, Function, FunctionError,
-    HeaderCheck, Inspect, InspectSpec, Lookup, Nat, Template, Ttl,
+    HeaderCheck, Inspect, InspectSpec, Lookup, Nat, Template, Ttl, Work,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,12 +166,6 @@ impl FunctionSpec {
                 ));
             }
         }
-        if self.copy.is_some() && self.kind != FunctionKind::Forward {
-            return Err((
-                "function.copy",
-                "a copy is made before forwarding only (set function.kind = \"forward\")".into(),
-            ));
-        }
         Ok(())
     }
 }
@@ -275,6 +269,7 @@ impl Application {
                 let how = InspectSpec { method: i.method, depth: i.depth, drop: i.drop };
                 Function::Inspect(Inspect::new(&patterns, &how, ports).map_err(failed("function.inspect"))?)
             }
+            FunctionKind::Work => Function::Work(Work::new(&spec.work, ports).map_err(failed("function.work"))?),
             // Checked where the scenario is read.
             FunctionKind::Chain | FunctionKind::Upf => Function::Chain(Chain::default()),
         })

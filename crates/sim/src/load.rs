@@ -1,28 +1,30 @@
 //! What runs need before they can simulate: routing tables, the functions built from them, traffic. Scenarios that
-//! share an input share what was made of it.
+//! share an input share what was made of it: within a call always, from call to call through a [`Stock`].
 //!
 //! Loading has a thread of its own, so that a caller who is asked to stop hears it while a large file is
 //! read; a reader that waits for a pipe is left behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use functions::{Forward, Function, NextHop, Vhost};
+use functions::{Forward, Function, NextHop, Socket, Vhost};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
 use crate::applications::Application;
-use crate::scenario::{ForwardingSpec, FunctionKind, Scenario, ScenarioError};
+use crate::scenario::{ForwardingSpec, FunctionKind, FunctionSpec, Scenario, ScenarioError, UserPlaneSpec};
 use crate::summary::file_name;
 use crate::user_plane::UserPlane;
 
 /// Made tables are the same whatever the seed of a run: a router's routes do not change with the
 /// traffic.
 const TABLE_SEED: u64 = 24;
+/// Things of a kind that a [`Stock`] keeps: a full table and its lookup structure take 100 MiB.
+const KEPT: usize = 3;
 /// Between two looks at whether to stop.
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -113,17 +115,57 @@ pub struct InputFile {
     pub blake3: String,
 }
 
-/// What has been made so far, by what it was made of.
+/// What was made for earlier scenarios, for later ones: whoever runs many of them one after the other loads a table
+/// once. Of each kind the few used last are kept. A file is known by its path: one that changes is not read again.
+#[derive(Debug, Default)]
+pub struct Stock(Mutex<Shelves>);
+
+impl Stock {
+    /// With nothing in it.
+    pub fn new() -> Stock {
+        Stock::default()
+    }
+}
+
+/// Routes by file, number of made prefixes, and number of next hops.
+type TableKey = (Option<PathBuf>, u32, u32);
+
+#[derive(Debug, Default)]
+struct Shelves {
+    tables: Shelf<TableKey, Table>,
+    routings: Shelf<(ForwardingSpec, u16), (Forward, Arc<Routing>)>,
+    blueprints: Shelf<(SourceSpec, TableKey), Blueprint>,
+    user_planes: Shelf<(UserPlaneSpec, SourceSpec), UserPlane>,
+    applications: Shelf<(FunctionSpec, u16), Application>,
+}
+
+/// What has been made so far, by what it was made of; the one used last comes last.
+#[derive(Debug)]
 struct Shelf<K, V>(Vec<(K, Arc<V>)>);
+
+impl<K, V> Default for Shelf<K, V> {
+    fn default() -> Shelf<K, V> {
+        Shelf(Vec::new())
+    }
+}
 
 impl<K: PartialEq, V> Shelf<K, V> {
     fn get(&mut self, key: K, make: impl FnOnce(&K) -> Result<V, ScenarioError>) -> Result<Arc<V>, ScenarioError> {
-        if let Some((_, made)) = self.0.iter().find(|(k, _)| *k == key) {
-            return Ok(made.clone());
+        if let Some(at) = self.0.iter().position(|(k, _)| *k == key) {
+            let found = self.0.remove(at);
+            let made = found.1.clone();
+            self.0.push(found);
+            return Ok(made);
         }
         let made = Arc::new(make(&key)?);
         self.0.push((key, made.clone()));
         Ok(made)
+    }
+
+    /// Leaves the `most` that were used last.
+    fn keep(&mut self, most: usize) {
+        let over = self.0.len().saturating_sub(most);
+        self.0.drain(..over);
     }
 }
 
@@ -133,16 +175,27 @@ enum News {
     Done(thread::Result<Result<Vec<Loaded>, ScenarioError>>),
 }
 
-/// Loads what `scenarios` need. `tell` gets a few words on what is under way; once it returns `false` loading ends.
+/// Loads what `scenarios` need and is not in `stock`. `tell` gets a few words on what is under way; once it returns
+/// `false` loading ends.
 ///
 /// # Errors
 /// Input that cannot be read, a function that cannot be built, [`ScenarioError::Stopped`].
-pub fn load(scenarios: &[Scenario], tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Loaded>, ScenarioError> {
+pub fn load(
+    scenarios: &[Scenario],
+    stock: &Arc<Stock>,
+    tell: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<Loaded>, ScenarioError> {
     let (give, take) = channel();
     let stop = Stop::new();
-    let (asked, scenarios) = (stop.clone(), scenarios.to_vec());
+    let (asked, scenarios, stock) = (stop.clone(), scenarios.to_vec(), stock.clone());
     thread::spawn(move || {
-        let done = catch_unwind(AssertUnwindSafe(|| load_all(&scenarios, &asked, &give)));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            // What a panic left is whole: things are put on a shelf when they are made.
+            let mut shelves = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let loaded = load_all(&scenarios, &mut shelves, &asked, &give);
+            shelves.keep(KEPT);
+            loaded
+        }));
         // Nobody takes it if the user has left.
         let _ = give.send(News::Done(done));
     });
@@ -162,14 +215,28 @@ pub fn load(scenarios: &[Scenario], tell: &mut dyn FnMut(&str) -> bool) -> Resul
     }
 }
 
-fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<Vec<Loaded>, ScenarioError> {
+impl Shelves {
+    fn keep(&mut self, most: usize) {
+        self.tables.keep(most);
+        self.routings.keep(most);
+        self.blueprints.keep(most);
+        self.user_planes.keep(most);
+        self.applications.keep(most);
+    }
+}
+
+fn load_all(
+    scenarios: &[Scenario],
+    shelves: &mut Shelves,
+    stop: &Stop,
+    news: &Sender<News>,
+) -> Result<Vec<Loaded>, ScenarioError> {
     let at = |what: String| {
         // Nobody takes it if the user has left.
         let _ = news.send(News::At(what));
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
-    let (mut tables, mut routings, mut blueprints) = (Shelf(Vec::new()), Shelf(Vec::new()), Shelf(Vec::new()));
-    let (mut user_planes, mut applications) = (Shelf(Vec::new()), Shelf(Vec::new()));
+    let Shelves { tables, routings, blueprints, user_planes, applications } = shelves;
     let mut all = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
         if scenario.function.kind == FunctionKind::Upf {
@@ -230,9 +297,10 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
             Ok(Blueprint::new_until(source, Some(&table), stop)?)
         })?;
         let routing = built.1.clone();
-        let function = match &scenario.function.copy {
-            Some(copy) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
-            None => Function::Forward(built.0.clone()),
+        let function = match (&scenario.function.copy, &scenario.function.socket) {
+            (Some(copy), _) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
+            (None, Some(socket)) => Function::Socket(Socket::new(socket, built.0.clone())?),
+            (None, None) => Function::Forward(built.0.clone()),
         };
         let inputs = inputs(scenario, &blueprint, &routing);
         let notes = notes(scenario, &blueprint, &routing);
@@ -341,4 +409,37 @@ fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<S
         });
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Overrides;
+
+    fn scenario(set: &[&str]) -> Scenario {
+        let set = set.iter().map(|text| (*text).to_string()).collect();
+        let overrides = Overrides { set, capture: None, table: None, seed: None, search: None };
+        Scenario::read("function.forward.prefixes = 1000", "<test>", &overrides).unwrap()
+    }
+
+    #[test]
+    fn what_a_stock_has_is_not_made_again() {
+        let stock = Arc::new(Stock::new());
+        let load = |s: &Scenario| load(std::slice::from_ref(s), &stock, &mut |_| true).unwrap().remove(0);
+        let first = load(&scenario(&[]));
+        let again = load(&scenario(&["traffic.load=0.2", "run.seed=2"]));
+        assert!(Arc::ptr_eq(&first.routing, &again.routing) && Arc::ptr_eq(&first.blueprint, &again.blueprint));
+        let other = load(&scenario(&["function.forward.next_hops=3"]));
+        assert!(!Arc::ptr_eq(&first.routing, &other.routing));
+    }
+
+    #[test]
+    fn a_stock_keeps_what_was_used_last() {
+        let mut shelf = Shelf::default();
+        for key in [1, 2, 1, 3, 4] {
+            shelf.get(key, |k| Ok(*k)).unwrap();
+        }
+        shelf.keep(3);
+        assert_eq!(shelf.0.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [1, 3, 4]);
+    }
 }

@@ -135,9 +135,12 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
+    put("copy_table", copy_table(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
+    let wanted: u64 = measured.cores.iter().map(|c| c.rx_nombuf).sum();
+    put("mempool", json!({ "size": scenario.mempool.size, "starved": wanted > 0, "rx_nombuf": wanted }));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("policy", policy(result));
@@ -308,6 +311,21 @@ fn members(measured: &Measured) -> Value {
         })
     };
     measured.members.iter().map(member).collect()
+}
+
+/// What the copy table did; null without one.
+fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
+    if scenario.machine.copy_table.is_none() {
+        return Value::Null;
+    }
+    let c = &measured.copies;
+    json!({
+        "fills": c.fills,
+        "hits": c.hits,
+        "settled": c.settled,
+        "searches": c.searches,
+        "fallbacks": c.fallbacks,
+    })
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {
