@@ -506,6 +506,9 @@ def offer_table(gpu: Mapping[str, Any]) -> Table:
         ("warps a core", str(gpu["warps_per_core"])),
     ):
         shown.add_row(label, value)
+    if gpu["round_trip"]:
+        for name in ("p50", "p99"):
+            shown.add_row(f"a task there and back, {name}", f"{gpu['round_trip'][f'{name}_us']:.1f} µs")
     return shown
 
 

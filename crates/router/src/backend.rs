@@ -295,7 +295,7 @@ impl Backend for Cpu {
         let place = self.place(number);
         // SAFETY: the slot is free: it is the host's.
         unsafe {
-            std::mem::swap(&mut *self.shared.packets[place].get(), packet);
+            std::ptr::swap(self.shared.packets[place].get(), packet);
             *self.shared.verdicts[place].get() = None;
         }
     }
@@ -342,7 +342,7 @@ impl Backend for Cpu {
         let place = self.place(number);
         // SAFETY: the packet was committed: its slot is the host's.
         let verdict = unsafe {
-            std::mem::swap(&mut *self.shared.packets[place].get(), packet);
+            std::ptr::swap(self.shared.packets[place].get(), packet);
             (*self.shared.verdicts[place].get()).take()
         };
         let what = || format!("packet {number} was committed without a verdict");

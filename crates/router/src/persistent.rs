@@ -200,7 +200,7 @@ impl<M: Machine> Backend for Persistent<M> {
 
     fn put(&mut self, number: u64, packet: &mut Packet) {
         // Whoever lays in many packets before the first is posted is alive all the while.
-        if number % PUTS_A_BEAT == 0 {
+        if number.is_multiple_of(PUTS_A_BEAT) {
             self.beat();
         }
         // SAFETY: the slot is free.

@@ -165,7 +165,14 @@ pub struct Routed {
 pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     let mut notes = Vec::new();
     judge(spec)?;
-    let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut notes)?;
+    let routes = matches!(spec.function, FunctionName::Forward | FunctionName::Lookup);
+    let made = spec.capture.is_none() && spec.interface.is_none();
+    let rules = spec.function == FunctionName::Classify && spec.rules.is_none();
+    let table = match routes || made || rules || spec.table.is_some() {
+        true => table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut notes)?,
+        // Nobody looks at it.
+        false => Table::synthetic(spec.seed, 1, 1),
+    };
     let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
     let sources = ProgramSpec {
         function: spec.function,

@@ -302,3 +302,23 @@ fn settings_that_cannot_be_are_named() {
     let refused = route(&mut Made { next: 0, end: 1 }, &mut cpu(1, 1024).unwrap(), &mut Nowhere, &options);
     assert_eq!(refused.unwrap_err().to_string(), "batch = 0: allowed are 1 and more, up to half the slots");
 }
+
+#[test]
+fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
+    use router::setup::{Choice, FunctionName, RunSpec};
+    let table = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends-routes.txt");
+    std::fs::write(&table, "10.0.0.0/8 1\n172.16.0.0/12 2\n192.0.2.0/24 3\n").unwrap();
+    let run = |function, backend| {
+        let (packets, deadline_s, table) = (Some(3000), Some(20.0), Some(table.clone()));
+        let spec = RunSpec { function, backend, packets, deadline_s, table, ordered: true, ..RunSpec::default() };
+        router::setup::run(&spec)
+    };
+    for function in [FunctionName::Check, FunctionName::Lookup, FunctionName::Ttl, FunctionName::Classify] {
+        let (cpu, twin) = (run(function, Choice::Cpu).unwrap().report, run(function, Choice::Twin).unwrap().report);
+        assert_eq!(cpu.packets, 3000, "{function:?}");
+        assert_eq!((cpu.forwarded, cpu.dropped, cpu.ports), (twin.forwarded, twin.dropped, twin.ports), "{function:?}");
+    }
+    assert_eq!(run(FunctionName::Inspect, Choice::Cpu).unwrap().report.packets, 3000);
+    let refused = run(FunctionName::Inspect, Choice::Twin).unwrap_err();
+    assert!(matches!(refused, RouterError::NoLowering { function: "inspect" }), "{refused}");
+}

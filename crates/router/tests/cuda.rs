@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use functions::{Forward, ForwardSpec, NextHop, PacketFunction, Verdict};
 use packet::{Packet, internet_checksum};
 use probe::Null;
+use router::bench::{BenchSpec, Point, bench};
 use router::cuda::{Batch, BatchMode, Gpu, GpuSpec, PTX, Placement};
 use router::persistent::Setup;
 use router::setup::{Choice, Mode, RunSpec};
@@ -36,6 +37,15 @@ fn driver(behaviour: &str) -> PathBuf {
     assert!(done.success());
     std::fs::rename(made, &out).unwrap();
     out
+}
+
+/// A short table: made ones have many routes.
+fn table() -> Option<PathBuf> {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("routes.txt");
+    let made = out.with_extension(format!("{:?}", std::thread::current().id()));
+    std::fs::write(&made, "10.0.0.0/8 1\n172.16.0.0/12 2\n192.0.2.0/24 3\n198.51.100.128/25 4\n").unwrap();
+    std::fs::rename(made, &out).unwrap();
+    Some(out)
 }
 
 fn spec(behaviour: &str, placement: Placement) -> GpuSpec {
@@ -220,7 +230,8 @@ fn a_kernel_that_fails_is_told_by_its_error() {
 fn only_auto_falls_back_to_the_cpu_and_says_so() {
     let run = |backend, driver: &Path| {
         let driver = Some(driver.to_string_lossy().into_owned());
-        let spec = RunSpec { backend, driver, packets: Some(1000), deadline_s: Some(20.0), ..RunSpec::default() };
+        let (packets, deadline_s) = (Some(1000), Some(20.0));
+        let spec = RunSpec { backend, driver, packets, deadline_s, table: table(), ..RunSpec::default() };
         router::setup::run(&spec)
     };
     let nowhere = Path::new("libcuda_nowhere.so.1");
@@ -248,6 +259,7 @@ fn every_mode_gives_the_same_verdicts() {
             ordered: true,
             verify_checksum: true,
             deadline_s: Some(20.0),
+            table: table(),
             ..RunSpec::default()
         };
         let routed = router::setup::run(&spec).unwrap();
@@ -259,6 +271,45 @@ fn every_mode_gives_the_same_verdicts() {
     assert_eq!(run(Choice::Twin, Mode::default()), cpu, "twin");
     for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Streams, Mode::Graph] {
         assert_eq!(run(Choice::Cuda, mode), cpu, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_probe_tries_the_kernel_that_stays() {
+    let library = |behaviour: &str| driver(behaviour).to_string_lossy().into_owned();
+    let offer = router::cuda::probe(Some(&library("SOUND"))).unwrap();
+    let round_trip = offer.round_trip.unwrap();
+    assert!(offer.name == "made GPU" && round_trip.packets == 1000 && round_trip.p50_us > 0.0, "{offer:?}");
+    let error = router::cuda::probe(Some(&library("SILENT_KERNEL"))).unwrap_err();
+    assert!(matches!(error, RouterError::Silent { .. }) && !error.is_no_gpu(), "{error}");
+}
+
+#[test]
+fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
+    let spec = BenchSpec {
+        batches: vec![32, 256],
+        shares: vec![0.5],
+        packets: 2048,
+        threads: vec![2],
+        driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+        deadline_s: 20.0,
+        table: table(),
+        ..BenchSpec::default()
+    };
+    let mut points = Vec::new();
+    let done = bench(&spec, |point| {
+        points.push(point.clone());
+        true
+    });
+    let done = done.unwrap();
+    assert_eq!((done.gpu.as_deref(), done.points), (Some("made GPU"), points.len()));
+    let modes = ["cpu", "zero_copy", "resident", "batch", "streams", "graph"];
+    let expected = modes.iter().flat_map(|&mode| [(mode, 32), (mode, 32), (mode, 256), (mode, 256)]);
+    assert!(points.iter().map(|point| (point.mode, point.batch)).eq(expected), "{points:?}");
+    for point in &points {
+        assert_eq!((point.wrong, point.packets), (0, 2048), "{point:?}");
+        assert_eq!(point.mean_us.is_some(), point.offered_mpps.is_some(), "{point:?}");
+        assert_eq!(point.csv().split(',').count(), Point::COLUMNS.split(',').count());
     }
 }
 

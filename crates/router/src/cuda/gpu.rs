@@ -5,15 +5,21 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use packet::Packet;
 use serde::Serialize;
 
 use super::PTX;
 use super::driver::{Address, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
-use crate::RouterError;
+use crate::backend::Backend;
+use crate::delay::{DelaySummary, Delays};
 use crate::layout::Router;
 use crate::machine::Machine;
 use crate::memory::Shared;
+use crate::persistent::{Persistent, Setup};
+use crate::{Program, RouterError};
 
+/// Tasks that a probe times.
+const ROUND_TRIPS: u64 = 1000;
 /// Threads of a block: four warps, so that the limit on blocks of a shader core is not met before the one on warps.
 const BLOCK: u32 = 128;
 /// `CU_STREAM_NON_BLOCKING`: work in it does not wait for the default stream.
@@ -88,6 +94,9 @@ pub struct Offer {
     pub display: bool,
     /// Warps of the persistent kernel that a shader core holds.
     pub warps_per_core: u32,
+    /// From the host's posting of a task of one packet to its seeing the commit, by a kernel that stays: that host and kernel
+    /// see each other's words at all, and how soon.
+    pub round_trip: Option<DelaySummary>,
 }
 
 /// A GPU with the kernels loaded.
@@ -113,13 +122,29 @@ pub struct Gpu {
 // SAFETY: handles of the driver, which may be used by any thread once the context is made current there.
 unsafe impl Send for Gpu {}
 
-/// What the GPU of this machine offers.
+/// What the GPU of this machine offers, tried with a kernel that stays.
 ///
 /// # Errors
-/// Why there is none that can be used.
+/// Why there is none that can be used; a kernel that does not answer within two seconds.
 pub fn probe(library: Option<&str>) -> Result<Offer, RouterError> {
     let gpu = Gpu::open(&GpuSpec { library: library.map(str::to_string), ..GpuSpec::default() })?;
-    Ok(gpu.offer.clone())
+    let mut offer = gpu.offer.clone();
+    let setup = Setup { slots: 1024, frame_bytes: 64, deadline: Duration::from_secs(2), ..Setup::default() };
+    let mut backend = Persistent::new(gpu, &Program::ttl(1), setup)?;
+    let (mut delays, mut out) = (Delays::default(), Vec::new());
+    for number in 0..ROUND_TRIPS {
+        backend.put(number, &mut Packet::default());
+        let posted = Instant::now();
+        backend.post(number, 1)?;
+        while out.is_empty() {
+            backend.poll(&mut out)?;
+        }
+        out.clear();
+        delays.add(posted.elapsed().as_nanos() as u64);
+    }
+    backend.stop()?;
+    offer.round_trip = delays.summary();
+    Ok(offer)
 }
 
 impl Gpu {
@@ -359,6 +384,7 @@ fn describe(driver: &Driver, device: c_int) -> Result<Offer, RouterError> {
         integrated: of(attribute::INTEGRATED)? != 0,
         display: of(attribute::EXEC_TIMEOUT)? != 0,
         warps_per_core: 0,
+        round_trip: None,
     })
 }
 
