@@ -150,7 +150,7 @@ impl SimtSpec {
             return Err(MachineError::new(
                 "kernel",
                 format!("{} registers a lane, {} B a warp", kernel.registers, kernel.shared),
-                &format!("{} registers and {} a core", self.registers, self.shared),
+                format!("{} registers and {} a core", self.registers, self.shared),
                 "a warp must fit into a core".into(),
             ));
         }
