@@ -31,7 +31,7 @@ fn segment(id: u64, flow: u8, payload: &[u8], options: usize) -> Packet {
     frame.extend(ip);
     let mut tcp = vec![0; 20 + options];
     tcp[..4].copy_from_slice(&[0, 80, 200, flow]);
-    tcp[12] = ((20 + options) / 4 << 4) as u8;
+    tcp[12] = (((20 + options) / 4) << 4) as u8;
     frame.extend(tcp);
     frame.extend(payload);
     let mut packet = Packet { id: PacketId(id), ..Packet::default() };

@@ -152,6 +152,6 @@ mod tests {
         probe.touch(Ref::load(RegionId::PACKET, 0, 4, 0));
         probe.work(0, 9);
         assert_eq!(probe.seen, Seen::default());
-        assert!(!<Rebase<'_, Null> as Probe>::LIVE && !<(Null, &mut Null) as Probe>::LIVE);
+        const { assert!(!<Rebase<'_, Null> as Probe>::LIVE && !<(Null, &mut Null) as Probe>::LIVE) };
     }
 }

@@ -52,7 +52,10 @@ const MOST: usize = 1 << 24;
 
 /// What points have in common is recorded once.
 #[derive(Debug, Default)]
-pub struct Workloads(Mutex<Vec<((WorkloadSpec, u64), Arc<Workload>)>>);
+pub struct Workloads(Mutex<Vec<Recorded>>);
+
+/// What was recorded, by its specification and seed.
+type Recorded = ((WorkloadSpec, u64), Arc<Workload>);
 
 impl Workloads {
     /// Recorded workloads that are kept: those of 1 GiB take as much as all others.
