@@ -13,6 +13,8 @@ from wirespeed import quantities as q
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
+# Combinations that a terminal shows, beside each technique alone; the page has all.
+_SHOWN: Final = 4
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -59,10 +61,12 @@ def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def combinations(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: every combination of the best few, the best first."""
+def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: combinations of the best few, the best first; with `most` so many, and each technique alone."""
     sign = -1 if document["goal"] == "rate" else 1
     sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
+    if most is not None:
+        sets = [each for place, each in enumerate(sets) if place < most or len(each["techniques"]) == 1]
     rows = [
         [
             " + ".join(each["techniques"]) or "as it is",
@@ -114,7 +118,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts += [Text(), _table(*ranked(document))]
     parts.append(Text(" averaged over all others on and off; (…) may be no change at all", "dim"))
     if document["combinations"]:
-        parts += [Text(), _table(*combinations(document), most=6)]
+        parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
     parts.append(Text(f"· {confirmation(document)}"))
     met = target(document)
@@ -149,10 +153,10 @@ def _listed(titles: list[str]) -> str:
     return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 
-def _table(heads: list[str], rows: list[list[str]], most: int | None = None) -> Table:
+def _table(heads: list[str], rows: list[list[str]]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
     for place, head in enumerate(heads):
         table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=bool(place))
-    for row in rows[:most]:
+    for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -129,7 +129,9 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
     source = "measured: a line a page in pages of 4 KiB and in huge ones"
     it.put("machine.tlb.page", "4 KiB" if split else "2 MiB", source)
     if split:
-        it.notes.append("huge pages: reach no further than small ones here, as where a host backs its guest by small ones")
+        it.notes.append(
+            "huge pages: reach no further than small ones here, as where a host backs its guest by small ones"
+        )
     source = f"measured: lines on {entries} pages cost as much as side by side, on {first} more"
     it.put("machine.tlb.l1_entries", entries, source)
     it.put("machine.tlb.l1_ways", _ways(entries), "assumed")
