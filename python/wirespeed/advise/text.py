@@ -51,13 +51,15 @@ def now(document: Mapping[str, Any]) -> list[str]:
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a technique each, the best first. A change that may be none is in brackets."""
-    heads = ["technique", "rate", "p99", "loss", "cost", ""]
+    heads = ["technique", "rate, alone", "with others", "p99", "loss", "cost", ""]
     rows = []
     for each in document["techniques"]:
         loss = each["loss"]
         change = f"{100 * loss['change']:+.2f} %" if abs(loss["change"]) > max(loss["half_width"], 5e-5) else "0"
         kind = {"hardware": "new chip", "core": "", "software": "software", "setting": ""}[each["kind"]]
-        rows.append([each["name"], _effect(each["rate"]), _effect(each["p99"]), change, each["cost_words"], kind])
+        alone = _effect({**each["alone"]["rate"], "sure": _is_sure(each["alone"]["rate"])})
+        p99 = _short({**each["alone"]["p99"], "sure": _is_sure(each["alone"]["p99"])})
+        rows.append([each["name"], alone, _short(each["rate"]), p99, change, each["cost_words"], kind])
     return heads, rows
 
 
@@ -116,7 +118,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     parts += [Text(), _table(*ranked(document))]
-    parts.append(Text(" averaged over all others on and off; (…) may be no change at all", "dim"))
+    parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
     if document["combinations"]:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
@@ -137,6 +139,16 @@ def _goal(document: Mapping[str, Any]) -> str:
 def _effect(effect: Mapping[str, Any]) -> str:
     shown = _gain(effect["pct"], effect["half_width_pct"])
     return shown if effect["sure"] else f"({shown})"
+
+
+def _short(effect: Mapping[str, Any]) -> str:
+    """A change without its half-width."""
+    shown = f"{effect['pct']:+.1f} %"
+    return shown if effect["sure"] else f"({shown})"
+
+
+def _is_sure(effect: Mapping[str, Any]) -> bool:
+    return bool(abs(effect["pct"]) > effect["half_width_pct"])
 
 
 def _gain(percent: float, wide: float) -> str:
