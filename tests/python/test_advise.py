@@ -113,6 +113,7 @@ def test_a_core_more_pays_on_a_machine_that_lacks_cores(advice):
     core = next(each for each in found.document["techniques"] if each["name"] == "core")
     assert core["rate"]["sure"]
     assert core["rate"]["pct"] > 50
+    assert core["alone"]["rate"]["pct"] > 50
     assert core["cost"]["cores"] == 1
 
 

@@ -59,7 +59,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         confirmed = bench.confirm(techniques.named(chosen, fit), now)
     finally:
         bench.close()
-    ranked = _ranked(fit, screened, combined, asked.goal)
+    ranked = _ranked(fit, screened, asked.goal)
     return {
         "schema": SCHEMA,
         "scenario": bench.name,
@@ -92,6 +92,12 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     responses = bench.measure("screening", sets, fit, SEEDS)
     main = [[place] for place in range(len(fit))]
     found: dict[str, Any] = {name: factorial.effects(design, responses[name], main) for name in ("rate", "p99", "loss")}
+    # A main effect is confused with interactions of three: what a technique does alone is run too.
+    singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
+    alone = bench.measure("each alone", singly, fit, SEEDS)
+    found["alone"] = {
+        name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
+    }
     groups = design.aliases()
     together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups])
     found["interactions"] = _sure_interactions(fit, groups, together)
@@ -118,7 +124,12 @@ def _sure_interactions(
 def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[Technique]:
     """Those that surely help, the most first."""
     sign = 1 if goal == "rate" else -1
-    helps = [(sign * effect.value, place) for place, effect in enumerate(screened[goal]) if effect.is_sure]
+    helps = []
+    for place, (effect, alone) in enumerate(zip(screened[goal], screened["alone"][goal], strict=True)):
+        averaged = sign * 100 * math.expm1(effect.value) if effect.is_sure else 0.0
+        single = sign * alone["pct"] if abs(alone["pct"]) > alone["half_width_pct"] else 0.0
+        # What helps alone or among others; of those that do both the more the better.
+        helps.append((averaged + single if min(averaged, single) >= 0 else single, place))
     return [fit[place] for value, place in sorted(helps, reverse=True) if value > 0][:BEST]
 
 
@@ -159,9 +170,19 @@ def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     return max(math.hypot(a["half_width_pct"], b["half_width_pct"]), 0.1)
 
 
-def _against(responses: Runs, place: int) -> dict[str, float]:
-    """A set against none (the first), seed by seed, in percent with half-width."""
-    mean, wide = until.interval([float(x) for x in responses[:, place] - responses[:, 0]])
+def _against(responses: Runs, place: int, pooled: bool = False) -> dict[str, float]:
+    """A set against none (the first), seed by seed, in percent with half-width.
+
+    The error is that of the set's own seeds; or, where `pooled` says so, of all sets together, as few seeds say little.
+    """
+    changes = responses - responses[:, :1]
+    mean, wide = until.interval([float(x) for x in changes[:, place]])
+    if pooled:
+        from scipy.special import stdtrit
+
+        seeds, sets = changes.shape
+        variance = float(changes[:, 1:].var(axis=0, ddof=1).mean())
+        wide = float(stdtrit((seeds - 1) * (sets - 1), 0.975)) * math.sqrt(variance / seeds)
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
 
 
@@ -200,10 +221,7 @@ def _cheapest(bench: Bench, fit: Sequence[Technique], screened: Mapping[str, Any
     }
 
 
-def _ranked(
-    fit: Sequence[Technique], screened: Mapping[str, Any], combined: Mapping[str, Any] | None, goal: str
-) -> list[dict[str, Any]]:
-    alone = {each["techniques"][0]: each for each in (combined or {}).get("sets", []) if len(each["techniques"]) == 1}
+def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[dict[str, Any]]:
     rows = []
     for place, each in enumerate(fit):
         rate, p99, loss = (screened[name][place] for name in ("rate", "p99", "loss"))
@@ -216,14 +234,14 @@ def _ranked(
                 "rate": _percent(rate),
                 "p99": _percent(p99),
                 "loss": {"change": loss.value, "half_width": loss.half_width},
-                "alone": alone.get(each.name),
+                "alone": {name: screened["alone"][name][place] for name in ("rate", "p99")},
                 "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
                 "cost_words": each.cost.words,
                 "set": list(each.overrides),
             }
         )
     sign = 1 if goal == "rate" else -1
-    return sorted(rows, key=lambda row: -sign * row[goal]["pct"])
+    return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"])
 
 
 def _percent(effect: Effect) -> dict[str, Any]:

@@ -28,8 +28,9 @@ def page(document: Mapping[str, Any]) -> str:
     rows = [[row[0], *titles[row[0]], *row[1:]] for row in rows]
     body += table([heads[0], "what it is", "of", *heads[1:-1], "needs"], rows)
     body += (
-        "<p class=note>Averaged over all others on and off, at saturation (rate) and at the scenario's own load (p99, "
-        "loss); ± is the 95 % half-width over seeds, brackets may be no change at all.</p></section>"
+        "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
+        "Rates are at saturation, p99 (alone) and loss at the scenario's own load; ± is the 95 % half-width over "
+        "seeds, brackets may be no change at all.</p></section>"
     )
     if document["combinations"]:
         body += f"<section><h2>The best few, in every combination</h2>{table(*text.combinations(document))}</section>"
@@ -48,13 +49,14 @@ def _bars(document: Mapping[str, Any]) -> str:
     rows = [
         {
             "name": each["name"],
-            "y": each[goal]["pct"],
-            "low": each[goal]["pct"] - each[goal]["half_width_pct"],
-            "high": each[goal]["pct"] + each[goal]["half_width_pct"],
-            "helps": (each[goal]["pct"] > 0) == (goal == "rate") and each[goal]["sure"],
-            "words": f"{each['title']}: {each[goal]['pct']:+.1f} %",
+            "y": alone["pct"],
+            "low": alone["pct"] - alone["half_width_pct"],
+            "high": alone["pct"] + alone["half_width_pct"],
+            "helps": (alone["pct"] > 0) == (goal == "rate") and abs(alone["pct"]) > alone["half_width_pct"],
+            "words": f"{each['title']}: {alone['pct']:+.1f} %",
         }
         for each in document["techniques"]
+        for alone in [each["alone"][goal]]
     ]
     title = {"rate": "rate at saturation, %", "p99": "99th percentile of sojourn, %"}[goal]
     base = alt.Chart(charts.data(rows)).encode(y=alt.Y("name:N", sort=None, title=None))

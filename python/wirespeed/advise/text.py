@@ -13,6 +13,8 @@ from wirespeed import quantities as q
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
+# Combinations that a terminal shows, beside each technique alone; the page has all.
+_SHOWN: Final = 4
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -49,20 +51,24 @@ def now(document: Mapping[str, Any]) -> list[str]:
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a technique each, the best first. A change that may be none is in brackets."""
-    heads = ["technique", "rate", "p99", "loss", "cost", ""]
+    heads = ["technique", "rate, alone", "with others", "p99", "loss", "cost", ""]
     rows = []
     for each in document["techniques"]:
         loss = each["loss"]
         change = f"{100 * loss['change']:+.2f} %" if abs(loss["change"]) > max(loss["half_width"], 5e-5) else "0"
         kind = {"hardware": "new chip", "core": "", "software": "software", "setting": ""}[each["kind"]]
-        rows.append([each["name"], _effect(each["rate"]), _effect(each["p99"]), change, each["cost_words"], kind])
+        alone = _effect({**each["alone"]["rate"], "sure": _is_sure(each["alone"]["rate"])})
+        p99 = _short({**each["alone"]["p99"], "sure": _is_sure(each["alone"]["p99"])})
+        rows.append([each["name"], alone, _short(each["rate"]), p99, change, each["cost_words"], kind])
     return heads, rows
 
 
-def combinations(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: every combination of the best few, the best first."""
+def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: combinations of the best few, the best first; with `most` so many, and each technique alone."""
     sign = -1 if document["goal"] == "rate" else 1
     sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
+    if most is not None:
+        sets = [each for place, each in enumerate(sets) if place < most or len(each["techniques"]) == 1]
     rows = [
         [
             " + ".join(each["techniques"]) or "as it is",
@@ -112,9 +118,9 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     parts += [Text(), _table(*ranked(document))]
-    parts.append(Text(" averaged over all others on and off; (…) may be no change at all", "dim"))
+    parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
     if document["combinations"]:
-        parts += [Text(), _table(*combinations(document), most=6)]
+        parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
     parts.append(Text(f"· {confirmation(document)}"))
     met = target(document)
@@ -135,6 +141,16 @@ def _effect(effect: Mapping[str, Any]) -> str:
     return shown if effect["sure"] else f"({shown})"
 
 
+def _short(effect: Mapping[str, Any]) -> str:
+    """A change without its half-width."""
+    shown = f"{effect['pct']:+.1f} %"
+    return shown if effect["sure"] else f"({shown})"
+
+
+def _is_sure(effect: Mapping[str, Any]) -> bool:
+    return bool(abs(effect["pct"]) > effect["half_width_pct"])
+
+
 def _gain(percent: float, wide: float) -> str:
     """A change in percent with its half-width, both to the same decimal."""
     decimals = 1 if abs(percent) >= 0.95 or wide >= 0.95 else 2
@@ -149,10 +165,10 @@ def _listed(titles: list[str]) -> str:
     return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 
-def _table(heads: list[str], rows: list[list[str]], most: int | None = None) -> Table:
+def _table(heads: list[str], rows: list[list[str]]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
     for place, head in enumerate(heads):
         table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=bool(place))
-    for row in rows[:most]:
+    for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
