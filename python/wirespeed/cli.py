@@ -22,16 +22,21 @@ import typer
 from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import copies as copying
 from wirespeed import cost as hardware
+from wirespeed import doctor as machine
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed import router as routing
+from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
@@ -291,6 +296,22 @@ def predict(
     else:
         for shown in predictions.table(found, compared):
             _show(shown)
+        if compared is None:
+            _show(predictions.stated(found))
+    return 0
+
+
+@app.command()
+def doctor(
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="Look below this folder.")] = Path("/"),
+    form: FormatOpt = Format.table,
+) -> int:
+    """Tell what this machine offers to set and to read, what is missing, and what to do. Changes nothing."""
+    found = machine.survey(root)
+    if form is Format.json:
+        _emit(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        _show(machine.page(found))
     return 0
 
 
@@ -524,13 +545,25 @@ def memory_cache(
         ),
     ],
     trace: TraceOpt,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement and of the sample.")
+    ] = 0,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Simulate one of every N sets, and say how far off that may be.",
+            show_default=False,
+        ),
+    ] = None,
     trace_format: TraceFormatOpt = None,
     form: FormatOpt = Format.table,
 ) -> int:
     """Run requests through a chain of caches: hits and misses of each level."""
     with _stoppable():
-        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed)
+        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed, sample=sample)
     if form is Format.json:
         _emit(json.dumps(document, indent=2, allow_nan=False))
     else:
@@ -831,7 +864,11 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+copying.add(app, _show, _emit, _stoppable)
+sweeping.add(app, _emit, _stoppable)
+advising.add(app, _emit, _stoppable)
 calibration.add(app, _emit, _stoppable)
+routing.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

@@ -65,6 +65,18 @@ class Level(TypedDict, total=False):
     hit_rate: float
 
 
+class Member(TypedDict, total=False):
+    """What one function of a chain did."""
+
+    name: str
+    packets: int
+    dropped: int
+    references: int
+    reference_share: float
+    instructions: int
+    instruction_share: float
+
+
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
 
@@ -76,6 +88,16 @@ class Dram(TypedDict, total=False):
     bandwidth_gb_per_s: float
     peak_gb_per_s: float
     share: dict[str, float]
+
+
+class CopyTable(TypedDict, total=False):
+    """What a copy table did, in lines: copied, read, written to DRAM after all, searched for, left to software."""
+
+    fills: int
+    hits: int
+    settled: int
+    searches: int
+    fallbacks: int
 
 
 class Core(TypedDict, total=False):
@@ -271,6 +293,8 @@ class Summary(TypedDict, total=False):
     classes: list[PacketClass]
     sojourn_cdf: list[list[float]]
     levels: list[Level]
+    copy_table: CopyTable | None
+    members: list[Member] | None
     dram: Dram
     cores: list[Core]
     curve: list[CurvePoint]
@@ -381,6 +405,29 @@ def drops(summary: Summary) -> list[Drop]:
         if q.is_number(packets) and packets > 0
     ]
     return sorted(found, key=lambda drop: (drop.kind != "lost", -drop.packets, drop.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A count of lines with words for people."""
+
+    label: str
+    n: int
+
+
+_COPY_TABLE: Final = (
+    ("fills", "copied by a pointer"),
+    ("hits", "copies read from their source"),
+    ("settled", "copies written to DRAM"),
+    ("fallbacks", "pieces left to software"),
+    ("searches", "searches"),
+)
+
+
+def copy_table(summary: Summary) -> list[Lines]:
+    """What the copy table did, in words; nothing without one."""
+    found = summary.get("copy_table") or {}
+    return [Lines(words, int(n)) for name, words in _COPY_TABLE if q.is_number(n := found.get(name))]
 
 
 def _words(name: str) -> str:

@@ -1,1 +1,30 @@
-//! `wirespeedd`: observe, decide, apply. A dry run is the default.
+//! `wirespeedd`: observes a machine, decides with the policy that was simulated, and sets the ways of its last-level cache.
+//!
+//! - [`Config`] is read and judged before anything is touched; [`Parts`] are the roots of the machine.
+//! - [`plan`] tells which writes would be made. [`Daemon`] is the loop; dry unless told otherwise.
+//! - [`Journal`] has the values from before the first write, on the disk before that write; [`restore()`] puts them back.
+//! - [`Verified`] finds out whether a change of the ways of device writes has an effect.
+//!
+//! Only groups whose names begin with the prefix are made, set or removed. The root's group is set if the configuration says
+//! so. This room may look at the clock; everything but `main` and [`watchdog`] takes it as an argument.
+
+mod config;
+mod error;
+mod journal;
+mod metrics;
+mod plan;
+mod restore;
+mod run;
+mod setup;
+mod verify;
+pub mod watchdog;
+
+pub use config::{Backend, ClassSpec, Config, PolicyKind, Role};
+pub use error::DaemonError;
+pub use journal::{Entry, Journal, StateFolder};
+pub use metrics::{Metrics, serve};
+pub use plan::{Plan, plan};
+pub use restore::{Report, restore};
+pub use run::{Daemon, End, Guarded, Step};
+pub use setup::{Parts, Setup, sources};
+pub use verify::{Effect, Verified};

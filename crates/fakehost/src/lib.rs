@@ -1,1 +1,25 @@
-//! A host for tests: resctrl and model-specific registers backed by the simulated plant.
+//! A machine for tests: the kernel's resctrl with its rules, errors and texts, the register of device ways, and a plant below
+//! them whose occupancy and bandwidth move when masks move.
+//!
+//! - [`FakeHost`] is the machine. Its parts are [`host::Tree`]s, so the daemon's code runs on it in memory, without a
+//!   system call.
+//! - [`Mounted`] shows the same trees to other programs by FUSE: `wirespeedd` as a process, or Intel's `pqos`.
+//! - [`TelemetryServer`] and [`CounterServer`] answer as a DPDK program and Intel PCM's sensor server do.
+//! - [`Faults`] break it: errors of the system, foreign writers, domains that vanish, counters that stick.
+//!
+//! Left out: L2, code and data prioritisation (CDP), the software controller of bandwidth, the delay of a pseudo-lock, and
+//! assignable monitoring counters. Time is an argument: [`FakeHost::advance`].
+
+mod files;
+mod fuse;
+mod plant;
+mod resctrl;
+mod servers;
+mod spec;
+
+pub use files::{FakeHost, Faults, Part, Write};
+pub use fuse::Mounted;
+pub use plant::{Plant, PlantSpec, Workload};
+pub use resctrl::{GroupState, Resctrl, State};
+pub use servers::{CounterServer, TelemetryServer};
+pub use spec::{Register, Spec};

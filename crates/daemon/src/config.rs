@@ -1,0 +1,467 @@
+//! The configuration: TOML, judged whole before anything is touched.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use host::{CpuList, JsonPaths};
+use policy::Floors;
+use serde::Deserialize;
+use units::{Cbm, Ps, Span};
+
+use crate::DaemonError;
+
+/// What `wirespeedd` is to do.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The folder of journal and lock.
+    pub state: PathBuf,
+    /// Names of groups that are the daemon's begin so.
+    pub prefix: String,
+    /// Between two decisions, 100 ms to 60 s.
+    pub interval: Span,
+    /// Classes of service that stay free for others.
+    pub reserve_closids: u32,
+    /// Whether the root's group is set, to keep everyone else out of packet cores' ways. Its masks are put back too.
+    pub default_group: bool,
+    /// After so many intervals in a row without sight, or with settings refused, all is put back.
+    pub patience: u32,
+    /// After so many changes by somebody else all is put back.
+    pub contention: u32,
+    /// After so long without a finished interval all is put back and the process ends.
+    pub watchdog: Span,
+    /// Where metrics and health are told, on the loopback; empty: nowhere.
+    pub listen: String,
+    /// Where the machine's files are.
+    pub roots: Roots,
+    /// How ways are decided.
+    pub policy: PolicySettings,
+    /// Groups of cores.
+    pub classes: Vec<ClassSpec>,
+    /// Ways of device writes.
+    pub io: Io,
+    /// A DPDK program.
+    pub telemetry: Option<TelemetrySpec>,
+    /// A server of counters in JSON.
+    pub json: Option<JsonSpec>,
+    /// Events of perf.
+    pub perf: Option<PerfSpec>,
+}
+
+/// Roots of the machine's files.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Roots {
+    /// Of resctrl.
+    pub resctrl: PathBuf,
+    /// Of the processors' registers.
+    pub dev_cpu: PathBuf,
+    /// Of processes.
+    pub proc: PathBuf,
+    /// Of devices.
+    pub sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots {
+            resctrl: "/sys/fs/resctrl".into(),
+            dev_cpu: "/dev/cpu".into(),
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+        }
+    }
+}
+
+/// Which policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyKind {
+    /// Four states, steps judged by their response.
+    #[default]
+    Allocator,
+    /// A fixed number of ways for devices, the rest for cores.
+    Isolated,
+}
+
+/// Numbers of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySettings {
+    /// Which.
+    pub kind: PolicyKind,
+    /// Ways of devices at the start.
+    pub io_ways: u32,
+    /// The least that devices keep.
+    pub io_floor: u32,
+    /// The least that packet cores keep.
+    pub core_floor: u32,
+    /// Ways of all others, from way 0 up.
+    pub others: u32,
+}
+
+impl Default for PolicySettings {
+    fn default() -> PolicySettings {
+        PolicySettings { kind: PolicyKind::Allocator, io_ways: 2, io_floor: 1, core_floor: 2, others: 1 }
+    }
+}
+
+/// What cores do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// They receive packets; the policy judges by their busy time.
+    Receive,
+    /// They work on what others received.
+    Work,
+    /// Something else, which keeps to the ways of others.
+    Other,
+}
+
+/// A group of cores.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSpec {
+    /// The group is named prefix and this.
+    pub name: String,
+    /// What its cores do.
+    pub role: Role,
+    /// Its processors, `1,4-7`; empty for a group that somebody else fills.
+    #[serde(default)]
+    pub cpus: String,
+}
+
+/// What sets the ways of device writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// The register where its generation has it, `io_alloc` where the kernel has it, else they are fixed.
+    #[default]
+    Auto,
+    /// Register 0xC8B.
+    Register,
+    /// The kernel.
+    IoAlloc,
+    /// Nothing: they are `fixed`.
+    Fixed,
+}
+
+/// Ways of device writes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Io {
+    /// What sets them.
+    pub backend: Backend,
+    /// How many there are, the highest ones, where nothing sets them.
+    pub fixed: u32,
+    /// Whether the effect of a change is measured first.
+    pub verify: bool,
+    /// Intervals of each of the two settings that are compared.
+    pub verify_intervals: u32,
+}
+
+impl Default for Io {
+    fn default() -> Io {
+        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5 }
+    }
+}
+
+/// A DPDK program.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TelemetrySpec {
+    /// Its socket, `/var/run/dpdk/PREFIX/dpdk_telemetry.v2`.
+    pub socket: PathBuf,
+    /// Its ports; empty: all.
+    #[serde(default)]
+    pub ports: Vec<u64>,
+}
+
+/// Paths of counters in JSON; several are added up.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JsonSpec {
+    /// The server, on the loopback.
+    pub url: String,
+    /// Bytes that devices wrote.
+    #[serde(default)]
+    pub pcie_write_bytes: Vec<String>,
+    /// Bytes that devices read.
+    #[serde(default)]
+    pub pcie_read_bytes: Vec<String>,
+    /// Device writes that hit.
+    #[serde(default)]
+    pub ddio_hits: Vec<String>,
+    /// Device writes that missed.
+    #[serde(default)]
+    pub ddio_misses: Vec<String>,
+    /// Bytes to and from DRAM.
+    #[serde(default)]
+    pub memory_bytes: Vec<String>,
+    /// LLC misses of a class, by its name.
+    #[serde(default)]
+    pub llc_misses: BTreeMap<String, Vec<String>>,
+    /// LLC lookups of a class, by its name.
+    #[serde(default)]
+    pub llc_lookups: BTreeMap<String, Vec<String>>,
+}
+
+/// Events; several are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PerfSpec {
+    /// Bytes that devices wrote.
+    pub pcie_write_bytes: Vec<String>,
+    /// Bytes that devices read.
+    pub pcie_read_bytes: Vec<String>,
+    /// Device writes that hit.
+    pub ddio_hits: Vec<String>,
+    /// Device writes that missed.
+    pub ddio_misses: Vec<String>,
+    /// Bytes to and from DRAM.
+    pub memory_bytes: Vec<String>,
+    /// LLC lookups that missed, counted on each class's cores.
+    pub llc_misses: Vec<String>,
+    /// LLC lookups.
+    pub llc_lookups: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            state: "/var/lib/wirespeedd".into(),
+            prefix: "wirespeed-".into(),
+            interval: Span::from_ns(1e9),
+            reserve_closids: 1,
+            default_group: false,
+            patience: 5,
+            contention: 5,
+            watchdog: Span::from_ns(10e9),
+            listen: "127.0.0.1:9736".into(),
+            roots: Roots::default(),
+            policy: PolicySettings::default(),
+            classes: Vec::new(),
+            io: Io::default(),
+            telemetry: None,
+            json: None,
+            perf: None,
+        }
+    }
+}
+
+/// Polling more often costs the program packets.
+const SHORTEST: Ps = Ps(100_000_000_000);
+const LONGEST: Ps = Ps(60_000_000_000_000);
+
+impl Config {
+    /// Reads and judges a text; `origin` is where it is from.
+    ///
+    /// # Errors
+    /// What is wrong first: where, what came, what is allowed.
+    pub fn parse(text: &str, origin: &str) -> Result<Config, DaemonError> {
+        let wrong = |path: String, why: String| DaemonError::Form { path, why };
+        let reader = toml::Deserializer::parse(text)
+            .map_err(|e| wrong(origin.into(), e.to_string().trim().replace('\n', " ")))?;
+        let config: Config = serde_path_to_error::deserialize(reader)
+            .map_err(|e| wrong(format!("{origin}: {}", e.path()), e.inner().message().to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), DaemonError> {
+        let wrong = |path: &str, came: String, allowed: &str| {
+            Err(DaemonError::Setting { path: path.into(), came, allowed: allowed.into() })
+        };
+        if !(SHORTEST..=LONGEST).contains(&self.interval.ps()) {
+            return wrong(
+                "interval",
+                self.interval.to_string(),
+                "allowed are 100 ms to 60 s: reading more often costs packets",
+            );
+        }
+        if self.watchdog.ps().0 < self.interval.ps().0 * 3 {
+            return wrong("watchdog", self.watchdog.to_string(), "three intervals at least");
+        }
+        let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if !is_name(&self.prefix)
+            || self.prefix.starts_with('.')
+            || self.prefix.starts_with("mon_")
+            || self.prefix == "info"
+        {
+            return wrong(
+                "prefix",
+                format!("{:?}", self.prefix),
+                "letters, digits, -, _ and ., and one at least: it tells our groups from others'",
+            );
+        }
+        for (path, n) in [("patience", self.patience), ("contention", self.contention)] {
+            if n == 0 {
+                return wrong(path, "0".into(), "1 at least");
+            }
+        }
+        if !self.listen.is_empty() && !self.listen.parse::<SocketAddr>().is_ok_and(|a| a.ip().is_loopback()) {
+            return wrong(
+                "listen",
+                format!("{:?}", self.listen),
+                "an address of the loopback with a port, such as 127.0.0.1:9736, or nothing",
+            );
+        }
+        if self.io.verify_intervals < 3 {
+            return wrong(
+                "io.verify_intervals",
+                self.io.verify_intervals.to_string(),
+                "3 at least: an average of fewer tells nothing",
+            );
+        }
+        self.check_classes()?;
+        if let Some(json) = &self.json {
+            for (what, names) in [("llc_misses", &json.llc_misses), ("llc_lookups", &json.llc_lookups)] {
+                if let Some(name) = names.keys().find(|n| self.classes.iter().all(|c| c.name != **n)) {
+                    let known = self.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+                    return wrong(&format!("json.{what}"), name.clone(), &format!("no such class; there are {known}"));
+                }
+            }
+            host::json::Server::new(&json.url)?;
+        }
+        // With as many ways as there can be, so that only what is wrong by itself is told here.
+        self.floors(32).check("policy").map_err(DaemonError::Policy)
+    }
+
+    fn check_classes(&self) -> Result<(), DaemonError> {
+        let wrong = |path: String, came: String, allowed: &str| {
+            Err(DaemonError::Setting { path, came, allowed: allowed.into() })
+        };
+        let of = |role: Role| self.classes.iter().filter(|c| c.role == role).count();
+        if of(Role::Receive) != 1 || of(Role::Work) > 1 {
+            let came = format!("{} with role receive, {} with role work", of(Role::Receive), of(Role::Work));
+            return wrong(
+                "classes".into(),
+                came,
+                "one with role = \"receive\" is wanted, and one with role = \"work\" at most",
+            );
+        }
+        let mut seen = BTreeMap::new();
+        for (i, class) in self.classes.iter().enumerate() {
+            let path = |field: &str| format!("classes[{i}].{field}");
+            let is_name =
+                !class.name.is_empty() && class.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+            if !is_name || self.classes[..i].iter().any(|c| c.name == class.name) {
+                return wrong(
+                    path("name"),
+                    format!("{:?}", class.name),
+                    "letters, digits, - and _, and each name once",
+                );
+            }
+            let cpus: CpuList = class.cpus.parse().map_err(|_| DaemonError::Setting {
+                path: path("cpus"),
+                came: format!("{:?}", class.cpus),
+                allowed: "a list such as 1,4-7".into(),
+            })?;
+            for cpu in cpus.0 {
+                if let Some(other) = seen.insert(cpu, class.name.clone()) {
+                    return wrong(
+                        path("cpus"),
+                        class.cpus.clone(),
+                        &format!("processor {cpu} is in class {other:?} already"),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a cache of `ways` ways.
+    pub fn floors(&self, ways: u32) -> Floors {
+        let own = self.numbers().into_iter().map(|(clos, class)| (clos, class.role));
+        let (other, core): (Vec<_>, Vec<_>) = own.partition(|(_, role)| *role == Role::Other);
+        let numbers = |list: Vec<(u8, Role)>| list.into_iter().map(|(clos, _)| clos);
+        Floors {
+            ways,
+            others: self.policy.others,
+            core: self.policy.core_floor,
+            io: self.policy.io_floor,
+            core_classes: numbers(core).collect(),
+            other_classes: self.default_group.then_some(0).into_iter().chain(numbers(other)).collect(),
+        }
+    }
+
+    /// Classes with their numbers for the policy: 1 receives, 2 works, others follow; 0 is the root's group.
+    pub fn numbers(&self) -> Vec<(u8, &ClassSpec)> {
+        let mut next = 3;
+        let mut numbers = Vec::new();
+        for class in &self.classes {
+            let clos = match class.role {
+                Role::Receive => 1,
+                Role::Work => 2,
+                Role::Other => {
+                    next += 1;
+                    next - 1
+                }
+            };
+            numbers.push((clos, class));
+        }
+        numbers
+    }
+
+    /// The group of a class.
+    pub fn group(&self, class: &ClassSpec) -> String {
+        format!("{}{}", self.prefix, class.name)
+    }
+
+    /// The ways of devices where nothing sets them.
+    pub fn fixed_io(&self, ways: u32) -> Cbm {
+        let n = self.io.fixed.min(ways);
+        Cbm::span(ways - n, n)
+    }
+
+    pub(crate) fn json_paths(&self, spec: &JsonSpec) -> JsonPaths {
+        let mut llc = BTreeMap::new();
+        for (clos, class) in self.numbers() {
+            if let (Some(misses), Some(lookups)) = (spec.llc_misses.get(&class.name), spec.llc_lookups.get(&class.name))
+            {
+                llc.insert(clos, (misses.clone(), lookups.clone()));
+            }
+        }
+        JsonPaths {
+            pcie_write_bytes: spec.pcie_write_bytes.clone(),
+            pcie_read_bytes: spec.pcie_read_bytes.clone(),
+            ddio_hits: spec.ddio_hits.clone(),
+            ddio_misses: spec.ddio_misses.clone(),
+            memory_bytes: spec.memory_bytes.clone(),
+            llc,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RX: &str = "[[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n";
+
+    fn error(text: &str) -> String {
+        Config::parse(text, "wirespeedd.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_configuration_that_is_wrong_says_where_what_came_and_what_is_allowed() {
+        assert!(Config::parse(RX, "c").is_ok());
+        assert_eq!(
+            error(&format!("interval = \"1 ms\"\n{RX}")),
+            "interval = 1 ms: allowed are 100 ms to 60 s: reading more often costs packets"
+        );
+        assert!(error("").starts_with("classes = 0 with role receive"));
+        assert!(error(&format!("listen = \"0.0.0.0:80\"\n{RX}")).contains("loopback"));
+        assert!(error(&format!("prefix = \"\"\n{RX}")).starts_with("prefix = \"\""));
+        assert!(
+            error(&format!("{RX}{}", RX.replace("rx", "tx").replace("receive", "work")))
+                .contains("processor 1 is in class \"rx\"")
+        );
+        assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io = 0"));
+        assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));
+        let unknown = error(&format!("intervall = 3\n{RX}"));
+        assert!(unknown.contains("intervall") && unknown.contains("interval"), "{unknown}");
+        assert!(error("interval = ").starts_with("wirespeedd.toml: TOML parse error"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Puts back what the journal says. What cannot be put back gets a safe setting, and what not even that is kept in the journal.
+
+use host::resctrl::IoAlloc;
+use host::{CbmRule, Cpu, HostError, IoRegister, Mode, Resctrl};
+use units::Cbm;
+
+use crate::{DaemonError, Entry, Journal, Parts, StateFolder};
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// As it was.
+    pub restored: Vec<String>,
+    /// What could not be as it was, and what it is now.
+    pub safe: Vec<String>,
+    /// What failed, and why.
+    pub failed: Vec<String>,
+}
+
+/// Tries of what may pass.
+const TRIES: u32 = 8;
+
+/// Puts back everything in the journal and empties it. `wait` passes time between tries, by their number.
+///
+/// # Errors
+/// The journal cannot be read; something failed, which is in the journal still.
+pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) -> Result<Report, DaemonError> {
+    let journal = state.journal()?;
+    if journal.is_empty() {
+        return Ok(Report::default());
+    }
+    let (report, left) = put_back_all(&journal, parts, wait);
+    state.keep(&Journal { entries: left, ..journal })?;
+    if report.failed.is_empty() { Ok(report) } else { Err(DaemonError::NotRestored(report.failed.join("; "))) }
+}
+
+/// Puts back everything in a journal, which stays as it is: for a process whose loop hangs and may yet go on.
+pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMut(u32)) -> (Report, Vec<Entry>) {
+    let mut report = Report::default();
+    let mut left = Vec::new();
+    if journal.boot != parts.boot() {
+        report.restored.push("the machine has been started since: nothing of it is in force".into());
+        return (report, left);
+    }
+    // Groups that we made go first: then their ways are nobody's.
+    let (made, changed): (Vec<_>, Vec<_>) = journal.entries.iter().partition(|e| matches!(e, Entry::Made { .. }));
+    for entry in made.into_iter().chain(changed) {
+        let mut tries = 0;
+        let outcome = loop {
+            match put_back(entry, parts) {
+                Err(why) if why.may_pass() && tries < TRIES => {
+                    tries += 1;
+                    wait(tries);
+                }
+                other => break other,
+            }
+        };
+        match outcome {
+            Ok(Done::Restored(what)) => report.restored.push(what),
+            Ok(Done::Safe(what)) => report.safe.push(what),
+            Err(why) => {
+                report.failed.push(why.to_string());
+                left.push(entry.clone());
+            }
+        }
+    }
+    (report, left)
+}
+
+enum Done {
+    Restored(String),
+    Safe(String),
+}
+
+fn put_back(entry: &Entry, parts: &Parts) -> Result<Done, HostError> {
+    match entry {
+        Entry::Made { group } => {
+            let resctrl = Resctrl::open(parts.resctrl.clone())?;
+            match resctrl.remove(group) {
+                Ok(()) => Ok(Done::Restored(format!("group {group} is removed"))),
+                Err(why) if why.is_gone() => Ok(Done::Restored(format!("group {group} is not there"))),
+                Err(why) => Err(why),
+            }
+        }
+        Entry::Masks { group, masks } => masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks),
+        Entry::Register { values } => {
+            let register = IoRegister::new(parts.dev_cpu.clone(), values.iter().map(|(cpu, _)| *cpu).collect());
+            register.write(values)?;
+            Ok(Done::Restored(format!("ways of device writes are {}", text(values))))
+        }
+        Entry::IoAlloc { masks } => {
+            let resctrl = Resctrl::open(parts.resctrl.clone())?;
+            let rule = resctrl.rule()?;
+            let to = match masks {
+                None => IoAlloc::Disabled,
+                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks)?),
+            };
+            resctrl.set_io_alloc(&to, &rule)?;
+            Ok(Done::Restored("I/O allocation is as it was".into()))
+        }
+    }
+}
+
+/// Those of domains that are still there; others come back with all ways.
+fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)]) -> Result<Vec<(u32, Cbm)>, HostError> {
+    let now = resctrl.masks("")?;
+    Ok(masks.iter().filter(|(domain, _)| now.iter().any(|(d, _)| d == domain)).copied().collect())
+}
+
+fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)]) -> Result<Done, HostError> {
+    let name = if group.is_empty() { "the default group" } else { group };
+    let rule = resctrl.rule()?;
+    let back = present(resctrl, masks)?;
+    if back.is_empty() {
+        return Ok(Done::Safe(format!("{name}: its domains are not there, and come back with all ways")));
+    }
+    match resctrl.set_masks(group, &back, &rule) {
+        Ok(()) => Ok(Done::Restored(format!("{name} has L3:{}", text(&back)))),
+        Err(why) if why.is_gone() => Ok(Done::Safe(format!("{name} is not there any more"))),
+        Err(why) if why.may_pass() => Err(why),
+        Err(why) => {
+            // Somebody has taken these ways for himself since: all that nobody has.
+            let free = free_ways(resctrl, group, &rule, &back)?;
+            match resctrl.set_masks(group, &free, &rule) {
+                Ok(()) => Ok(Done::Safe(format!("{name} has L3:{} now, since {why}", text(&free)))),
+                Err(_) => Err(why),
+            }
+        }
+    }
+}
+
+/// The longest run of ways, by domain, that no group has alone.
+fn free_ways(
+    resctrl: &Resctrl,
+    group: &str,
+    rule: &CbmRule,
+    domains: &[(u32, Cbm)],
+) -> Result<Vec<(u32, Cbm)>, HostError> {
+    let mut free = Vec::new();
+    for (domain, _) in domains {
+        let mut mask = rule.full.0;
+        for other in resctrl.groups()?.iter().filter(|g| *g != group) {
+            if resctrl.mode(other)? != Mode::Shareable {
+                let taken = resctrl.masks(other)?.into_iter().find(|(d, _)| d == domain);
+                mask &= !taken.map_or(0, |(_, m)| m.0);
+            }
+        }
+        let runs = (0..32).map(|first| Cbm::span(first, (mask >> first).trailing_ones()));
+        free.push((*domain, runs.max_by_key(|run| run.ways()).unwrap_or(rule.full)));
+    }
+    Ok(free)
+}
+
+fn text(masks: &[(u32, Cbm)]) -> String {
+    masks.iter().map(|(domain, mask)| format!("{domain}={:x}", mask.0)).collect::<Vec<_>>().join(";")
+}
+
+/// What `wirespeedd restore` needs to know of the processor: nothing, the journal has it all.
+pub(crate) fn current(parts: &Parts, cpu: &Cpu) -> Result<Vec<(u32, Cbm)>, HostError> {
+    parts.register(cpu).read_all()
+}

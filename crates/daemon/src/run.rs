@@ -1,0 +1,393 @@
+//! The loop: observe, decide, apply, with the values from before on the disk first, and a way back at every step.
+
+use control::{Actuator, Allocation, Observation, Policy};
+use host::resctrl::IoAlloc;
+use host::{HostError, IoBackend, IoWays, Machine, Source};
+use policy::baseline::Isolated;
+use policy::{Allocator, AllocatorSpec, Outcome, Steering};
+use units::Ps;
+
+use crate::config::PolicyKind;
+use crate::restore::{Report, current, restore};
+use crate::{Config, DaemonError, Effect, Entry, Journal, Metrics, Parts, Setup, StateFolder, Verified};
+
+/// A machine that journals before it is set.
+pub struct Guarded {
+    machine: Machine,
+    parts: Parts,
+    state: StateFolder,
+    journal: Journal,
+    cpu: host::Cpu,
+    /// Nothing may be written.
+    dry: bool,
+}
+
+impl Guarded {
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Puts an entry on the disk, if its thing is not there yet.
+    fn note(&mut self, entry: Entry) -> Result<(), DaemonError> {
+        if self.journal.has(&entry) {
+            return Ok(());
+        }
+        let mut next = self.journal.clone();
+        next.entries.push(entry);
+        self.state.keep(&next)?;
+        self.journal = next;
+        Ok(())
+    }
+
+    /// What settings will change, as it is now.
+    fn note_all(&mut self, allocation: &Allocation) -> Result<(), DaemonError> {
+        for (clos, _) in &allocation.classes {
+            let Some(class) = self.machine.classes().iter().find(|c| c.clos == *clos).cloned() else { continue };
+            let made = Entry::Made { group: class.group.clone() };
+            if !self.journal.has(&made) {
+                let masks = self.machine.resctrl().masks(&class.group)?;
+                self.note(Entry::Masks { group: class.group, masks })?;
+            }
+        }
+        if allocation.io_ways.is_some() {
+            match self.machine.io() {
+                IoBackend::Register(_) => {
+                    let values = current(&self.parts, &self.cpu)?;
+                    self.note(Entry::Register { values })?;
+                }
+                IoBackend::Kernel => {
+                    let masks = match self.machine.resctrl().io_alloc()? {
+                        IoAlloc::Enabled(masks) => Some(masks),
+                        IoAlloc::Disabled | IoAlloc::Unsupported => None,
+                    };
+                    self.note(Entry::IoAlloc { masks })?;
+                }
+                IoBackend::Fixed(_) | IoBackend::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the groups that are missing, and gives them their processors.
+    fn make(&mut self, setup: &Setup) -> Result<(), DaemonError> {
+        for (group, cpus) in &setup.missing {
+            self.note(Entry::Made { group: group.clone() })?;
+            setup.resctrl.create(group)?;
+            if !cpus.0.is_empty() {
+                setup.resctrl.set_cpus(group, cpus)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Actuator for Guarded {
+    type Error = DaemonError;
+
+    fn observe(&mut self) -> Result<Observation, DaemonError> {
+        Ok(self.machine.observe()?)
+    }
+
+    fn apply(&mut self, allocation: &Allocation) -> Result<(), DaemonError> {
+        if self.dry {
+            return Ok(());
+        }
+        self.note_all(allocation)?;
+        Ok(self.machine.apply(allocation)?)
+    }
+}
+
+/// How the loop ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was asked to.
+    Asked,
+    /// A group of ours is gone, settings fail, counters stay away, or somebody else keeps setting what we set.
+    GaveUp(String),
+}
+
+/// What one interval did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The loop goes on.
+    GoOn,
+    /// It must end.
+    End(End),
+}
+
+/// The daemon.
+pub struct Daemon {
+    guarded: Guarded,
+    steering: Steering<Verified<Box<dyn Policy + Send>>>,
+    config: Config,
+    setup: Setup,
+    /// What was applied last.
+    applied: Option<Allocation>,
+    blind: u32,
+    refused: u32,
+    contended: u32,
+    metrics: Metrics,
+    told: Option<Allocation>,
+    effect_told: bool,
+}
+
+/// The policy of a configuration.
+pub(crate) fn policy_of(config: &Config, setup: &Setup) -> Result<Box<dyn Policy + Send>, DaemonError> {
+    let floors = setup.floors.clone();
+    let is_fixed = matches!(setup.io, IoBackend::Fixed(_));
+    let start = if is_fixed { floors.io } else { config.policy.io_ways };
+    Ok(match config.policy.kind {
+        PolicyKind::Allocator if !is_fixed => {
+            let spec = AllocatorSpec { floors, start_io: start, rx_class: 1, ..AllocatorSpec::default() };
+            Box::new(Allocator::new(spec)?)
+        }
+        // There is nothing to move: the ways that devices do not fill are the cores'.
+        PolicyKind::Allocator | PolicyKind::Isolated => Box::new(Isolated::new(floors, start)),
+    })
+}
+
+impl Daemon {
+    /// Looks at the machine and prepares; with `apply`, puts back first what a daemon that died has left, then makes groups.
+    ///
+    /// # Errors
+    /// The configuration does not fit the machine; what was made is undone then.
+    pub fn new(
+        config: Config,
+        parts: Parts,
+        sources: Vec<Box<dyn Source>>,
+        metrics: Metrics,
+        apply: bool,
+        wait: &mut dyn FnMut(u32),
+        clock: impl FnMut() -> Ps + Send + 'static,
+    ) -> Result<Daemon, DaemonError> {
+        let state = if apply { StateFolder::lock(&config.state)? } else { StateFolder::read_only(&config.state) };
+        if apply {
+            let report = restore(&state, &parts, wait)?;
+            if report != Report::default() {
+                tracing::warn!(event = "recovered", restored = ?report.restored, safe = ?report.safe);
+            }
+        }
+        let setup = Setup::new(&config, &parts)?;
+        for note in &setup.notes {
+            tracing::info!(event = "note", note = note.as_str());
+        }
+        let classes = if apply { setup.classes.clone() } else { setup.readable() };
+        let machine = setup.machine(classes, sources, clock)?;
+        let journal = Journal { boot: parts.boot(), ..Journal::default() };
+        let mut guarded = Guarded { machine, parts, state, journal, cpu: setup.cpu.clone(), dry: !apply };
+        if apply && let Err(why) = guarded.make(&setup) {
+            restore(&guarded.state, &guarded.parts, wait)?;
+            return Err(why);
+        }
+        let inner = policy_of(&config, &setup)?;
+        let known = guarded.state.effect(&setup.name());
+        let policy = match (&setup.io, known) {
+            (IoBackend::Register(_), Some(effect @ (Effect::Measured | Effect::None))) => {
+                Verified::known(inner, setup.floors.clone(), effect)
+            }
+            (IoBackend::Register(_), _) if apply && config.io.verify && setup.known != IoWays::Absent => {
+                Verified::new(inner, setup.floors.clone(), config.io.verify_intervals)
+            }
+            _ => Verified::known(inner, setup.floors.clone(), Effect::Unknown),
+        };
+        let effect = policy.effect();
+        let steering = if apply { Steering::new(policy) } else { Steering::dry_run(policy) };
+        let mut daemon = Daemon {
+            guarded,
+            steering,
+            config,
+            setup,
+            applied: None,
+            blind: 0,
+            refused: 0,
+            contended: 0,
+            metrics,
+            told: None,
+            effect_told: false,
+        };
+        if let Some(Effect::None) = effect
+            && let Err(why) = daemon.mark_without_effect(wait)
+        {
+            daemon.end(wait)?;
+            return Err(why);
+        }
+        Ok(daemon)
+    }
+
+    /// What is known of the effect of changing the ways of devices.
+    pub fn effect(&self) -> Option<Effect> {
+        self.steering.policy().effect()
+    }
+
+    /// The machine.
+    pub fn guarded(&self) -> &Guarded {
+        &self.guarded
+    }
+
+    /// One interval.
+    pub fn step(&mut self, wait: &mut dyn FnMut(u32)) -> Step {
+        let outcome = self.steering.step(&mut self.guarded);
+        self.metrics.interval(&outcome, self.guarded.machine.faults(), self.effect());
+        let step = self.judge(outcome);
+        if step == Step::GoOn && !self.effect_told && !self.guarded.dry {
+            match self.effect() {
+                Some(Effect::None) => {
+                    if let Err(why) = self.mark_without_effect(wait) {
+                        return Step::End(End::GaveUp(why.to_string()));
+                    }
+                }
+                Some(effect) => {
+                    self.effect_told = true;
+                    tracing::info!(event = "effect", io_ways = ?effect);
+                    if effect == Effect::Measured
+                        && let Err(why) = self.guarded.state.keep_effect(&self.setup.name(), effect)
+                    {
+                        tracing::warn!(event = "state", error = %why);
+                    }
+                }
+                None => {}
+            }
+        }
+        step
+    }
+
+    fn judge(&mut self, outcome: Outcome<DaemonError>) -> Step {
+        match outcome {
+            Outcome::Held(seen) => {
+                (self.blind, self.refused) = (0, 0);
+                if self.changed_by_others(&seen) {
+                    return self.count_contention();
+                }
+                tracing::debug!(event = "decision", decision = "hold", io_ways = ?seen.in_force.io_ways.map(|w| w.0));
+                Step::GoOn
+            }
+            Outcome::Applied(seen, allocation) => {
+                (self.blind, self.refused) = (0, 0);
+                let by_others = self.changed_by_others(&seen);
+                if !self.guarded.dry || self.told.as_ref() != Some(&allocation) {
+                    self.tell(if self.guarded.dry { "would_apply" } else { "apply" }, &seen, &allocation, None);
+                }
+                self.told = Some(allocation.clone());
+                if !self.guarded.dry {
+                    self.applied = Some(allocation);
+                }
+                if by_others { self.count_contention() } else { Step::GoOn }
+            }
+            Outcome::Refused(seen, allocation, why) => {
+                self.refused += 1;
+                self.tell("refused", &seen, &allocation, Some(&why));
+                // What is in force is not what is wanted: the next interval tries again.
+                let is_half = matches!(why, DaemonError::Host(HostError::HalfApplied { .. }));
+                let is_own = matches!(why, DaemonError::File { .. } | DaemonError::Journal { .. });
+                if is_half || is_own || self.refused >= self.config.patience {
+                    return Step::End(End::GaveUp(format!("settings cannot be applied: {why}")));
+                }
+                Step::GoOn
+            }
+            Outcome::Blind(why) => {
+                self.blind += 1;
+                tracing::warn!(event = "decision", decision = "blind", error = %why);
+                let gone = matches!(&why, DaemonError::Host(e) if e.is_gone());
+                if gone || self.blind >= self.config.patience {
+                    return Step::End(End::GaveUp(format!("the machine cannot be read: {why}")));
+                }
+                Step::GoOn
+            }
+        }
+    }
+
+    /// Whether what we applied is not in force any more.
+    fn changed_by_others(&mut self, seen: &Observation) -> bool {
+        let Some(applied) = &self.applied else { return false };
+        let differs = |(clos, mask): &(units::Clos, units::Cbm)| {
+            seen.in_force.classes.iter().any(|(c, m)| c == clos && m != mask)
+        };
+        let io = applied.io_ways.zip(seen.in_force.io_ways).is_some_and(|(a, b)| a != b);
+        let changed = io || applied.classes.iter().any(differs);
+        if changed {
+            // Counted once, whether or not the policy sets it again.
+            self.applied = None;
+        }
+        changed
+    }
+
+    fn count_contention(&mut self) -> Step {
+        self.contended += 1;
+        tracing::warn!(event = "contention", times = self.contended, "somebody else has set what we had set");
+        if self.contended >= self.config.contention {
+            let why = format!("somebody else has set our groups {} times: only one may", self.contended);
+            return Step::End(End::GaveUp(why));
+        }
+        Step::GoOn
+    }
+
+    fn tell(&self, decision: &str, seen: &Observation, allocation: &Allocation, error: Option<&DaemonError>) {
+        let value = |c: control::Counter| c.map(|s| s.value);
+        let rx = seen.classes.iter().find(|c| c.clos.0 == 1);
+        let masks = allocation.classes.iter().map(|(c, m)| format!("{}={:x}", c.0, m.0)).collect::<Vec<_>>().join(";");
+        tracing::info!(
+            event = "decision",
+            decision,
+            io_ways = allocation.io_ways.map(|w| format!("{:x}", w.0)),
+            io_ways_before = seen.in_force.io_ways.map(|w| format!("{:x}", w.0)),
+            classes = masks,
+            received_pps = value(seen.received_pps),
+            lost_pps = value(seen.lost_pps),
+            ddio_write_miss_rate = value(seen.ddio_write_miss_rate),
+            llc_miss_rate = rx.and_then(|c| value(c.llc_miss_rate)),
+            busy = rx.and_then(|c| value(c.busy)),
+            error = error.map(ToString::to_string),
+        );
+    }
+
+    /// The register changes nothing: it is put back, left alone from now on, and that is remembered.
+    fn mark_without_effect(&mut self, wait: &mut dyn FnMut(u32)) -> Result<(), DaemonError> {
+        self.effect_told = true;
+        tracing::warn!(
+            event = "effect",
+            io_ways = "none",
+            "changes of the ways of device writes have no effect: they are left alone"
+        );
+        self.guarded.state.keep_effect(&self.setup.name(), Effect::None)?;
+        let register = self.guarded.journal.entries.iter().find_map(|e| match e {
+            Entry::Register { values } => Some(values.clone()),
+            _ => None,
+        });
+        let ways = match (&self.guarded.machine.io(), register) {
+            (IoBackend::Register(device), Some(values)) => {
+                let mut tries = 0;
+                while let Err(why) = device.write(&values) {
+                    tries += 1;
+                    if !why.may_pass() || tries > 5 {
+                        return Err(why.into());
+                    }
+                    wait(tries);
+                }
+                values.first().map(|(_, ways)| *ways)
+            }
+            (IoBackend::Register(device), None) => Some(device.read()?),
+            _ => None,
+        };
+        let Some(ways) = ways else { return Ok(()) };
+        self.guarded.machine.fix_io(ways);
+        self.setup.io = IoBackend::Fixed(ways);
+        crate::setup::fix(&mut self.setup.floors, ways)?;
+        let inner = policy_of(&self.config, &self.setup)?;
+        let policy = Verified::known(inner, self.setup.floors.clone(), Effect::None);
+        self.steering = if self.guarded.dry { Steering::dry_run(policy) } else { Steering::new(policy) };
+        self.applied = None;
+        Ok(())
+    }
+
+    /// Ends: everything is as it was.
+    ///
+    /// # Errors
+    /// As [`restore()`].
+    pub fn end(self, wait: &mut dyn FnMut(u32)) -> Result<Report, DaemonError> {
+        if self.guarded.dry {
+            return Ok(Report::default());
+        }
+        restore(&self.guarded.state, &self.guarded.parts, wait)
+    }
+}

@@ -1,0 +1,316 @@
+//! From a configuration to a machine: what is here, what is not, which groups are ours.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use control::Counter;
+use host::{
+    Class, CoreEvents, Cpu, CpuList, Files, FromJson, FromPerf, FromTelemetry, HostError, IoBackend, IoRegister,
+    IoWays, Machine, Metering, Mode, PerfEvents, Resctrl, Source, Tree, generation, resctrl::IoAlloc,
+};
+use policy::{Floors, Meter};
+use units::{Cbm, Clos, Ps};
+
+use crate::config::Backend;
+use crate::{Config, DaemonError};
+
+/// The machine's roots.
+#[derive(Clone)]
+pub struct Parts {
+    /// resctrl.
+    pub resctrl: Arc<dyn Tree>,
+    /// Registers.
+    pub dev_cpu: Arc<dyn Tree>,
+    /// Processes.
+    pub proc: Arc<dyn Tree>,
+    /// Devices.
+    pub sys: Arc<dyn Tree>,
+}
+
+impl Parts {
+    /// The files that a configuration names.
+    pub fn of(config: &Config) -> Parts {
+        let files = |path: &std::path::Path| -> Arc<dyn Tree> { Arc::new(Files::new(path)) };
+        let roots = &config.roots;
+        Parts {
+            resctrl: files(&roots.resctrl),
+            dev_cpu: files(&roots.dev_cpu),
+            proc: files(&roots.proc),
+            sys: files(&roots.sys),
+        }
+    }
+
+    /// This start of the machine.
+    pub fn boot(&self) -> String {
+        self.proc.read("sys/kernel/random/boot_id").unwrap_or_default().trim().into()
+    }
+
+    /// The register of device ways, of all packages.
+    pub fn register(&self, cpu: &Cpu) -> IoRegister {
+        IoRegister::new(self.dev_cpu.clone(), cpu.packages.clone())
+    }
+}
+
+/// A configuration that fits the machine. Nothing has been written.
+pub struct Setup {
+    /// The file system.
+    pub resctrl: Resctrl,
+    /// The processor.
+    pub cpu: Cpu,
+    /// What sets the ways of devices.
+    pub io: IoBackend,
+    /// What of it is known before it is measured.
+    pub known: IoWays,
+    /// What each part keeps.
+    pub floors: Floors,
+    /// Classes, by number; those whose groups are not there yet.
+    pub classes: Vec<Class>,
+    /// Groups to be made, with their processors.
+    pub missing: Vec<(String, CpuList)>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Setup {
+    /// Looks at the machine.
+    ///
+    /// # Errors
+    /// resctrl is not mounted or cannot be read, the ways do not suffice, other groups stand in the way.
+    pub fn new(config: &Config, parts: &Parts) -> Result<Setup, DaemonError> {
+        let resctrl = Resctrl::open(parts.resctrl.clone())?;
+        let rule = resctrl.rule()?;
+        let cpu = Cpu::read(&*parts.proc)?;
+        let mut notes = Vec::new();
+        let (io, known) = io_backend(config, parts, &resctrl, &cpu, rule.ways(), &mut notes)?;
+        let mut floors = config.floors(rule.ways());
+        if let IoBackend::Fixed(ways) = io {
+            fix(&mut floors, ways)?;
+        }
+        floors.io = floors.io.max(if matches!(io, IoBackend::Kernel) { rule.min_bits } else { 1 });
+        floors.core = floors.core.max(rule.min_bits);
+        floors.check("policy")?;
+        let groups = resctrl.groups()?;
+        let mut missing = Vec::new();
+        for (_, class) in config.numbers() {
+            let name = config.group(class);
+            if !groups.contains(&name) {
+                let cpus: CpuList = class.cpus.parse()?;
+                missing.push((name, cpus));
+            }
+        }
+        check_room(config, &resctrl, &groups, missing.len(), rule.closids, &io)?;
+        check_cpus(&resctrl, &groups, &missing)?;
+        check_exclusive(config, &resctrl, &groups, &floors)?;
+        if floors.others > 0 && !config.default_group {
+            notes.push(format!(
+                "the default group still fills all ways, those of packet cores too: default_group = true keeps it to the {} of others",
+                floors.others
+            ));
+        }
+        let mut classes: Vec<Class> =
+            config.numbers().into_iter().map(|(clos, c)| Class { clos: Clos(clos), group: config.group(c) }).collect();
+        if config.default_group {
+            classes.insert(0, Class { clos: Clos(0), group: String::new() });
+        }
+        Ok(Setup { resctrl, cpu, io, known, floors, classes, missing, notes })
+    }
+
+    /// Classes as they can be read before their groups are there: those have the default group's masks.
+    pub fn readable(&self) -> Vec<Class> {
+        let is_missing = |c: &Class| self.missing.iter().any(|(name, _)| *name == c.group);
+        let stand_in =
+            |c: &Class| Class { clos: c.clos, group: if is_missing(c) { String::new() } else { c.group.clone() } };
+        self.classes.iter().map(stand_in).collect()
+    }
+
+    /// The machine, of these classes.
+    ///
+    /// # Errors
+    /// As [`Machine::new`].
+    pub fn machine(
+        &self,
+        classes: Vec<Class>,
+        sources: Vec<Box<dyn Source>>,
+        clock: impl FnMut() -> Ps + Send + 'static,
+    ) -> Result<Machine, DaemonError> {
+        Ok(Machine::new(self.resctrl.clone(), classes, self.io.clone(), sources, Box::new(Meters::default()), clock)?)
+    }
+
+    /// How the processor is named in what is remembered of it.
+    pub fn name(&self) -> String {
+        format!("{} {}/{}", self.cpu.vendor, self.cpu.family, self.cpu.model)
+    }
+}
+
+/// Devices keep to the ways that they have.
+pub(crate) fn fix(floors: &mut Floors, ways: Cbm) -> Result<(), DaemonError> {
+    let n = ways.ways();
+    if ways != Cbm::span(floors.ways.saturating_sub(n), n) || n == 0 {
+        return Err(DaemonError::Conflict(format!(
+            "device writes fill {ways}, which are not the highest ways: they cannot be kept apart from cores' (set the register back \
+             to its default)"
+        )));
+    }
+    floors.io = n;
+    // No more than these can then be had: what others leave is the cores'.
+    floors.core = floors.core.max(floors.ways.saturating_sub(floors.others + n));
+    Ok(())
+}
+
+fn io_backend(
+    config: &Config,
+    parts: &Parts,
+    resctrl: &Resctrl,
+    cpu: &Cpu,
+    ways: u32,
+    notes: &mut Vec<String>,
+) -> Result<(IoBackend, IoWays), DaemonError> {
+    let known = generation(cpu).map_or(IoWays::Absent, |g| g.io_ways);
+    let register = parts.register(cpu);
+    let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
+        notes.push(format!("ways of device writes stay {at}: {why}"));
+        Ok((IoBackend::Fixed(at), IoWays::Absent))
+    };
+    let wanted = config.io.backend;
+    if matches!(wanted, Backend::Auto | Backend::IoAlloc) {
+        match resctrl.io_alloc()? {
+            IoAlloc::Unsupported if wanted == Backend::IoAlloc => {
+                return Err(DaemonError::Setting {
+                    path: "io.backend".into(),
+                    came: "io_alloc".into(),
+                    allowed:
+                        "this kernel or processor has none (Linux 6.19 on AMD with SDCI); auto takes what there is"
+                            .into(),
+                });
+            }
+            IoAlloc::Unsupported => {}
+            _ => return Ok((IoBackend::Kernel, IoWays::Works)),
+        }
+    }
+    if matches!(wanted, Backend::Auto | Backend::Register) {
+        match (known, register.read()) {
+            (IoWays::NoEffect, Ok(now)) if wanted == Backend::Auto => {
+                return fixed(notes, "on this generation a write to the register has no effect", now);
+            }
+            (IoWays::Absent, _) if wanted == Backend::Auto => {}
+            (_, Ok(_)) => return Ok((IoBackend::Register(register), known)),
+            (_, Err(why)) if wanted == Backend::Register => return Err(why.into()),
+            (_, Err(why)) => return fixed(notes, &why.to_string(), config.fixed_io(ways)),
+        }
+    }
+    fixed(notes, "nothing sets them here", config.fixed_io(ways))
+}
+
+/// Classes of service are left to others.
+fn check_room(
+    config: &Config,
+    resctrl: &Resctrl,
+    groups: &[String],
+    wanted: usize,
+    closids: u32,
+    io: &IoBackend,
+) -> Result<(), DaemonError> {
+    let io_takes = matches!(io, IoBackend::Kernel) as usize;
+    let free = (closids as usize).saturating_sub(groups.len() + io_takes);
+    let reserved = config.reserve_closids as usize;
+    if wanted > 0 && free < wanted + reserved {
+        let others: Vec<&str> = groups.iter().map(String::as_str).filter(|g| !g.is_empty()).collect();
+        return Err(DaemonError::Conflict(format!(
+            "{wanted} classes of service are wanted and {reserved} are to stay free, {free} of {closids} are free in {} (there are \
+             groups {}; remove one that nobody needs, or lower reserve_closids)",
+            resctrl.tree().root().display(),
+            others.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Processors are taken from the default group only.
+fn check_cpus(resctrl: &Resctrl, groups: &[String], missing: &[(String, CpuList)]) -> Result<(), DaemonError> {
+    let all: BTreeSet<u32> = missing.iter().flat_map(|(_, cpus)| cpus.0.iter().copied()).collect();
+    for group in groups.iter().filter(|g| !g.is_empty()) {
+        if let Some(cpu) = resctrl.cpus(group)?.0.iter().find(|c| all.contains(c)) {
+            return Err(DaemonError::Conflict(format!(
+                "processor {cpu} is in group {group:?} of somebody else: take it out of there, or out of the configuration"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// No mask of ours may ever need ways that another group has alone.
+fn check_exclusive(config: &Config, resctrl: &Resctrl, groups: &[String], floors: &Floors) -> Result<(), DaemonError> {
+    let foreign = groups.iter().filter(|g| !g.is_empty() && !g.starts_with(&config.prefix));
+    for group in foreign {
+        if resctrl.mode(group)? == Mode::Shareable {
+            continue;
+        }
+        let taken = resctrl.masks(group)?.into_iter().fold(0, |all, (_, mask)| all | mask.0);
+        let ours = Cbm::low(floors.ways).0 & !Cbm::low(floors.others).0;
+        if taken & ours != 0 {
+            return Err(DaemonError::Conflict(format!(
+                "group {group:?} has ways {} for itself, and packet cores would be given some of them: move it to the lowest ways and \
+                 raise policy.others to hold it, or make it shareable",
+                Cbm(taken)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Where counters come from; what cannot be had is told and left out.
+pub fn sources(config: &Config, parts: &Parts, notes: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, DaemonError> {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    let cores: BTreeMap<u8, BTreeSet<u32>> = config
+        .numbers()
+        .into_iter()
+        .map(|(clos, c)| Ok((clos, c.cpus.parse::<CpuList>()?.0)))
+        .collect::<Result<_, HostError>>()?;
+    if let Some(t) = &config.telemetry {
+        sources.push(Box::new(FromTelemetry::new(t.socket.clone(), t.ports.clone(), cores.clone())));
+    }
+    if let Some(json) = &config.json {
+        sources.push(Box::new(FromJson::new(host::json::Server::new(&json.url)?, config.json_paths(json))));
+    }
+    if let Some(perf) = &config.perf {
+        let of = |cpus: &BTreeSet<u32>| CoreEvents {
+            misses: perf.llc_misses.clone(),
+            lookups: perf.llc_lookups.clone(),
+            cpus: cpus.iter().copied().collect(),
+        };
+        let has_llc = !perf.llc_misses.is_empty() && !perf.llc_lookups.is_empty();
+        let events = PerfEvents {
+            ddio_hits: perf.ddio_hits.clone(),
+            ddio_misses: perf.ddio_misses.clone(),
+            memory_bytes: perf.memory_bytes.clone(),
+            pcie_write_bytes: perf.pcie_write_bytes.clone(),
+            pcie_read_bytes: perf.pcie_read_bytes.clone(),
+            llc: if has_llc { cores.iter().map(|(c, cpus)| (*c, of(cpus))).collect() } else { BTreeMap::new() },
+        };
+        match FromPerf::start(&*parts.sys, &events) {
+            Ok(source) => sources.push(Box::new(source)),
+            Err(why @ HostError::Absent { .. }) => notes.push(format!("counters are missing: {why}")),
+            Err(why) => return Err(why.into()),
+        }
+    }
+    if sources.is_empty() {
+        notes.push(
+            "there are no counters: name [telemetry], [json] or [perf], or the policy has nothing to judge by".into(),
+        );
+    }
+    Ok(sources)
+}
+
+/// The meters of the simulator's loop, by name.
+#[derive(Default)]
+pub(crate) struct Meters(BTreeMap<(&'static str, u8), Meter>);
+
+impl Metering for Meters {
+    fn rate(&mut self, name: (&'static str, u8), total: Option<u64>, now: Ps) -> Counter {
+        self.0.entry(name).or_default().rate(total, now)
+    }
+
+    fn share(&mut self, name: (&'static str, u8), part: Option<u64>, whole: Option<u64>, now: Ps) -> Counter {
+        self.0.entry(name).or_default().share(part, whole, now)
+    }
+}

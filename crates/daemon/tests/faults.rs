@@ -1,0 +1,296 @@
+//! A daemon on a machine that goes wrong: whatever happens, the machine is as it was before, or as documented.
+
+mod made;
+
+use std::collections::BTreeSet;
+
+use daemon::{Daemon, Effect, End, Metrics, StateFolder, Step, restore};
+use fakehost::{FakeHost, Register, Spec};
+use made::{Chance, Situation, no_wait, safe_or_before};
+use units::{Cbm, Ps};
+
+const S: Ps = Ps(1_000_000_000_000);
+
+/// One life of a daemon with random faults; how many, or what went wrong with the machine. A daemon that `restores` nothing is
+/// there to see that it is noticed.
+fn one_life(seed: u64, restores: bool) -> Result<u64, String> {
+    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9));
+    let mut situation = Situation::new(&mut chance);
+    let before = situation.host.state();
+    let registers = situation.host.registers();
+    let daemon = situation.start();
+    let mut rewritten = BTreeSet::new();
+    let mut vanished = BTreeSet::new();
+    let mut died = false;
+    if let Ok(mut daemon) = daemon {
+        for _ in 0..12 + chance.below(30) {
+            situation.tick(&mut chance);
+            if chance.below(3) == 0 {
+                died |= situation.break_something(&mut chance, &mut rewritten, &mut vanished);
+            }
+            match daemon.step(&mut no_wait) {
+                Step::GoOn => {}
+                Step::End(End::GaveUp(_) | End::Asked) => break,
+            }
+            if died && situation.is_dead() {
+                break;
+            }
+        }
+        if situation.is_dead() || !restores {
+            // A process that was killed puts nothing back.
+            drop(daemon);
+        } else {
+            let _ = daemon.end(&mut no_wait);
+        }
+    }
+    // The next start, on a machine that works again.
+    situation.mend();
+    let state = StateFolder::lock(&situation.config.state).map_err(|e| e.to_string())?;
+    if !restores {
+        return safe_or_before(&situation, &before, &registers, &rewritten, &vanished).map(|()| 0);
+    }
+    restore(&state, &situation.parts, &mut no_wait).map_err(|e| format!("seed {seed}: {e}"))?;
+    let again = restore(&state, &situation.parts, &mut no_wait).map_err(|e| e.to_string())?;
+    if again != daemon::Report::default() {
+        return Err(format!("seed {seed}: something was left to put back: {again:?}"));
+    }
+    let bad = situation.host.bad_masks();
+    if bad > 0 {
+        return Err(format!("seed {seed}: {bad} masks that no cache takes were written"));
+    }
+    let judged = safe_or_before(&situation, &before, &registers, &rewritten, &vanished);
+    judged.map(|()| situation.broken).map_err(|e| format!("seed {seed}: {e}"))
+}
+
+fn lives(seeds: std::ops::Range<u64>) -> u64 {
+    let (mut faults, mut wrong) = (0, Vec::new());
+    for life in seeds.map(|seed| one_life(seed, true)) {
+        match life {
+            Ok(n) => faults += n,
+            Err(why) => wrong.push(why),
+        }
+    }
+    assert!(wrong.is_empty(), "{} lives: {}", wrong.len(), wrong[..wrong.len().min(5)].join("\n"));
+    println!("{faults} faults");
+    faults
+}
+
+#[test]
+fn a_daemon_that_puts_nothing_back_is_noticed() {
+    let noticed = (0..60).filter(|seed| one_life(*seed, false).is_err()).count();
+    assert!(noticed > 20, "{noticed} of 60: some never start, or have a machine that was as they want it");
+}
+
+#[test]
+fn after_random_faults_the_machine_is_as_it_was_or_safe() {
+    assert!(lives(0..260) >= 1000);
+}
+
+#[test]
+#[ignore = "four thousand lives"]
+fn after_thousands_of_random_faults_the_machine_is_as_it_was_or_safe() {
+    assert!(lives(260..4260) >= 16_000);
+}
+
+/// Every operation, one after the other, is the last one that a daemon does.
+#[test]
+fn whenever_a_daemon_dies_its_journal_puts_all_back() {
+    let mut last = 0;
+    for at in 1..150 {
+        let mut situation = Situation::plain(Spec::default());
+        let before = situation.host.state();
+        let from = situation.host.operations() + at;
+        situation.host.faults(|f| f.dead_from = Some(from));
+        if let Ok(mut daemon) = situation.start() {
+            for _ in 0..8 {
+                situation.host.advance(S);
+                let _ = daemon.step(&mut no_wait);
+            }
+        }
+        last = situation.host.operations();
+        situation.mend();
+        let state = StateFolder::lock(&situation.config.state).unwrap();
+        restore(&state, &situation.parts, &mut no_wait).unwrap();
+        assert_eq!(situation.host.state(), before, "died at operation {at}");
+        assert_eq!(situation.host.registers(), [0x600, 0x600], "died at operation {at}");
+    }
+    assert!(last > 60, "{last}: the daemon did something");
+}
+
+#[test]
+fn a_register_without_effect_is_found_out_put_back_and_remembered() {
+    let mut situation = Situation::plain(Spec { register: Register::NoEffect, ..Spec::default() });
+    let mut daemon = situation.start().unwrap();
+    for _ in 0..40 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+    }
+    assert_eq!(daemon.effect(), Some(Effect::None));
+    assert_eq!(situation.host.registers(), [0x600, 0x600], "as it was");
+    // Cores keep out of the ways that devices fill all the same.
+    let rx = situation.host.state().groups["wirespeed-rx"].masks[0];
+    assert_eq!(rx, Cbm(0x1fe));
+    daemon.end(&mut no_wait).unwrap();
+    let mut again = situation.start().unwrap();
+    let writes = situation.host.writes().len();
+    for _ in 0..5 {
+        situation.host.advance(S);
+        again.step(&mut no_wait);
+    }
+    let later = &situation.host.writes()[writes..];
+    assert!(later.iter().all(|w| !w.path.starts_with("cpu/")), "it is not written to again: {later:?}");
+    again.end(&mut no_wait).unwrap();
+}
+
+#[test]
+fn an_effect_that_is_there_is_measured_and_ways_move() {
+    let mut situation = Situation::plain(Spec::default());
+    let mut daemon = situation.start().unwrap();
+    let mut seen = BTreeSet::new();
+    for _ in 0..60 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        if daemon.effect().is_some() {
+            seen.insert(situation.host.registers()[0]);
+        }
+    }
+    assert_eq!(daemon.effect(), Some(Effect::Measured));
+    assert!(seen.len() > 1, "{seen:x?}");
+    daemon.end(&mut no_wait).unwrap();
+}
+
+#[test]
+fn on_amd_the_kernel_sets_the_ways_of_devices() {
+    let mut situation = Situation::plain(Spec::amd());
+    let before = situation.host.state();
+    let mut daemon = situation.start().unwrap();
+    for _ in 0..30 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+    }
+    assert!(situation.host.state().io_alloc.is_some());
+    daemon.end(&mut no_wait).unwrap();
+    assert_eq!(situation.host.state(), before);
+}
+
+#[test]
+fn a_dry_run_and_a_plan_write_nothing() {
+    let situation = Situation::plain(Spec::default());
+    let before = situation.host.writes();
+    let plan = daemon::plan(&situation.config, &situation.parts, situation.sources()).unwrap();
+    assert!(plan.writes.iter().any(|w| w.starts_with("mkdir") && w.ends_with("wirespeed-rx")), "{plan}");
+    assert!(plan.writes.iter().any(|w| w.contains("wrmsr -p 0 0xc8b 0x600") || w.contains("0xc8b")), "{plan}");
+    let (config, parts) = (situation.config.clone(), situation.parts.clone());
+    let sources = situation.sources();
+    let mut daemon =
+        Daemon::new(config, parts, sources, Metrics::new(), false, &mut no_wait, situation.clock()).unwrap();
+    for _ in 0..20 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+    }
+    assert_eq!(situation.host.writes(), before);
+    assert!(!situation.config.state.join("journal.json").exists());
+}
+
+#[test]
+fn groups_of_others_are_never_written() {
+    let mut situation = Situation::plain(Spec::default());
+    let tree = situation.host.tree(fakehost::Part::Resctrl);
+    tree.make("besteffort").unwrap();
+    tree.write("besteffort/schemata", "L3:0=3;1=3\n").unwrap();
+    let from = situation.host.writes().len();
+    let mut daemon = situation.start().unwrap();
+    for _ in 0..30 {
+        situation.host.advance(S);
+        daemon.step(&mut no_wait);
+    }
+    daemon.end(&mut no_wait).unwrap();
+    let own = |path: &str| path.starts_with("resctrl/wirespeed-") || path.starts_with("cpu/");
+    let writes = situation.host.writes();
+    assert!(writes[from..].iter().all(|w| own(&w.path)), "{:?}", &writes[from..]);
+    assert!(writes.len() > from + 5);
+    assert_eq!(situation.host.state().groups["besteffort"].masks, [Cbm(3), Cbm(3)]);
+}
+
+#[test]
+fn what_stands_in_the_way_is_told_and_nothing_is_written() {
+    let told = |prepare: &dyn Fn(&FakeHost), change: &dyn Fn(&mut daemon::Config)| {
+        let mut situation = Situation::plain(Spec::default());
+        prepare(&situation.host);
+        change(&mut situation.config);
+        let (state, from) = (situation.host.state(), situation.host.writes().len());
+        let why = situation.start().err().expect("it cannot start").to_string();
+        assert_eq!(situation.host.state(), state, "{why}");
+        assert!(situation.host.writes()[from..].iter().all(|w| w.errno != 0 || w.path.contains("wirespeed-")));
+        why
+    };
+    let tree = |h: &FakeHost| h.tree(fakehost::Part::Resctrl);
+    let full = told(&|h| (0..15).for_each(|i| tree(h).make(&format!("pod{i}")).unwrap()), &|_| ());
+    assert!(full.contains("are free") && full.contains("pod3") && full.contains("reserve_closids"), "{full}");
+    let cpu = told(
+        &|h| {
+            tree(h).make("guaranteed").unwrap();
+            tree(h).write("guaranteed/cpus_list", "1\n").unwrap();
+        },
+        &|_| (),
+    );
+    assert!(cpu.contains("processor 1 is in group \"guaranteed\""), "{cpu}");
+    let alone = told(
+        &|h| {
+            tree(h).make("realtime").unwrap();
+            tree(h).write("schemata", "L3:0=3f;1=3f\n").unwrap();
+            tree(h).write("realtime/schemata", "L3:0=c0;1=c0\n").unwrap();
+            tree(h).write("realtime/mode", "exclusive\n").unwrap();
+        },
+        &|_| (),
+    );
+    assert!(alone.contains("\"realtime\" has ways 0b11000000 for itself"), "{alone}");
+    let no_right = told(&|h| h.faults(|f| f.errors.push(("wirespeed-rx".into(), true, libc_eperm(), 9))), &|_| ());
+    assert!(no_right.contains("run as root"), "{no_right}");
+    let busy = told(&|h| h.faults(|f| f.errors.push(("wirespeed-rx".into(), true, 16, 9))), &|_| ());
+    assert!(busy.contains("still draining"), "{busy}");
+    let narrow = told(&|_| (), &|c| c.policy.others = 10);
+    assert!(narrow.contains("more than the 11 ways"), "{narrow}");
+}
+
+fn libc_eperm() -> i32 {
+    1
+}
+
+#[test]
+fn memory_and_journal_stay_flat() {
+    intervals_are_flat(3_000);
+}
+
+#[test]
+#[ignore = "a hundred thousand intervals"]
+fn memory_stays_flat_over_100_000_intervals() {
+    intervals_are_flat(100_000);
+}
+
+fn resident_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    text.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+fn intervals_are_flat(intervals: u32) {
+    let mut situation = Situation::plain(Spec::default());
+    situation.host.faults(|f| f.quiet = true);
+    let mut daemon = situation.start().unwrap();
+    let journal = situation.config.state.join("journal.json");
+    let (mut early, mut size) = (0, 0);
+    for i in 0..intervals {
+        situation.host.advance(S);
+        // Traffic changes now and then, so that ways keep moving.
+        situation.host.offer(if i / 200 % 2 == 0 { 2e6 } else { 3e6 }, if i / 400 % 2 == 0 { 1500.0 } else { 600.0 });
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        if i == intervals / 10 {
+            (early, size) = (resident_kib(), std::fs::metadata(&journal).unwrap().len());
+        }
+    }
+    let late = resident_kib();
+    assert_eq!(std::fs::metadata(&journal).unwrap().len(), size, "the journal does not grow");
+    println!("{early} KiB after {} intervals, {late} KiB after {intervals}", intervals / 10);
+    assert!(late < early + 2048, "{early} KiB became {late} KiB");
+    daemon.end(&mut no_wait).unwrap();
+}

@@ -1,0 +1,382 @@
+//! A machine that can be observed and set: groups of resctrl, the ways of device writes, and sources of counters.
+
+mod sources;
+
+use std::collections::BTreeMap;
+
+use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
+use units::{Cbm, Clos, Ps};
+
+pub use sources::{CoreEvents, FromJson, FromPerf, FromTelemetry, JsonPaths, PerfEvents};
+
+use crate::resctrl::IoAlloc;
+use crate::{CbmRule, HostError, IoRegister, Resctrl};
+
+/// A class of service and the group that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// As the policy numbers it.
+    pub clos: Clos,
+    /// The group's name.
+    pub group: String,
+}
+
+/// What sets the ways of device writes.
+#[derive(Clone)]
+pub enum IoBackend {
+    /// Nothing does, and nobody knows them.
+    Unknown,
+    /// Nothing does; device writes fill these.
+    Fixed(Cbm),
+    /// Intel's register.
+    Register(IoRegister),
+    /// The kernel's `io_alloc`.
+    Kernel,
+}
+
+/// Running totals of one moment; what could not be read is [`None`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Packets received.
+    pub received: Option<u64>,
+    /// Packets lost.
+    pub lost: Option<u64>,
+    /// Bytes that devices wrote.
+    pub pcie_write_bytes: Option<u64>,
+    /// Bytes that devices read.
+    pub pcie_read_bytes: Option<u64>,
+    /// Device writes that hit the LLC.
+    pub ddio_hits: Option<u64>,
+    /// Device writes that missed it.
+    pub ddio_misses: Option<u64>,
+    /// Bytes to and from DRAM.
+    pub memory_bytes: Option<u64>,
+    /// By class.
+    pub classes: BTreeMap<u8, ClassTotals>,
+}
+
+/// Running totals of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClassTotals {
+    /// Lookups of the LLC that missed.
+    pub llc_misses: Option<u64>,
+    /// All lookups.
+    pub llc_lookups: Option<u64>,
+    /// Time not spent polling in vain, in the unit of `elapsed`.
+    pub busy: Option<u64>,
+    /// Time of its cores.
+    pub elapsed: Option<u64>,
+}
+
+/// Where totals come from.
+pub trait Source: Send {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+    /// Adds what it counts; what it does not count it leaves alone.
+    ///
+    /// # Errors
+    /// It cannot be read now: what it counts is missing then.
+    fn read(&mut self, into: &mut Totals) -> Result<(), HostError>;
+}
+
+/// Rates and shares from totals: the daemon's are `policy::Meter`s, which this crate may not see.
+pub trait Metering: Send {
+    /// The rate a second of the total `name`.
+    fn rate(&mut self, name: (&'static str, u8), total: Option<u64>, now: Ps) -> Counter;
+    /// The share that `part` has of `whole`.
+    fn share(&mut self, name: (&'static str, u8), part: Option<u64>, whole: Option<u64>, now: Ps) -> Counter;
+}
+
+/// The machine. Masks of a class are the same in all domains.
+pub struct Machine {
+    resctrl: Resctrl,
+    rule: CbmRule,
+    classes: Vec<Class>,
+    io: IoBackend,
+    sources: Vec<Box<dyn Source>>,
+    clock: Box<dyn FnMut() -> Ps + Send>,
+    metering: Box<dyn Metering>,
+    occupancy: bool,
+    last: Option<Ps>,
+    held: BTreeMap<(&'static str, u8), (Ps, Sample)>,
+    faults: Vec<String>,
+}
+
+/// For how many intervals a counter's last value is handed out, with its age.
+const HELD: u64 = 5;
+
+impl Machine {
+    /// These classes of a machine; `clock` tells the time.
+    ///
+    /// # Errors
+    /// The cache cannot be divided.
+    pub fn new(
+        resctrl: Resctrl,
+        classes: Vec<Class>,
+        io: IoBackend,
+        sources: Vec<Box<dyn Source>>,
+        metering: Box<dyn Metering>,
+        clock: impl FnMut() -> Ps + Send + 'static,
+    ) -> Result<Machine, HostError> {
+        let rule = resctrl.rule()?;
+        let occupancy = resctrl.monitoring()?.is_some_and(|m| m.features.iter().any(|f| f == "llc_occupancy"));
+        Ok(Machine {
+            resctrl,
+            rule,
+            classes,
+            io,
+            sources,
+            clock: Box::new(clock),
+            metering,
+            occupancy,
+            last: None,
+            held: BTreeMap::new(),
+            faults: Vec::new(),
+        })
+    }
+
+    /// What the cache takes as a mask.
+    pub fn rule(&self) -> &CbmRule {
+        &self.rule
+    }
+
+    /// The groups.
+    pub fn resctrl(&self) -> &Resctrl {
+        &self.resctrl
+    }
+
+    /// The classes.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// What sets the ways of device writes.
+    pub fn io(&self) -> &IoBackend {
+        &self.io
+    }
+
+    /// From now on device writes are taken to fill `ways`, whatever is set.
+    pub fn fix_io(&mut self, ways: Cbm) {
+        self.io = IoBackend::Fixed(ways);
+    }
+
+    /// What could not be read in the last observation, and why.
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    /// The settings in force; a class whose domains differ has the empty mask.
+    ///
+    /// # Errors
+    /// A group is gone, or cannot be read.
+    pub fn in_force(&self) -> Result<Allocation, HostError> {
+        let mut classes = Vec::new();
+        for class in &self.classes {
+            classes.push((class.clos, one(&self.resctrl.masks(&class.group)?)));
+        }
+        Ok(Allocation { io_ways: self.io_ways()?, classes, bypass: Vec::new() })
+    }
+
+    fn io_ways(&self) -> Result<Option<Cbm>, HostError> {
+        Ok(match &self.io {
+            IoBackend::Unknown => None,
+            IoBackend::Fixed(ways) => Some(*ways),
+            IoBackend::Register(register) => Some(register.read()?),
+            IoBackend::Kernel => match self.resctrl.io_alloc()? {
+                IoAlloc::Enabled(masks) => Some(one(&masks)),
+                // Device writes may fill any way.
+                IoAlloc::Disabled => Some(self.rule.full),
+                IoAlloc::Unsupported => None,
+            },
+        })
+    }
+
+    fn set_io_ways(&self, ways: Cbm) -> Result<(), HostError> {
+        match &self.io {
+            IoBackend::Unknown => Err(HostError::Absent {
+                what: "ways of device writes".into(),
+                why: "nothing here sets them".into(),
+                remedy: "a processor with register 0xC8B, or io_alloc".into(),
+            }),
+            IoBackend::Fixed(fixed) if *fixed == ways => Ok(()),
+            IoBackend::Fixed(fixed) => Err(HostError::NotTaken {
+                path: "ways of device writes".into(),
+                wrote: ways.to_string(),
+                read: format!("{fixed}, which nothing changes"),
+            }),
+            IoBackend::Register(register) => {
+                self.rule_of_io().check(ways, "MSR 0xC8B")?;
+                register.write(&register.cpus().iter().map(|cpu| (*cpu, ways)).collect::<Vec<_>>())
+            }
+            IoBackend::Kernel => {
+                let domains = self.resctrl.masks("")?;
+                let masks = domains.iter().map(|(domain, _)| (*domain, ways)).collect();
+                self.resctrl.set_io_alloc(&IoAlloc::Enabled(masks), &self.rule)
+            }
+        }
+    }
+
+    /// The register takes what the cache takes, a single way too.
+    fn rule_of_io(&self) -> CbmRule {
+        CbmRule { min_bits: 1, ..self.rule.clone() }
+    }
+
+    fn totals(&mut self) -> Totals {
+        let mut totals = Totals::default();
+        self.faults.clear();
+        for source in &mut self.sources {
+            if let Err(why) = source.read(&mut totals) {
+                self.faults.push(format!("{}: {why}", source.name()));
+            }
+        }
+        totals
+    }
+
+    fn occupancy(&mut self, group: &str, now: Ps, interval: Ps) -> Counter {
+        if !self.occupancy {
+            return None;
+        }
+        match self.resctrl.monitor(group, "llc_occupancy") {
+            Ok(readings) => {
+                let counts: Option<Vec<u64>> = readings.values().map(|r| r.count()).collect();
+                let value = counts.filter(|c| !c.is_empty())?.iter().sum::<u64>() as f64;
+                Some(Sample { value, age: Ps::ZERO, interval: interval.min(now) })
+            }
+            Err(why) => {
+                self.faults.push(format!("llc_occupancy of {group:?}: {why}"));
+                None
+            }
+        }
+    }
+
+    /// A counter that is missing is what it was, for a while, with its age.
+    fn hold(&mut self, name: (&'static str, u8), fresh: Counter, now: Ps, interval: Ps) -> Counter {
+        if let Some(sample) = fresh {
+            self.held.insert(name, (now, sample));
+            return fresh;
+        }
+        let (at, sample) = *self.held.get(&name)?;
+        let age = now.0.checked_sub(at.0).filter(|age| *age <= interval.0.saturating_mul(HELD));
+        match age {
+            Some(age) => Some(Sample { age: Ps(sample.age.0 + age), ..sample }),
+            None => {
+                self.held.remove(&name);
+                None
+            }
+        }
+    }
+}
+
+/// The mask of all domains, or the empty one where they differ.
+fn one(masks: &[(u32, Cbm)]) -> Cbm {
+    match masks {
+        [(_, first), others @ ..] if others.iter().all(|(_, other)| other == first) => *first,
+        _ => Cbm(0),
+    }
+}
+
+impl Actuator for Machine {
+    type Error = HostError;
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        let in_force = self.in_force()?;
+        let totals = self.totals();
+        let now = (self.clock)();
+        // A clock that went back gives no interval; what is measured from here on is sound again.
+        let interval = self.last.replace(now).and_then(|last| now.0.checked_sub(last.0)).map_or(Ps::ZERO, Ps);
+        let Totals { received, lost, pcie_write_bytes, pcie_read_bytes, ddio_hits, ddio_misses, memory_bytes, classes } =
+            totals;
+        let mut rate = |name: &'static str, total| {
+            let fresh = self.metering.rate((name, 0), total, now);
+            self.hold((name, 0), fresh, now, interval)
+        };
+        let received_pps = rate("received", received);
+        let lost_pps = rate("lost", lost);
+        let pcie_write_bytes_per_s = rate("pcie_write", pcie_write_bytes);
+        let pcie_read_bytes_per_s = rate("pcie_read", pcie_read_bytes);
+        let memory_bytes_per_s = rate("memory", memory_bytes);
+        let both = ddio_hits.zip(ddio_misses).and_then(|(h, m)| h.checked_add(m));
+        let fresh = self.metering.share(("ddio", 0), ddio_misses, both, now);
+        let ddio_write_miss_rate = self.hold(("ddio", 0), fresh, now, interval);
+        let mut seen = Vec::new();
+        for Class { clos, group } in self.classes.clone() {
+            let of = classes.get(&clos.0).copied().unwrap_or_default();
+            let misses = self.metering.share(("llc", clos.0), of.llc_misses, of.llc_lookups, now);
+            let busy = self.metering.share(("busy", clos.0), of.busy, of.elapsed, now);
+            let bytes = self.occupancy(&group, now, interval);
+            seen.push(ClassObservation {
+                clos,
+                llc_miss_rate: self.hold(("llc", clos.0), misses, now, interval),
+                llc_bytes: self.hold(("bytes", clos.0), bytes, now, interval),
+                busy: self.hold(("busy", clos.0), busy, now, interval),
+            });
+        }
+        Ok(Observation {
+            at: now,
+            interval,
+            received_pps,
+            lost_pps,
+            pcie_write_bytes_per_s,
+            pcie_read_bytes_per_s,
+            ddio_write_miss_rate,
+            memory_bytes_per_s,
+            classes: seen,
+            in_force,
+        })
+    }
+
+    fn apply(&mut self, allocation: &Allocation) -> Result<(), HostError> {
+        // Everything is checked before anything is written.
+        let mut writes = Vec::new();
+        for (clos, mask) in &allocation.classes {
+            let Some(class) = self.classes.iter().find(|c| c.clos == *clos) else { continue };
+            self.rule.check(*mask, &format!("class {}", class.group))?;
+            let before = self.resctrl.masks(&class.group)?;
+            let after: Vec<_> = before.iter().map(|(domain, _)| (*domain, *mask)).collect();
+            if before != after {
+                writes.push((class.group.clone(), before, after));
+            }
+        }
+        let io = match (allocation.io_ways, self.io_ways()?) {
+            (Some(wanted), Some(now)) if wanted != now => Some(wanted),
+            (Some(wanted), None) => Some(wanted),
+            _ => None,
+        };
+        if let Some(ways) = io {
+            self.rule_of_io().check(ways, "ways of device writes")?;
+        }
+        let _lock = self
+            .resctrl
+            .tree()
+            .lock()
+            .map_err(|e| HostError::system("locking", self.resctrl.tree().root().display().to_string(), e))?;
+        let mut done: Vec<(String, Vec<(u32, Cbm)>)> = Vec::new();
+        let mut go = || -> Result<(), HostError> {
+            for (group, before, after) in &writes {
+                self.resctrl.set_masks(group, after, &self.rule)?;
+                done.push((group.clone(), before.clone()));
+                let read = self.resctrl.masks(group)?;
+                if read != *after {
+                    let text = |m: &[(u32, Cbm)]| {
+                        m.iter().map(|(d, m)| format!("{d}={:x}", m.0)).collect::<Vec<_>>().join(";")
+                    };
+                    return Err(HostError::NotTaken {
+                        path: format!("{group}/schemata"),
+                        wrote: text(after),
+                        read: text(&read),
+                    });
+                }
+            }
+            io.map_or(Ok(()), |ways| self.set_io_ways(ways))
+        };
+        if let Err(why) = go() {
+            for (group, before) in done.iter().rev() {
+                if let Err(also) = self.resctrl.set_masks(group, before, &self.rule) {
+                    return Err(HostError::HalfApplied { why: why.into(), also: also.into() });
+                }
+            }
+            return Err(why);
+        }
+        Ok(())
+    }
+}
