@@ -81,9 +81,9 @@ pub struct BatchSpec {
 impl BatchSpec {
     fn check(&self) -> Result<(), MachineError> {
         let range = |field: &str, came: u32, high: u32, remedy: &str| match came {
-            0 => Err(MachineError::new(format!("batch.{field}"), "0", &format!("1 to {high}"), remedy.into())),
+            0 => Err(MachineError::new(format!("batch.{field}"), "0", format!("1 to {high}"), remedy.into())),
             n if n > high => {
-                Err(MachineError::new(format!("batch.{field}"), n.to_string(), &format!("1 to {high}"), remedy.into()))
+                Err(MachineError::new(format!("batch.{field}"), n.to_string(), format!("1 to {high}"), remedy.into()))
             }
             _ => Ok(()),
         };

@@ -152,7 +152,7 @@ fn naive(lanes: &[Vec<LaneOp>]) -> Option<Vec<Step>> {
                 }
                 OpKind::Load | OpKind::Store => words.extend((0..u32::from(op.sectors)).map(|n| {
                     let lane = if op.word & OF_PACKET == 0 { 0 } else { (i as u32) << LANE_SHIFT };
-                    op.word + n | lane
+                    (op.word + n) | lane
                 })),
                 OpKind::Work => run = run.max(op.word),
                 OpKind::Latch => {}

@@ -54,7 +54,7 @@ impl MemorySpec {
             MachineError::new(
                 "gpu.memory.standard",
                 format!("{:?}", self.standard),
-                &presets::NAMES.join(", "),
+                presets::NAMES.join(", "),
                 "name a shipped standard".into(),
             )
         })?;
@@ -172,7 +172,7 @@ impl SimtSpec {
             return Err(MachineError::new(
                 "kernel",
                 format!("{} registers a lane, {} B a warp", kernel.registers, kernel.shared),
-                &format!("{} registers and {} a core", self.registers, self.shared),
+                format!("{} registers and {} a core", self.registers, self.shared),
                 "a warp must fit into a core".into(),
             ));
         }
