@@ -65,6 +65,18 @@ class Level(TypedDict, total=False):
     hit_rate: float
 
 
+class Member(TypedDict, total=False):
+    """What one function of a chain did."""
+
+    name: str
+    packets: int
+    dropped: int
+    references: int
+    reference_share: float
+    instructions: int
+    instruction_share: float
+
+
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
 
@@ -271,6 +283,7 @@ class Summary(TypedDict, total=False):
     classes: list[PacketClass]
     sojourn_cdf: list[list[float]]
     levels: list[Level]
+    members: list[Member] | None
     dram: Dram
     cores: list[Core]
     curve: list[CurvePoint]

@@ -112,6 +112,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += [Text(), _numbers(summary)]
     parts += _time_goes(summary)
     parts += _levels(summary)
+    parts += _members(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -287,6 +288,23 @@ def _levels(summary: Summary) -> list[RenderableType]:
             Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
         )
     return [Text(), Text("Hit rates", "bold"), table]
+
+
+def _members(summary: Summary) -> list[RenderableType]:
+    members = summary.get("members") or []
+    if not members:
+        return []
+    table = _table("", ">", ">", ">", ">")
+    table.add_row(*(Text(word, "dim") for word in ("", "packets", "dropped", "instructions", "references")))
+    for member in members:
+        table.add_row(
+            Text(str(member.get("name", ""))),
+            q.count(member.get("packets")),
+            q.count(member.get("dropped")),
+            q.share(member.get("instruction_share")),
+            q.share(member.get("reference_share")),
+        )
+    return [Text(), Text("What each function takes", "bold"), table]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

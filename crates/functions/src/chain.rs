@@ -20,7 +20,7 @@ use packet::Packet;
 use probe::{Probe, Rebase, RegionId, RegionSpec, Seen};
 use units::{PortId, Ps};
 
-use crate::{Function, PacketFunction, Verdict};
+use crate::{Function, FunctionError, PacketFunction, Verdict};
 
 /// Sites of each member: every function numbers its own below this.
 pub const SITES_A_MEMBER: u16 = 128;
@@ -60,22 +60,47 @@ pub struct Share {
     pub seen: Seen,
 }
 
+impl std::ops::Sub for Share {
+    type Output = Share;
+    /// What was done since `rhs`, an earlier state of the same share.
+    fn sub(self, rhs: Share) -> Share {
+        Share {
+            packets: self.packets - rhs.packets,
+            dropped: self.dropped - rhs.dropped,
+            seen: self.seen - rhs.seen,
+            ..self
+        }
+    }
+}
+
 impl Chain {
     /// A chain of `functions`, up to 64. A chain among them stands for its members.
-    pub fn new(functions: Vec<Function>) -> Chain {
+    ///
+    /// # Errors
+    /// More members.
+    pub fn new(functions: Vec<Function>) -> Result<Chain, FunctionError> {
         let mut chain = Chain::default();
         let flat = functions.into_iter().flat_map(|function| match function {
             Function::Chain(inner) => inner.members.into_iter().map(|member| member.function).collect(),
             one => vec![one],
         });
+        let flat: Vec<Function> = flat.collect();
+        if flat.len() > MOST {
+            return Err(FunctionError::Spec {
+                path: "chain",
+                came: format!("{} functions", flat.len()),
+                allowed: format!("up to {MOST}"),
+                remedy: "take fewer",
+            });
+        }
         let mut regions = 0;
-        for function in flat.take(MOST) {
+        for function in flat {
             let tables = function.regions().iter().map(|region| region.id.0 - RegionId::FIRST_TABLE.0 + 1).max();
             let share = Share { name: function.name(), ..Share::default() };
             chain.members.push(Member { routes: function.routes(), function, regions, share });
             regions += tables.unwrap_or(0);
         }
-        chain
+        Ok(chain)
     }
 
     /// The members in their order.

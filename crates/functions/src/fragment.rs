@@ -71,12 +71,13 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
-    pub(super) const MEASURED: u32 = 55;
-    pub(super) const SET_UP: u32 = 200;
+    pub(super) const NOT_IP: u32 = 40;
+    pub(super) const V6: u32 = 63;
+    pub(super) const MEASURED: u32 = 75;
+    pub(super) const SET_UP: u32 = 298;
     pub(super) const OPTION: u32 = 15;
-    pub(super) const FRAGMENT: u32 = 210;
-    pub(super) const LINE: u32 = 5;
+    pub(super) const FRAGMENT: u32 = 408;
+    pub(super) const LINE: u32 = 2;
 }
 
 /// How packets are fragmented.
@@ -164,7 +165,7 @@ impl Fragment {
                     _ if total > room => fail(DropReason::BadTotalLength, tape),
                     _ if total > self.mtu => fail(DropReason::PacketTooBig, tape),
                     _ => {
-                        tape.work(site::MEASURED, cost::NOT_IP);
+                        tape.work(site::MEASURED, cost::V6);
                         Ok(port)
                     }
                 };
@@ -236,7 +237,9 @@ impl Fragment {
         let each = (self.mtu - later_bytes) / 8 * 8;
         let mut done = first;
         while done < payload {
-            let bytes = each.min(payload - done);
+            // The last one ends where the payload does, not at a multiple of 8.
+            let rest = payload - done;
+            let bytes = if later_bytes + rest <= self.mtu { rest } else { each };
             let more = if done + bytes < payload { MORE_FRAGMENTS } else { place & MORE_FRAGMENTS };
             let offset = (place & OFFSET) + (done / 8) as u16;
             write_header(&mut later[..later_bytes], later_bytes + bytes, more | offset);

@@ -78,6 +78,15 @@ macro_rules! functions {
                 }
             }
 
+            /// The fragments of the latest burst's packets, but for the first one of each, which has the packet's place.
+            pub fn fragments(&self) -> &[Packet] {
+                match self {
+                    Function::Fragment(f) => f.fragments(),
+                    Function::Chain(chain) => chain.members().map(Function::fragments).find(|f| !f.is_empty()).unwrap_or(&[]),
+                    _ => &[],
+                }
+            }
+
             /// [`PacketFunction::process_burst`] of anything but a chain, whose members are no chains: told apart here so
             /// that the probe of a member is not that of a member of a member, without end. A chain does nothing.
             pub(crate) fn process_alone<P: Probe>(

@@ -35,10 +35,10 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
-    pub(super) const EXPIRED: u32 = 30;
-    pub(super) const V4: u32 = 40;
-    pub(super) const V6: u32 = 33;
+    pub(super) const NOT_IP: u32 = 31;
+    pub(super) const EXPIRED: u32 = 46;
+    pub(super) const V4: u32 = 59;
+    pub(super) const V6: u32 = 47;
 }
 
 /// Decrements the time to live or the hop limit, and nothing else.

@@ -38,6 +38,17 @@ impl std::ops::AddAssign for Seen {
     }
 }
 
+impl std::ops::Sub for Seen {
+    type Output = Seen;
+    fn sub(self, rhs: Seen) -> Seen {
+        Seen {
+            references: self.references - rhs.references,
+            prefetches: self.prefetches - rhs.prefetches,
+            instructions: self.instructions - rhs.instructions,
+        }
+    }
+}
+
 impl<'a, P: Probe> Rebase<'a, P> {
     /// Numbers from `sites`, `regions` and `locks` on, instead of from where the function does.
     #[inline(always)]

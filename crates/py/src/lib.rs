@@ -123,6 +123,9 @@ fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<sim::Scenari
     scenario.traffic.capture.as_mut().map(absolute);
     scenario.function.forward.table.as_mut().map(absolute);
     scenario.function.upf.sessions.as_mut().map(absolute);
+    scenario.function.classify.rules.as_mut().map(absolute);
+    scenario.function.inspect.patterns.as_mut().map(absolute);
+    scenario.function.firewall.rules.as_mut().map(absolute);
     if scenario.traffic.profile_is_a_file()
         && let Some(profile) = &mut scenario.traffic.profile
         && let Ok(full) = std::path::absolute(&*profile)

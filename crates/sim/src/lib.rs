@@ -1,5 +1,6 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
+pub mod applications;
 pub mod compare;
 pub mod copies;
 mod load;

@@ -15,6 +15,7 @@ use functions::{Forward, Function, NextHop, Vhost};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
+use crate::applications::Application;
 use crate::scenario::{ForwardingSpec, FunctionKind, Scenario, ScenarioError};
 use crate::summary::file_name;
 use crate::user_plane::UserPlane;
@@ -60,6 +61,32 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// Of `routes` routes in use, of `table`.
+    pub(crate) fn of(spec: &ForwardingSpec, table: &Table, routes: (usize, usize)) -> Routing {
+        let mut notes = Vec::new();
+        if !table.damage.is_empty() {
+            notes.push(format!("the routing table is damaged: {}", table.damage));
+        }
+        let hops = spec.next_hops;
+        let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
+        if without > 0 {
+            notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
+        }
+        Routing {
+            source: match &spec.table {
+                Some(path) => file_name(path),
+                None => format!("made, {} prefixes", spec.prefixes),
+            },
+            format: table.format,
+            compression: table.compression,
+            routes,
+            duplicates: table.duplicates,
+            damage: table.damage.clone(),
+            notes,
+            content: table.content.clone(),
+        }
+    }
+
     /// Of a function that does not route: `source` says what it has instead.
     pub(crate) fn none(source: String) -> Routing {
         Routing {
@@ -142,7 +169,7 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
     let (mut tables, mut routings, mut blueprints) = (Shelf(Vec::new()), Shelf(Vec::new()), Shelf(Vec::new()));
-    let mut user_planes = Shelf(Vec::new());
+    let (mut user_planes, mut applications) = (Shelf(Vec::new()), Shelf(Vec::new()));
     let mut all = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
         if scenario.function.kind == FunctionKind::Upf {
@@ -155,8 +182,8 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
             continue;
         }
         let spec = &scenario.function.forward;
-        let key = (spec.table.clone(), spec.prefixes, spec.next_hops);
-        let table = tables.get(key.clone(), |(path, prefixes, next_hops)| {
+        let table_key = (spec.table.clone(), spec.prefixes, spec.next_hops);
+        let table = tables.get(table_key.clone(), |(path, prefixes, next_hops)| {
             Ok(match path {
                 Some(path) => {
                     at(format!("routing table {}", file_name(path)))?;
@@ -168,12 +195,37 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
                 }
             })
         })?;
+        let source = scenario.traffic.source();
+        if scenario.function.kind != FunctionKind::Forward {
+            let key = (scenario.function.clone(), scenario.nic.ports);
+            let application = applications.get(key, |(spec, ports)| {
+                at("rules, strings and tables of the function".into())?;
+                Application::build(spec, *ports, &table, stop)
+            })?;
+            let blueprint = blueprints.get((source, table_key), |(source, _)| {
+                at(describe(source))?;
+                Ok(Blueprint::new_until(source, Some(&table), stop)?)
+            })?;
+            let routing = application.routing.clone();
+            let mut inputs = inputs(scenario, &blueprint, &routing);
+            inputs.extend(application.inputs.iter().cloned());
+            let mut notes = notes(scenario, &blueprint, &routing);
+            notes.extend(application.notes.iter().cloned());
+            let headers_only = scenario.traffic.capture.is_none() && scenario.traffic.payload.is_none();
+            if scenario.function.has(FunctionKind::Inspect) && headers_only {
+                notes.push(
+                    "made packets have no payload but their first bytes, zeros: --set traffic.payload=text gives them one"
+                        .into(),
+                );
+            }
+            all.push(Loaded { function: application.function.clone(), blueprint, routing, notes, inputs });
+            continue;
+        }
         let built = routings.get((spec.clone(), scenario.nic.ports), |(spec, ports)| {
             at("lookup structure".into())?;
             build(spec, *ports, &table)
         })?;
-        let source = scenario.traffic.source();
-        let blueprint = blueprints.get((source, key), |(source, _)| {
+        let blueprint = blueprints.get((source, table_key), |(source, _)| {
             at(describe(source))?;
             Ok(Blueprint::new_until(source, Some(&table), stop)?)
         })?;
@@ -198,37 +250,25 @@ fn describe(source: &SourceSpec) -> String {
     }
 }
 
-fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Forward, Arc<Routing>), ScenarioError> {
-    let mut notes = Vec::new();
-    if !table.damage.is_empty() {
-        notes.push(format!("the routing table is damaged: {}", table.damage));
-    }
+/// Forwarding by the routes of `table`.
+pub(crate) fn build(
+    spec: &ForwardingSpec,
+    ports: u16,
+    table: &Table,
+) -> Result<(Forward, Arc<Routing>), ScenarioError> {
+    let forwarding = Forward::new(routes(spec, table), ports, &spec.lookup)?;
+    let routing = Routing::of(spec, table, forwarding.routes());
+    Ok((forwarding, Arc::new(routing)))
+}
+
+/// The routes of `table`. Next hops that entries cannot hold share the last one that they can: a file's numbers are
+/// indices, so there are never as many.
+pub(crate) fn routes<'a>(spec: &ForwardingSpec, table: &'a Table) -> impl Iterator<Item = (Prefix, NextHop)> + use<'a> {
     let hops = spec.next_hops;
-    let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
-    if without > 0 {
-        notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
-    }
-    // Next hops that the entries cannot hold share the last one that they can: a file's numbers are
-    // indices, so there are never as many.
-    let routes = table.routes.iter().filter_map(|r| {
+    table.routes.iter().filter_map(move |r| {
         let class = r.next_hop.unwrap_or_else(|| spread(r.prefix) % hops);
         NextHop::new(class).map(|hop| (r.prefix, hop))
-    });
-    let forwarding = Forward::new(routes, ports, &spec.lookup)?;
-    let routing = Routing {
-        source: match &spec.table {
-            Some(path) => file_name(path),
-            None => format!("made, {} prefixes", spec.prefixes),
-        },
-        format: table.format,
-        compression: table.compression,
-        routes: forwarding.routes(),
-        duplicates: table.duplicates,
-        damage: table.damage.clone(),
-        notes,
-        content: table.content.clone(),
-    };
-    Ok((forwarding, Arc::new(routing)))
+    })
 }
 
 /// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{CopySpec, ForwardSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, UpfSpec};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
@@ -11,9 +11,10 @@ use machine::memory::{CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
+use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec};
 use units::{PacketRate, Rate};
 
+use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -61,6 +62,14 @@ pub enum ScenarioError {
     /// The user plane function or its sessions cannot be.
     #[error("function.upf: {0}")]
     UserPlane(functions::FunctionError),
+    /// Another function cannot be built.
+    #[error("{path}: {source}")]
+    Application {
+        /// Where in the scenario.
+        path: &'static str,
+        /// Why.
+        source: functions::FunctionError,
+    },
     /// The user ended it before there was any result.
     #[error("stopped while loading the {during}: nothing was simulated yet, so there is no result")]
     Stopped {
@@ -145,6 +154,9 @@ pub struct TrafficSpec {
     /// How often a capture is replayed; as often as packets are wanted by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
+    /// What made packets carry, for functions that look at it; nothing but headers when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadSpec>,
 }
 
 impl TrafficSpec {
@@ -163,6 +175,7 @@ impl TrafficSpec {
             mix: self.mix,
             flows: self.flows.clone(),
             rounds: self.rounds,
+            payload: self.payload,
         }
     }
 
@@ -195,6 +208,30 @@ pub struct FunctionSpec {
     /// A copy of each packet into a guest's buffers before it is forwarded, as vhost makes it; none when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopySpec>,
+    /// The header check.
+    #[serde(skip_serializing_if = "is_default")]
+    pub check: CheckSpec,
+    /// Classification by rules.
+    #[serde(skip_serializing_if = "is_default")]
+    pub classify: ClassificationSpec,
+    /// Route lookup without anything else.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lookup: LookupSpec,
+    /// Fragmentation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fragment: FragmentSpec,
+    /// Inspection of payloads.
+    #[serde(skip_serializing_if = "is_default")]
+    pub inspect: InspectionSpec,
+    /// Source network address translation. Made packets and those of captures come in on the inside.
+    #[serde(skip_serializing_if = "is_default")]
+    pub nat: NatSpec,
+    /// The packet filter.
+    #[serde(skip_serializing_if = "is_default")]
+    pub firewall: FilterSpec,
+    /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<FunctionKind>,
 }
 
 /// A packet function.
@@ -206,6 +243,24 @@ pub enum FunctionKind {
     Forward,
     /// The user plane function of a 5G core, set by `function.upf`.
     Upf,
+    /// The header check, set by `function.check`.
+    Check,
+    /// Classification, set by `function.classify`.
+    Classify,
+    /// Route lookup, set by `function.lookup` and the routes of `function.forward`.
+    Lookup,
+    /// The time to live less one.
+    Ttl,
+    /// Fragmentation, set by `function.fragment`.
+    Fragment,
+    /// Inspection of payloads, set by `function.inspect`.
+    Inspect,
+    /// Address translation, set by `function.nat`.
+    Nat,
+    /// A packet filter, set by `function.firewall`.
+    Firewall,
+    /// Several functions one after the other, named by `function.chain`.
+    Chain,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -387,8 +442,10 @@ pub const MACHINES: &[Preset] = presets!(
     "xeon-platinum-8480",
 );
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] =
-    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost");
+pub const SCENARIOS: &[Preset] = presets!(
+    "scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "classify", "inspect",
+    "nat", "router-chain",
+);
 
 impl Preset {
     /// The first line of its comment.
@@ -429,6 +486,9 @@ impl Scenario {
             &["traffic", "profile"],
             &["function", "forward", "table"],
             &["function", "upf", "sessions"],
+            &["function", "classify", "rules"],
+            &["function", "inspect", "patterns"],
+            &["function", "firewall", "rules"],
         ] {
             let file = get_mut(&mut own, path);
             if let Some(toml::Value::String(name)) = file
@@ -453,7 +513,7 @@ impl Scenario {
         // Another source replaces what only belongs to the scenario's own one.
         if let Some(capture) = &overrides.capture {
             let traffic = table(&mut own, "traffic");
-            for key in ["profile", "sizes", "mix", "flows", "arrivals"] {
+            for key in ["profile", "sizes", "mix", "flows", "arrivals", "payload"] {
                 traffic.remove(key);
             }
             traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
@@ -574,6 +634,9 @@ impl Scenario {
         }
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        if let Err((path, message)) = self.function.check_applications() {
+            return error(path, message);
         }
         if let Some(copy) = &self.function.copy
             && let Err(e) = copy.check("function.copy")

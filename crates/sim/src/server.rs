@@ -15,7 +15,7 @@ use std::ops::Sub;
 
 use control::Allocation;
 use engine::{Engine, Seed};
-use functions::{Function, PacketFunction, Verdict};
+use functions::{Function, PacketFunction, Share, Verdict};
 use machine::cores::{BurstPacket, Core, Step};
 use machine::memory::Hierarchy;
 use machine::nic::{
@@ -486,6 +486,14 @@ impl Server {
         &self.memory
     }
 
+    /// What each member of a chain has done so far; none of a function alone.
+    pub fn members(&self) -> Vec<Share> {
+        match &self.function {
+            Function::Chain(chain) => chain.shares(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Counters of each core; of a burst under way the time so far is among `busy`.
     pub fn cores(&self) -> Vec<CoreCounters> {
         let of = |w: &Worker| {
@@ -720,6 +728,12 @@ impl Server {
         let script = worker.core.script();
         self.verdicts.clear();
         self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
+        // Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
+        for fragment in self.function.fragments() {
+            if let Some(first) = worker.packets.iter_mut().find(|packet| packet.id == fragment.id) {
+                first.frame_bytes += (fragment.wire_bytes()) as u32;
+            }
+        }
         let stride = self.layout.mbuf_stride();
         for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
             let fate = match *verdict {

@@ -14,7 +14,7 @@
 //! going to be measured (four times as many while mbufs are unused), warm-up ends there and the result says so.
 
 use engine::Seed;
-use functions::Function;
+use functions::{Function, Share};
 use machine::dram::DramCounters;
 use machine::memory::{LevelCounters, MemoryCounters};
 use stats::{BatchMeans, mser5};
@@ -59,6 +59,8 @@ pub struct Measured {
     pub dram_peak: f64,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
+    /// Of a chain: what each member did in the measured time; none of a function alone.
+    pub members: Vec<Share>,
     /// Intervals of the policy, from the first packet on; none without one.
     pub control: Vec<ControlInterval>,
     /// The user ended it early.
@@ -160,6 +162,7 @@ impl Setup<'_> {
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
+            members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
             span: to.at.since(from.at),
             dram_peak: server.memory().dram().peak_bytes_per_s(),
@@ -251,6 +254,7 @@ struct Snapshot {
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
+    members: Vec<Share>,
 }
 
 impl Snapshot {
@@ -262,6 +266,7 @@ impl Snapshot {
             dram: server.memory().dram().counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
+            members: server.members(),
         }
     }
 

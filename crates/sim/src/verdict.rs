@@ -262,7 +262,7 @@ impl Facts<'_> {
                 count(*most)
             ));
             let scenario = &self.result.scenario;
-            let made = scenario.function.kind == FunctionKind::Forward
+            let made = [FunctionKind::Forward, FunctionKind::Lookup].iter().any(|&kind| scenario.function.has(kind))
                 && scenario.traffic.capture.is_some()
                 && scenario.function.forward.table.is_none();
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
@@ -468,6 +468,10 @@ impl Facts<'_> {
                 let fewer = match scenario.function.kind {
                     FunctionKind::Forward => "fewer routes (function.forward.prefixes)",
                     FunctionKind::Upf => "fewer sessions (function.upf.load.ues)",
+                    FunctionKind::Classify => "fewer rules (function.classify.made)",
+                    FunctionKind::Inspect => "fewer strings (function.inspect.made)",
+                    FunctionKind::Nat => "fewer sessions (function.nat.sessions)",
+                    _ => "smaller tables",
                 };
                 advice.push(format!("Cores miss in the LLC: compare with a larger one (machine.llc.size), or {fewer} to see what the table costs."));
             }

@@ -73,13 +73,13 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
-    pub(super) const FIELDS: u32 = 75;
-    pub(super) const RULE: u32 = 11;
-    pub(super) const RULE_REST: u32 = 16;
-    pub(super) const TUPLE: u32 = 38;
-    pub(super) const ENTRY: u32 = 25;
-    pub(super) const DONE: u32 = 12;
+    pub(super) const NOT_IP: u32 = 35;
+    pub(super) const FIELDS: u32 = 97;
+    pub(super) const RULE: u32 = 14;
+    pub(super) const RULE_REST: u32 = 23;
+    pub(super) const TUPLE: u32 = 48;
+    pub(super) const ENTRY: u32 = 30;
+    pub(super) const DONE: u32 = 13;
 }
 
 /// How rules are searched.

@@ -176,8 +176,9 @@ impl Automaton {
     fn child<P: Probe>(&self, state: &State, byte: u8, tape: &mut Tape<'_, P>) -> Option<u32> {
         match state.info & ((1 << KIND_BITS) - 1) {
             FEW => {
+                tape.work(site::WIDE, cost::FEW);
                 // The lowest byte of `same` that is 0 has its top bit set in `zero`, and none below it has.
-                let same = state.bytes ^ u32::from(byte) * 0x0101_0101;
+                let same = state.bytes ^ (u32::from(byte) * 0x0101_0101);
                 let zero = same.wrapping_sub(0x0101_0101) & !same & 0x8080_8080;
                 (zero != 0).then(|| state.first + zero.trailing_zeros() / 8)
             }
@@ -241,6 +242,7 @@ impl Automaton {
                     id = state.fail;
                     if id != ROOT {
                         mark = tape.touch_after(mark, load(id, site::FAIL));
+                        tape.work(site::FAIL, cost::DEEPER);
                         state = self.states[id as usize];
                     }
                     tape.work(site::FAIL_LATCH, cost::FAIL);

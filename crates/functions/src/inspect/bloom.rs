@@ -220,6 +220,11 @@ impl Windows {
         false
     }
 
+    /// Bytes of all filters.
+    pub fn filter_bytes(&self) -> u64 {
+        self.filters.len() as u64 * 8
+    }
+
     /// Lengths of windows that are looked at for each byte.
     pub fn lengths(&self) -> impl Iterator<Item = u32> + '_ {
         self.lengths.iter().map(|length| length.bytes)

@@ -91,19 +91,23 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const NOT_IP: u32 = 30;
-    pub(super) const PAYLOAD: u32 = 70;
-    pub(super) const WORD: u32 = 8;
+    pub(super) const NOT_IP: u32 = 49;
+    pub(super) const PAYLOAD: u32 = 148;
+    pub(super) const WORD: u32 = 34;
     pub(super) const BYTE: u32 = 18;
     pub(super) const STEP: u32 = 14;
-    pub(super) const FAIL: u32 = 20;
-    pub(super) const WIDE: u32 = 14;
+    pub(super) const FAIL: u32 = 10;
+    /// More where a failure link leads to another state than the root.
+    pub(super) const DEEPER: u32 = 9;
+    /// A look among few children, and among many.
+    pub(super) const FEW: u32 = 17;
+    pub(super) const WIDE: u32 = 26;
     pub(super) const OUTPUT: u32 = 20;
     pub(super) const LISTED: u32 = 20;
     pub(super) const COMPARED_BYTE: u32 = 6;
-    pub(super) const ROLL: u32 = 10;
-    pub(super) const WINDOW: u32 = 16;
-    pub(super) const FILTER: u32 = 10;
+    pub(super) const ROLL: u32 = 13;
+    pub(super) const WINDOW: u32 = 20;
+    pub(super) const FILTER: u32 = 13;
     pub(super) const ENTRY: u32 = 14;
 }
 

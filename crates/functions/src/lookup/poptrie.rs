@@ -46,8 +46,10 @@ const LEAF_BYTES: u64 = 2;
 /// Instructions of each part as compiled for x86-64 without a population count; see `tests/instructions.rs`.
 mod cost {
     pub(super) const DIRECT: u32 = 8;
-    pub(super) const NODE: u32 = 29;
-    pub(super) const LEAF: u32 = 18;
+    pub(super) const NODE: u32 = 39;
+    /// More for addresses that take two registers.
+    pub(super) const WIDE: u32 = 3;
+    pub(super) const LEAF: u32 = 15;
 }
 
 /// A longest-prefix-match table over addresses `A`, `u32` or `u128`.
@@ -251,7 +253,7 @@ impl<A: Address> Poptrie<A> {
                 let place = addr.bits(depth, NODE_BITS);
                 (1u64 << place, (2u64 << place).wrapping_sub(1))
             };
-            tape.work(site + 2, cost::NODE);
+            tape.work(site + 2, if A::BITS > 64 { cost::NODE + cost::WIDE } else { cost::NODE });
             tape.latch(site + 2);
             if node.vector & place == 0 {
                 let leaf = node.leaves + (node.leafvec & upto).count_ones() - 1;
