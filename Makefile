@@ -13,6 +13,7 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 OUT    ?= out/demo
+GPU_CSV ?= out/bench-gpu.csv
 
 export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 export PYTHON ?= python3
@@ -20,7 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench docs schema sample fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -28,9 +29,12 @@ help: ## Print this
 	@echo 'make build       set up; leaves the commands at $(BIN)/wirespeed and $(BIN)/wirespeedd'
 	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
+	@echo 'make bench-host  this machine: dpdk-testpmd against the simulator, into validation/host/'
+	@echo 'make bench-gpu   the router: every mode of this machine'"'"'s GPU beside its CPU ($(GPU_CSV)), under 10 minutes'
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
+	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
 	@echo 'make fmt         format Rust and Python'
 	@echo 'make clean       remove everything that was built'
 
@@ -85,6 +89,20 @@ test-slow: $(STAMPS)/package $(STAMPS)/dev
 bench: $(STAMPS)/package $(STAMPS)/dev
 	@$(BIN)/python tests/house/suites.py bench
 
+# Asks nothing of the machine but testpmd; exit code 3 where that is missing.
+bench-host: $(STAMPS)/package
+	$(BIN)/python validation/host/run.py
+
+# The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU.
+GPU_TABLE   := $(wildcard ../shared/data/tables/full_table_v4v6.txt.gz)
+GPU_CAPTURE := $(wildcard ../shared/data/traces/isp_nz_20100113.pcap.gz)
+
+bench-gpu: $(STAMPS)/package
+	@mkdir -p $(dir $(GPU_CSV))
+	$(BIN)/wirespeed router probe
+	timeout 600 $(BIN)/wirespeed router bench --csv $(GPU_CSV) \
+	  $(if $(GPU_TABLE),--table $(GPU_TABLE)) $(if $(GPU_CAPTURE),--capture $(GPU_CAPTURE))
+
 # --- documents --------------------------------------------------------------------------------------------------------
 
 docs: $(STAMPS)/package $(STAMPS)/docs
@@ -93,6 +111,16 @@ docs: $(STAMPS)/package $(STAMPS)/docs
 
 schema: $(STAMPS)/package
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json
+
+# CUDA's compiler as Python packages: the extra `cuda` of pyproject.toml.
+kernel-compiler: $(STAMPS)/cuda
+$(STAMPS)/cuda: $(STAMPS)/venv pyproject.toml
+	$(PIP) $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*p["optional-dependencies"]["cuda"])')
+	@touch $@
+
+kernels: $(STAMPS)/cuda
+	$(BIN)/python tests/house/kernels.py
 
 sample: $(STAMPS)/package
 	$(BIN)/python tests/house/sample.py

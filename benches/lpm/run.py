@@ -136,7 +136,9 @@ def main() -> None:
     version = run(["pkg-config", "--modversion", "libdpdk"]).strip()
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     print(f"DPDK {version}; {cpu[1] if cpu else 'unknown CPU'}; {args.keys} keys of each kind")
-    print(f"rte_lpm compiled with -O3 -march=native, ours {'with target-cpu=native' if args.native else 'for any x86-64'}")
+    print(
+        f"rte_lpm compiled with -O3 -march=native, ours {'with target-cpu=native' if args.native else 'for any x86-64'}"
+    )
     wrong = False
     builds, lowest = {}, {}
     for pages in args.pages.split(","):

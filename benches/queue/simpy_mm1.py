@@ -35,9 +35,7 @@ def main():
     start = time.perf_counter()
     env = simpy.Environment()
     server = simpy.Resource(env, capacity=1)
-    env.process(
-        arrivals(env, server, lambda: rng.expovariate(RHO), lambda: rng.expovariate(1.0), customers, sojourns)
-    )
+    env.process(arrivals(env, server, lambda: rng.expovariate(RHO), lambda: rng.expovariate(1.0), customers, sojourns))
     env.run()
     seconds = time.perf_counter() - start
     print(f"customers/s {customers / seconds:.0f} w {sojourns[0] / sojourns[1]:.4f} exact {1 / (1 - RHO):.4f}")

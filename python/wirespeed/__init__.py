@@ -6,10 +6,12 @@ result.summary["loss"], result.report("report.html"), polars.DataFrame(result.pa
 
 from wirespeed import memory
 from wirespeed._wirespeed import version as _version
+from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
 from wirespeed.summary import Summary
+from wirespeed.sweep import sweep
 from wirespeed.tables import Table
 from wirespeed.tune import tune
 
@@ -22,6 +24,7 @@ __all__ = [
     "Summary",
     "Table",
     "__version__",
+    "advise",
     "compare",
     "inspect",
     "inspect_table",
@@ -30,5 +33,6 @@ __all__ = [
     "resolve",
     "run",
     "schema",
+    "sweep",
     "tune",
 ]

@@ -1,6 +1,7 @@
 """The command `wirespeed`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition holds, 2 bad input,
+3 a program that was to be measured is missing, has died or hangs,
 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
 """
 
@@ -21,16 +22,21 @@ import typer
 from rich.console import Console, RenderableType
 
 from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
-from wirespeed.errors import InputError, nearest
+from wirespeed import router as routing
+from wirespeed.advise import command as advising
+from wirespeed.calibrate import command as calibration
+from wirespeed.errors import InputError, TargetError, nearest
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
 from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
@@ -191,6 +197,9 @@ def main() -> None:
     try:
         answer = app(prog_name="wirespeed", standalone_mode=False)
         code = answer if isinstance(answer, int) else 0
+    except TargetError as e:
+        _complain(str(e))
+        code = tuning.EXIT_TARGET
     except InputError as e:
         code = _complain(str(e))
     except OSError as e:
@@ -287,6 +296,8 @@ def predict(
     else:
         for shown in predictions.table(found, compared):
             _show(shown)
+        if compared is None:
+            _show(predictions.stated(found))
     return 0
 
 
@@ -534,13 +545,25 @@ def memory_cache(
         ),
     ],
     trace: TraceOpt,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of random replacement and of the sample.")
+    ] = 0,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Simulate one of every N sets, and say how far off that may be.",
+            show_default=False,
+        ),
+    ] = None,
     trace_format: TraceFormatOpt = None,
     form: FormatOpt = Format.table,
 ) -> int:
     """Run requests through a chain of caches: hits and misses of each level."""
     with _stoppable():
-        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed)
+        document = requests.simulate_cache(requests.read_trace(trace, trace_format), levels, seed=seed, sample=sample)
     if form is Format.json:
         _emit(json.dumps(document, indent=2, allow_nan=False))
     else:
@@ -841,6 +864,11 @@ def _command() -> str:
 
 
 tuning.add(app, _emit, _stoppable)
+copying.add(app, _show, _emit, _stoppable)
+sweeping.add(app, _emit, _stoppable)
+advising.add(app, _emit, _stoppable)
+calibration.add(app, _emit, _stoppable)
+routing.add(app, _emit, _stoppable)
 
 
 def _version() -> str:

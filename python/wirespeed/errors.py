@@ -1,4 +1,4 @@
-"""The one error that a user can cause."""
+"""The errors that are not bugs here: input that cannot be used, and programs that fail while they are measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from difflib import get_close_matches
 
 from wirespeed._wirespeed import InputError
 
-__all__ = ["InputError", "nearest"]
+__all__ = ["InputError", "TargetError", "nearest"]
+
+
+class TargetError(Exception):
+    """A program that was to be measured cannot be started, has died or hangs: what happened and what to do."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        """`refused`: it ended by itself before it began to work, as one does that does not like its settings."""
+        super().__init__(message)
+        self.refused = refused
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

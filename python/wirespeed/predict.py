@@ -11,6 +11,9 @@ from rich.table import Table
 
 from wirespeed import _wirespeed
 
+STATED_ERROR: Final = {"carried": 3.2, "sojourn": 4.9, "CPI": 13.0}
+"""The largest errors in percent beside simulation, measured on the scenarios that the guide lists ("Predictions")."""
+
 COMPARED: Final = (
     ("carried_mpps", "carried, Mpps"),
     ("sojourn_ns", "mean sojourn, ns"),
@@ -23,6 +26,7 @@ def predict(scenario: _wirespeed.Scenario) -> dict[str, Any]:
     begun = time.perf_counter()
     found: dict[str, Any] = json.loads(_wirespeed.predict(scenario))
     found["wall_ms"] = (time.perf_counter() - begun) * 1e3
+    found["stated_error_pct"] = dict(STATED_ERROR)
     return found
 
 
@@ -46,6 +50,12 @@ def errors(found: dict[str, Any], summary: Mapping[str, Any]) -> list[dict[str, 
     return rows
 
 
+def stated(found: dict[str, Any]) -> str:
+    """How far off such a prediction may be."""
+    parts = ", ".join(f"{what} {percent:g} %" for what, percent in found["stated_error_pct"].items())
+    return f"Errors beside simulation, at most, on the scenarios of the guide: {parts}. For this one: --check."
+
+
 def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[Table]:
     """The prediction for people, and beside the simulation where there was one."""
     shown = Table(title="Prediction", show_header=False)
@@ -59,8 +69,10 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
     for name, label, unit in (
         ("offered_mpps", "offered", "Mpps"),
         ("carried_mpps", "carried", "Mpps"),
+        ("rejected_mpps", "rejected by the function", "Mpps"),
         ("capacity_mpps", "capacity", "Mpps"),
         ("utilisation", "utilisation of a core", ""),
+        ("busiest_core_share", "share of the busiest core", ""),
         ("service_ns", "service of a packet", "ns"),
         ("waiting_ns", "waiting", "ns"),
         ("sojourn_ns", "sojourn", "ns"),
@@ -76,6 +88,8 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
     ):
         shown.add_row(label, number(name, unit))
     shown.add_row("bound by", str(found["bound"]))
+    for words in found["left_out"]:
+        shown.add_row("left out", words)
     out = [shown]
     if compared is not None:
         beside = Table(title="Beside the simulation")

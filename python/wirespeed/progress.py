@@ -32,6 +32,7 @@ class Bar:
         self._lines = not self._console.is_terminal and not quiet
         self._line_phase = ""
         self._line_at = time.monotonic()
+        self._began = (self._line_at, 0)
         self._phase: str | None = None
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -69,11 +70,29 @@ class Bar:
 
     def _line(self, words: str, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
+        if phase != self._line_phase:
+            self._line_phase, self._began = phase, (now, done)
         if now - self._line_at < _LINE_EVERY_S:
             return
         self._line_at = now
         part = f" {done / total:.0%}" if total else ""
-        print(f"wirespeed: {words}{part} ({q.short_count(done)} {self._unit})", file=sys.stderr, flush=True)
+        counted = f"{q.short_count(done)} {self._unit}"
+        since, before = self._began
+        if total > done > before and now > since:
+            rate = (done - before) / (now - since)
+            counted += f", {q.short_count(rate)} {self._unit}/s, {_left((total - done) / rate)} left"
+        print(f"wirespeed: {words}{part} ({counted})", file=sys.stderr, flush=True)
+
+
+def _left(seconds: float) -> str:
+    """A time as a clock shows it.
+
+    >>> _left(65.2), _left(3725)
+    ('1:05', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class _Rate(ProgressColumn):

@@ -78,6 +78,16 @@ class Dram(TypedDict, total=False):
     share: dict[str, float]
 
 
+class CopyTable(TypedDict, total=False):
+    """What a copy table did, in lines: copied, read, written to DRAM after all, searched for, left to software."""
+
+    fills: int
+    hits: int
+    settled: int
+    searches: int
+    fallbacks: int
+
+
 class Core(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
@@ -271,6 +281,7 @@ class Summary(TypedDict, total=False):
     classes: list[PacketClass]
     sojourn_cdf: list[list[float]]
     levels: list[Level]
+    copy_table: CopyTable | None
     dram: Dram
     cores: list[Core]
     curve: list[CurvePoint]
@@ -381,6 +392,29 @@ def drops(summary: Summary) -> list[Drop]:
         if q.is_number(packets) and packets > 0
     ]
     return sorted(found, key=lambda drop: (drop.kind != "lost", -drop.packets, drop.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A count of lines with words for people."""
+
+    label: str
+    n: int
+
+
+_COPY_TABLE: Final = (
+    ("fills", "copied by a pointer"),
+    ("hits", "copies read from their source"),
+    ("settled", "copies written to DRAM"),
+    ("fallbacks", "pieces left to software"),
+    ("searches", "searches"),
+)
+
+
+def copy_table(summary: Summary) -> list[Lines]:
+    """What the copy table did, in words; nothing without one."""
+    found = summary.get("copy_table") or {}
+    return [Lines(words, int(n)) for name, words in _COPY_TABLE if q.is_number(n := found.get(name))]
 
 
 def _words(name: str) -> str:

@@ -22,6 +22,7 @@ from wirespeed.summary import (
     Family,
     Slice,
     Summary,
+    copy_table,
     damages,
     drops,
     headline,
@@ -112,6 +113,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += [Text(), _numbers(summary)]
     parts += _time_goes(summary)
     parts += _levels(summary)
+    parts += _copy_table(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -196,12 +198,18 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
         f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {q.digits(document['cpu_s'], 2)} s"
     )
     table = _table("", ">hit rate", "", ">hits", ">misses", ">evictions", ">written back")
+    sample = document.get("sample")
     for level in document["levels"]:
         rate = level["hit_rate"]
         counts = [q.count(level[key]) for key in ("hits", "misses", "evictions", "writebacks")]
-        table.add_row(Text(level["name"]), q.share(rate), _gauge(rate or 0.0), *counts)
-    reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
-    memory = f"memory  {reads} lines read, {writes} lines written"
+        width = f" ± {q.share(level['hit_rate_half_width'], 2)}" if sample else ""
+        table.add_row(Text(level["name"]), q.share(rate) + width, _gauge(rate or 0.0), *counts)
+    if sample:
+        groups, of = q.count(sample["groups"]), q.count(sample["of"])
+        memory = f"estimates from {groups} of {of} groups of sets; ± at 95 %"
+    else:
+        reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
+        memory = f"memory  {reads} lines read, {writes} lines written"
     return Group(
         Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
     )
@@ -287,6 +295,18 @@ def _levels(summary: Summary) -> list[RenderableType]:
             Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
         )
     return [Text(), Text("Hit rates", "bold"), table]
+
+
+def _copy_table(summary: Summary) -> list[RenderableType]:
+    packets = summary.get("packets") or 0
+    found = copy_table(summary)
+    if not found:
+        return []
+    table = _table("", ">", ">", "")
+    for row in found:
+        a_packet = q.digits(row.n / packets) if packets else "-"
+        table.add_row(Text(row.label), q.short_count(row.n), a_packet, Text("a packet", "dim"))
+    return [Text(), Text("Copy table", "bold"), table]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

@@ -103,6 +103,27 @@ def test_cache_counts_are_exactly_those_of_the_reference(trace: str) -> None:
     assert [f"{level['hits']} / {level['misses']}" for level in found["levels"]] == cells
 
 
+def test_a_sample_of_all_sets_is_exact_and_one_of_an_eighth_says_how_far_off_it_is() -> None:
+    addresses = uniform() % (1 << 22)
+    exact = memory.simulate_cache(addresses, LEVELS)["levels"]
+    for found, level in zip(memory.simulate_cache(addresses, LEVELS, sample=1)["levels"], exact, strict=True):
+        assert [found[key] for key in ("hits", "misses", "evictions", "writebacks")] == [
+            level[key] for key in ("hits", "misses", "evictions", "writebacks")
+        ]
+        assert found["hit_rate_half_width"] == 0
+    missed = 0
+    for seed in range(20):
+        for found, level in zip(
+            memory.simulate_cache(addresses, LEVELS, sample=8, seed=seed)["levels"], exact, strict=True
+        ):
+            assert found["hit_rate_half_width"] < 0.2
+            missed += abs(found["hit_rate"] - level["hit_rate"]) > found["hit_rate_half_width"]
+    # 60 intervals at 95 %.
+    assert missed <= 9
+    with pytest.raises(InputError, match=r"sample = 1000: .*1 to 32"):
+        memory.simulate_cache(addresses, LEVELS, sample=1000)
+
+
 def test_cache_counts_are_those_of_pycachesim() -> None:
     cachesim = pytest.importorskip("cachesim", reason="pycachesim is not installed (pip install pycachesim)")
     rng = random.Random(5)

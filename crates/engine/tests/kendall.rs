@@ -297,3 +297,79 @@ fn a_closed_network_meets_exact_mva_at_one_percent() {
         agree(&format!("closed, {customers} customers"), &estimate(&ring.round), exact);
     }
 }
+
+/// A server that takes those who wait as one batch.
+struct Batches {
+    arrivals: Exponential,
+    setup: Ps,
+    each: Ps,
+    most: usize,
+    waiting: VecDeque<Ps>,
+    serving: Vec<Ps>,
+    seen: BatchMeans,
+    sizes: (u64, u64),
+}
+
+enum Bulk {
+    Arrival,
+    End,
+}
+
+impl Batches {
+    fn begin(&mut self, engine: &mut Engine<Bulk>) {
+        let n = self.waiting.len().min(self.most);
+        self.serving.extend(self.waiting.drain(..n));
+        self.sizes = (self.sizes.0 + n as u64, self.sizes.1 + 1);
+        engine.after(self.setup + self.each * n as u64, 0, Bulk::End);
+    }
+}
+
+impl Model for Batches {
+    type Event = Bulk;
+
+    fn handle(&mut self, event: Bulk, engine: &mut Engine<Bulk>) {
+        match event {
+            Bulk::Arrival => {
+                engine.after(self.arrivals.draw(), 0, Bulk::Arrival);
+                self.waiting.push_back(engine.now());
+                if self.serving.is_empty() {
+                    self.begin(engine);
+                }
+            }
+            Bulk::End => {
+                for arrived in self.serving.drain(..) {
+                    self.seen.record(engine.now().since(arrived).0 as f64);
+                }
+                if !self.waiting.is_empty() {
+                    self.begin(engine);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_meet_their_closed_form_at_one_percent() {
+    for (lambda, setup, most) in [(0.7, 0.5, 32), (0.9, 2.0, 8), (0.45, 1.0, 2)] {
+        let mut engine = Engine::new();
+        let of = |units: f64| Ps((UNIT.0 as f64 * units) as u64);
+        let mut model = Batches {
+            arrivals: spans(1.0 / lambda, Seed(19), "arrivals"),
+            setup: of(setup),
+            each: of(0.75),
+            most,
+            waiting: VecDeque::new(),
+            serving: Vec::new(),
+            seen: BatchMeans::default(),
+            sizes: (0, 0),
+        };
+        engine.schedule(Ps(0), 0, Bulk::Arrival);
+        engine.run_while(&mut model, |m| m.sizes.0 < 100_000);
+        (model.seen, model.sizes) = (BatchMeans::default(), (0, 0));
+        engine.run_while(&mut model, |m| m.sizes.0 < 2_000_000);
+        let exact = queueing::bulk(lambda, setup, 0.75, 0.0, most as u32).unwrap();
+        agree(&format!("batches of up to {most}"), &estimate(&model.seen), exact.w);
+        let size = model.sizes.0 as f64 / model.sizes.1 as f64;
+        assert!((size / exact.batch - 1.0).abs() < 0.01, "{size} for {exact:?}");
+    }
+}

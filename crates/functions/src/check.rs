@@ -18,14 +18,18 @@
 //! **Source**: RFC 1812 (F. Baker, 1995). What is read where follows DPDK's `examples/l3fwd` with
 //! `DO_RFC_1812_CHECKS`; mbuf offsets are those of DPDK 22.11 `lib/mbuf/rte_mbuf_core.h`.
 //!
+//! [`HeaderCheck`] is the check as a function of its own: what passes leaves by the other port of a pair.
+//!
 //! **See also** `ttl`, `forward`.
 
 use packet::{L3, Packet, is_unicast_v4};
-use probe::{Probe, Ref, RegionId};
+use probe::{Probe, Ref, RegionId, RegionSpec};
+use units::Ps;
 
-use crate::DropReason;
 use crate::forward::ChecksumCheck;
 use crate::tape::{Mark, Tape};
+use crate::verdict::across;
+use crate::{DropReason, PacketFunction, Verdict};
 
 /// Places of references, in program order. Instructions are counted on x86-64: see
 /// `tests/instructions.rs`.
@@ -44,13 +48,16 @@ pub(crate) mod site {
     pub(crate) const V6_DESTINATION: u16 = 19;
     pub(crate) const V6_DONE: u16 = 20;
     pub(crate) const DONE: u16 = 21;
+    pub(super) const LATCH: u16 = 22;
 }
 
 mod cost {
     pub(super) const NOT_IP: u32 = 40;
     pub(super) const V4: u32 = 80;
     pub(super) const V4_CHECKSUM: u32 = 23;
-    pub(super) const V4_OPTION: u32 = 5;
+    pub(super) const V4_OPTION: u32 = 9;
+    /// Of the loop over a burst, where the check stands alone.
+    pub(super) const ALONE: u32 = 16;
     pub(super) const V6: u32 = 78;
 }
 
@@ -61,6 +68,44 @@ pub(crate) mod mbuf {
     pub(crate) const OL_FLAGS: u64 = 24;
     /// `packet_type`, `pkt_len`, `data_len`, `vlan_tci`, RSS hash: 16 bytes.
     pub(crate) const RX_FIELDS: u64 = 32;
+}
+
+/// The header check alone.
+#[derive(Clone, Debug)]
+pub struct HeaderCheck {
+    checksum: ChecksumCheck,
+    ports: u16,
+}
+
+impl HeaderCheck {
+    /// A check on a machine of `ports` ports; `checksum` says who verifies the IPv4 header checksum.
+    pub fn new(checksum: ChecksumCheck, ports: u16) -> HeaderCheck {
+        HeaderCheck { checksum, ports }
+    }
+}
+
+impl PacketFunction for HeaderCheck {
+    fn name(&self) -> &'static str {
+        "check"
+    }
+
+    fn regions(&self) -> Vec<RegionSpec> {
+        Vec::new()
+    }
+
+    fn process_burst<P: Probe>(&mut self, _: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
+        let mut tape = Tape::new(probe);
+        for packet in burst {
+            tape.begin(packet.id);
+            out.push(match headers(packet, self.checksum, &mut tape) {
+                Ok(_) => Verdict::Forward { port: across(packet.port, self.ports) },
+                Err(reason) => Verdict::Drop(reason),
+            });
+            tape.work(site::LATCH, cost::ALONE);
+            tape.end(packet.id);
+            tape.latch(site::LATCH);
+        }
+    }
 }
 
 /// A packet that may go on, with the reference its destination came from.

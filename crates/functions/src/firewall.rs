@@ -20,7 +20,7 @@
 //!
 //! **See also** `nat`, `forward`.
 
-use packet::{L3, PROTO_TCP, PROTO_UDP, Packet};
+use packet::{L3, PROTO_TCP, PROTO_UDP, Packet, Rule};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,23 +48,26 @@ mod site {
     pub(super) const PORTS: u16 = 22;
     pub(super) const TEMPLATE: u16 = 23;
     pub(super) const TEMPLATE_LATCH: u16 = 24;
-    pub(super) const BOUND: u16 = 25;
-    pub(super) const BOUND_LATCH: u16 = 26;
-    pub(super) const VECTOR: u16 = 27;
-    pub(super) const VECTOR_LATCH: u16 = 28;
-    pub(super) const TTL_LOAD: u16 = 29;
-    pub(super) const TTL_STORE: u16 = 30;
-    pub(super) const DONE: u16 = 31;
-    pub(super) const LATCH: u16 = 32;
+    pub(super) const SEARCH: u16 = 25;
+    pub(super) const BOUND: u16 = 26;
+    pub(super) const BOUND_LATCH: u16 = 27;
+    pub(super) const SEARCH_LATCH: u16 = 28;
+    pub(super) const VECTOR: u16 = 29;
+    pub(super) const VECTOR_LATCH: u16 = 30;
+    pub(super) const TTL_LOAD: u16 = 31;
+    pub(super) const TTL_STORE: u16 = 32;
+    pub(super) const DONE: u16 = 33;
+    pub(super) const LATCH: u16 = 34;
 }
 
-/// Instructions of each part as compiled for x86-64; `tests/firewall.rs` says how they are held.
+/// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const FIELDS: u32 = 30;
-    pub(super) const TEMPLATE: u32 = 16;
-    pub(super) const BOUND: u32 = 7;
-    pub(super) const VECTOR: u32 = 12;
-    pub(super) const DONE: u32 = 25;
+    pub(super) const FIELDS: u32 = 85;
+    pub(super) const TEMPLATE: u32 = 13;
+    pub(super) const SEARCH: u32 = 21;
+    pub(super) const BOUND: u32 = 12;
+    pub(super) const VECTOR: u32 = 59;
+    pub(super) const DONE: u32 = 35;
 }
 
 /// How templates are looked through.
@@ -148,6 +151,36 @@ impl Template {
             dst: prefix(dst).ok_or_else(|| error(dst, "an IPv4 prefix"))?,
             src_port: range(s0, s1).ok_or_else(|| error(&format!("{s0} : {s1}"), "ports, the lower first"))?,
             dst_port: range(d0, d1).ok_or_else(|| error(&format!("{d0} : {d1}"), "ports, the lower first"))?,
+            proto,
+            permit,
+        })
+    }
+
+    /// The template of a rule whose protocol is one or any. Flags are not looked at: a filter without state tells no more
+    /// by them than who has begun.
+    ///
+    /// # Errors
+    /// A rule that looks at some bits of the protocol only.
+    pub fn from_rule(rule: &Rule, permit: bool) -> Result<Template, FunctionError> {
+        let error = |came: String, allowed: &str| FunctionError::Spec {
+            path: "firewall.rules",
+            came,
+            allowed: allowed.into(),
+            remedy: "the classifier knows such rules: function.kind = \"classify\"",
+        };
+        let range = |(network, len): (u32, u8)| (network, network | u32::MAX.checked_shr(len.into()).unwrap_or(0));
+        let proto = match rule.proto {
+            (_, 0) => None,
+            (value, 0xff) => Some(value),
+            (value, mask) => {
+                return Err(error(format!("{value:#04x}/{mask:#04x}"), "a protocol with mask 0x00 or 0xFF"));
+            }
+        };
+        Ok(Template {
+            src: range(rule.src),
+            dst: range(rule.dst),
+            src_port: rule.src_port,
+            dst_port: rule.dst_port,
             proto,
             permit,
         })
@@ -283,6 +316,7 @@ impl Firewall {
                 let mut rows = [0usize; FIELDS];
                 for ((row, field), &value) in rows.iter_mut().zip(intervals).zip(fields) {
                     *row = field.interval(value, tape) * words;
+                    tape.latch(site::SEARCH_LATCH);
                 }
                 for word in 0..*words {
                     let mut common = u64::MAX;
@@ -347,6 +381,7 @@ impl Field {
     fn interval<P: Probe>(&self, value: u32, tape: &mut Tape<'_, P>) -> usize {
         // The first interval begins at 0, so the answer is in [low, high).
         let (mut low, mut high) = (0, self.starts.len());
+        tape.work(site::SEARCH, cost::SEARCH);
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
             tape.touch(Ref::load(BOUNDS, self.starts_at + middle as u64 * 8, 8, site::BOUND));

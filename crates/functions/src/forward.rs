@@ -178,6 +178,32 @@ impl Adjacency {
     }
 }
 
+/// Entries of a table for IPv4, of either width: see [`lookup::Entry`](crate::lookup::Entry).
+#[derive(Clone, Copy, Debug)]
+pub enum Entries<'a> {
+    /// Of 2 bytes.
+    Narrow(&'a [u16]),
+    /// Of 4 bytes.
+    Wide(&'a [u32]),
+}
+
+/// What forwarding reads, as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardTables<'a> {
+    /// tbl24 of IPv4.
+    pub tbl24: Entries<'a>,
+    /// tbl8 of IPv4, as wide as tbl24.
+    pub tbl8: Entries<'a>,
+    /// tbl24 of IPv6.
+    pub tbl24_v6: &'a [u32],
+    /// tbl8 of IPv6.
+    pub tbl8_v6: &'a [u32],
+    /// Next hops by number.
+    pub adjacencies: &'a [Adjacency],
+    /// Who verifies the IPv4 header checksum.
+    pub checksum: ChecksumCheck,
+}
+
 /// IP forwarding. A clone shares the tables.
 #[derive(Clone, Debug)]
 pub struct Forward {
@@ -269,6 +295,23 @@ impl Forward {
             (std::net::IpAddr::V4(addr), Fib4::Wide(table)) => table.lookup(addr.into()),
             (std::net::IpAddr::V6(addr), _) => self.fib.v6.lookup(addr.into()),
         }
+    }
+
+    /// The tables as they lie in memory: what a lowering to another processor works on.
+    pub fn tables(&self) -> ForwardTables<'_> {
+        let (tbl24, tbl8) = match &self.fib.v4 {
+            Fib4::Narrow(table) => {
+                let (tbl24, tbl8) = table.entries();
+                (Entries::Narrow(tbl24), Entries::Narrow(tbl8))
+            }
+            Fib4::Wide(table) => {
+                let (tbl24, tbl8) = table.entries();
+                (Entries::Wide(tbl24), Entries::Wide(tbl8))
+            }
+        };
+        let (tbl24_v6, tbl8_v6) = self.fib.v6.entries();
+        let adjacencies = &self.fib.adjacencies;
+        ForwardTables { tbl24, tbl8, tbl24_v6, tbl8_v6, adjacencies, checksum: self.checksum }
     }
 
     /// How many IPv4 and IPv6 routes there are.

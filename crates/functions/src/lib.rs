@@ -5,26 +5,40 @@
 //! simulated is the function that runs. Each function has its file or folder, whose header says
 //! what it computes, its references per packet, its regions, and its source.
 
+pub mod chain;
 mod check;
+pub mod classify;
 mod error;
 pub mod firewall;
 mod forward;
+pub mod fragment;
+pub mod inspect;
 pub mod lookup;
 pub mod nat;
+pub mod socket;
 mod tape;
 pub mod ttl;
 pub mod upf;
 mod verdict;
 pub mod vhost;
+pub mod work;
 
+pub use chain::{Chain, Share};
+pub use check::HeaderCheck;
+pub use classify::{Classify, ClassifySpec};
 pub use error::FunctionError;
 pub use firewall::{Firewall, FirewallSpec, Template};
-pub use forward::{Adjacency, ChecksumCheck, Forward, ForwardSpec, LookupMode};
-pub use lookup::NextHop;
+pub use forward::{Adjacency, ChecksumCheck, Entries, Forward, ForwardSpec, ForwardTables, LookupMode};
+pub use fragment::{Fragment, FragmentSpec};
+pub use inspect::{Inspect, InspectSpec};
+pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use socket::{Socket, SocketSpec};
+pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
+pub use work::{Work, WorkSpec};
 
 use packet::Packet;
 use probe::{Probe, RegionSpec};
@@ -48,49 +62,101 @@ pub trait PacketFunction {
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>);
 }
 
-/// Every packet function: closed, so that a burst is dispatched once.
-#[derive(Clone, Debug)]
-pub enum Function {
-    /// IP forwarding.
-    Forward(Forward),
-    /// The user plane function of a 5G core.
-    Upf(Upf),
-    /// Source network address translation.
-    Nat(Nat),
-    /// Filtering by templates.
-    Firewall(Firewall),
-    /// A copy into a guest's buffers, and forwarding.
-    Vhost(Vhost),
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident, $routes:literal;)*) => {
+        /// Every packet function: closed, so that a burst is dispatched once.
+        #[derive(Clone, Debug)]
+        pub enum Function {
+            $($(#[$doc])* $name($name),)*
+            /// Functions one after the other.
+            Chain(Chain),
+        }
+
+        impl Function {
+            /// Whether the port of its verdicts is chosen by the packet's destination or session, and not just the other
+            /// one of a pair.
+            pub fn routes(&self) -> bool {
+                match self {
+                    $(Function::$name(_) => $routes,)*
+                    Function::Chain(chain) => chain.members().any(Function::routes),
+                }
+            }
+
+            /// The fragments of the latest burst's packets, but for the first one of each, which has the packet's place.
+            pub fn fragments(&self) -> &[Packet] {
+                match self {
+                    Function::Fragment(f) => f.fragments(),
+                    Function::Chain(chain) => chain.members().map(Function::fragments).find(|f| !f.is_empty()).unwrap_or(&[]),
+                    _ => &[],
+                }
+            }
+
+            /// [`PacketFunction::process_burst`] of anything but a chain, whose members are no chains: told apart here so
+            /// that the probe of a member is not that of a member of a member, without end. A chain does nothing.
+            pub(crate) fn process_alone<P: Probe>(
+                &mut self,
+                now: Ps,
+                burst: &mut [Packet],
+                probe: &mut P,
+                out: &mut Vec<Verdict>,
+            ) {
+                match self {
+                    $(Function::$name(f) => f.process_burst(now, burst, probe, out),)*
+                    Function::Chain(_) => {}
+                }
+            }
+        }
+
+        impl PacketFunction for Function {
+            fn name(&self) -> &'static str {
+                match self {
+                    $(Function::$name(f) => f.name(),)*
+                    Function::Chain(f) => f.name(),
+                }
+            }
+
+            fn regions(&self) -> Vec<RegionSpec> {
+                match self {
+                    $(Function::$name(f) => f.regions(),)*
+                    Function::Chain(f) => f.regions(),
+                }
+            }
+
+            fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
+                match self {
+                    Function::Chain(f) => f.process_burst(now, burst, probe, out),
+                    one => one.process_alone(now, burst, probe, out),
+                }
+            }
+        }
+    };
 }
 
-impl PacketFunction for Function {
-    fn name(&self) -> &'static str {
-        match self {
-            Function::Forward(f) => f.name(),
-            Function::Upf(f) => f.name(),
-            Function::Nat(f) => f.name(),
-            Function::Firewall(f) => f.name(),
-            Function::Vhost(f) => f.name(),
-        }
-    }
-
-    fn regions(&self) -> Vec<RegionSpec> {
-        match self {
-            Function::Forward(f) => f.regions(),
-            Function::Upf(f) => f.regions(),
-            Function::Nat(f) => f.regions(),
-            Function::Firewall(f) => f.regions(),
-            Function::Vhost(f) => f.regions(),
-        }
-    }
-
-    fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
-        match self {
-            Function::Forward(f) => f.process_burst(now, burst, probe, out),
-            Function::Upf(f) => f.process_burst(now, burst, probe, out),
-            Function::Nat(f) => f.process_burst(now, burst, probe, out),
-            Function::Firewall(f) => f.process_burst(now, burst, probe, out),
-            Function::Vhost(f) => f.process_burst(now, burst, probe, out),
-        }
-    }
+functions! {
+    /// IP forwarding.
+    Forward, true;
+    /// The user plane function of a 5G core.
+    Upf, true;
+    /// Source network address translation.
+    Nat, true;
+    /// Filtering by templates.
+    Firewall, false;
+    /// A copy into a guest's buffers, and forwarding.
+    Vhost, true;
+    /// Copies to sockets and the application, and forwarding.
+    Socket, true;
+    /// The header check alone.
+    HeaderCheck, false;
+    /// Classification by rules.
+    Classify, false;
+    /// Route lookup alone.
+    Lookup, true;
+    /// The time to live alone.
+    Ttl, false;
+    /// Fragmentation.
+    Fragment, false;
+    /// Inspection of payloads.
+    Inspect, false;
+    /// Made work.
+    Work, false;
 }

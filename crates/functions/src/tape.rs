@@ -6,9 +6,9 @@ use units::{LockId, PacketId};
 /// Counts references on their way into a probe, so that a reference can say how many references
 /// back its address came from even when other packets' references lie between.
 ///
-/// A probe without a byte of state, as [`probe::Null`], keeps nothing: for it nothing is counted
-/// and `dep` is 0. That is decided when the function is compiled; left to the optimiser, stores
-/// that nobody reads survive wherever a count has its address taken.
+/// For a probe that is not [`Probe::LIVE`], as [`probe::Null`], nothing is counted and `dep` is 0. That
+/// is decided when the function is compiled; left to the optimiser, stores that nobody reads survive
+/// wherever a count has its address taken.
 pub(crate) struct Tape<'a, P> {
     probe: &'a mut P,
     count: u32,
@@ -17,10 +17,6 @@ pub(crate) struct Tape<'a, P> {
 /// A reference that was pushed: where later ones may have their address from.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mark(u32);
-
-const fn keeps_state<P>() -> bool {
-    size_of::<P>() != 0
-}
 
 impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
@@ -31,7 +27,7 @@ impl<'a, P: Probe> Tape<'a, P> {
     /// Pushes a reference whose address was at hand.
     #[inline(always)]
     pub(crate) fn touch(&mut self, r: Ref) -> Mark {
-        if const { keeps_state::<P>() } {
+        if const { P::LIVE } {
             self.count = self.count.wrapping_add(1);
         }
         self.probe.touch(r);
@@ -42,11 +38,17 @@ impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
     pub(crate) fn touch_after(&mut self, from: Mark, r: Ref) -> Mark {
         let mut dep = 0;
-        if const { keeps_state::<P>() } {
+        if const { P::LIVE } {
             let back = self.count.wrapping_add(1).wrapping_sub(from.0);
             dep = u8::try_from(back).unwrap_or(0);
         }
         self.touch(r.after(dep))
+    }
+
+    /// Pushes a copy. Later references do not count back over it: see [`Tape::touch_after`].
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, src: Ref, dst: Ref) {
+        self.probe.copy(src, dst);
     }
 
     #[inline(always)]
@@ -88,7 +90,7 @@ pub(crate) struct Trail<P, const N: usize> {
     probe: PhantomData<P>,
 }
 
-impl<P, const N: usize> Trail<P, N> {
+impl<P: Probe, const N: usize> Trail<P, N> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Trail { id: [PacketId(0); N], mark: [Mark(0); N], probe: PhantomData }
@@ -97,26 +99,26 @@ impl<P, const N: usize> Trail<P, N> {
     /// Packet `id` has place `i`.
     #[inline(always)]
     pub(crate) fn enter(&mut self, i: usize, id: PacketId) {
-        if const { keeps_state::<P>() } {
+        if const { P::LIVE } {
             self.id[i] = id;
         }
     }
 
     #[inline(always)]
     pub(crate) fn id(&self, i: usize) -> PacketId {
-        if const { keeps_state::<P>() } { self.id[i] } else { PacketId(0) }
+        if const { P::LIVE } { self.id[i] } else { PacketId(0) }
     }
 
     /// The next address of the packet at place `i` comes from `mark`.
     #[inline(always)]
     pub(crate) fn keep(&mut self, i: usize, mark: Mark) {
-        if const { keeps_state::<P>() } {
+        if const { P::LIVE } {
             self.mark[i] = mark;
         }
     }
 
     #[inline(always)]
     pub(crate) fn mark(&self, i: usize) -> Mark {
-        if const { keeps_state::<P>() } { self.mark[i] } else { Mark(0) }
+        if const { P::LIVE } { self.mark[i] } else { Mark(0) }
     }
 }

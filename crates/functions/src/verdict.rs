@@ -2,6 +2,13 @@ use std::fmt;
 
 use units::PortId;
 
+/// The port that a function that does not route sends by: the other one of the pair 0 and 1, 2 and 3, as far as there
+/// are so many.
+#[inline(always)]
+pub(crate) fn across(port: PortId, ports: u16) -> PortId {
+    PortId((port.0 ^ 1) % ports.max(1))
+}
+
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -121,6 +128,19 @@ drop_reasons! {
     NatNoSession = "nat_no_session";
     /// Address translation has no session left (RFC 3022 6.1).
     NatTableFull = "nat_table_full";
+    /// No rule of the classifier matches, and such packets are not to pass.
+    Unclassified = "unclassified";
+    /// Longer than the MTU, and not to be fragmented: its sender is due an ICMP destination unreachable, code 4, with the
+    /// MTU of the next hop (RFC 791 3.2, RFC 1191 4).
+    FragmentationNeeded = "fragmentation_needed";
+    /// An IPv6 packet longer than the MTU, which routers never fragment: its sender is due an ICMPv6 packet too big
+    /// (RFC 8200 5, RFC 4443 3.2).
+    PacketTooBig = "packet_too_big";
+    /// It cannot be cut at multiples of 8 bytes: its fragment offset would pass 65,535 bytes, or the MTU has no room for
+    /// 8 bytes of payload (RFC 791 3.2).
+    Unfragmentable = "unfragmentable";
+    /// The payload has a string that is looked for, and such packets are not to pass.
+    SignatureFound = "signature_found";
 }
 
 impl fmt::Display for DropReason {

@@ -14,7 +14,8 @@ fn programs() -> &'static PathBuf {
         let target = test.ancestors().nth(3).expect("cargo's target folder");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--release", "--offline", "--quiet", "-p", env!("CARGO_PKG_NAME")])
-            .args(["--example", "forward_instructions", "--example", "upf_instructions", "--target-dir"])
+            .args(["--example", "forward_instructions", "--example", "upf_instructions"])
+            .args(["--example", "application_instructions", "--target-dir"])
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_remove("RUSTFLAGS")
@@ -123,6 +124,37 @@ fn the_work_that_the_upf_reports_is_what_is_executed_within_a_tenth() {
         "mixed+no_prefetch",
     ];
     reported_is_executed("upf_null", &workloads);
+}
+
+#[test]
+fn the_work_that_the_applications_report_is_what_is_executed_within_a_tenth() {
+    if valgrind_is_missing() {
+        return;
+    }
+    let workloads = [
+        "check+v4",
+        "check+options",
+        "ttl+mixed",
+        "dir24+v4_long",
+        "dir24+v6",
+        "poptrie+v4",
+        "poptrie+v6_long",
+        "linear+mixed",
+        "tuples+v4",
+        "fragment+v4",
+        "fragment+large",
+        "automaton+words",
+        "automaton+noise",
+        "automaton+numbers",
+        "bloom+noise",
+        "nat+flows",
+        "few+flows",
+        "list+v4",
+        "compiled+v4",
+        "wide+v4",
+        "chain+mixed",
+    ];
+    reported_is_executed("application_null", &workloads);
 }
 
 fn reported_is_executed(function: &str, workloads: &[&str]) {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use functions::NextHop;
-use functions::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6, Naive};
+use functions::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6, Naive, Poptrie};
 use packet::Prefix;
 
 fn unpacked(file: &str) -> Option<Vec<u8>> {
@@ -156,8 +156,14 @@ fn agrees<E: Entry>(table: &Dir24_8<E>, keys: &[u32], expected: &[Option<NextHop
     }
 }
 
-/// Compares both widths and IPv6 with the twin, and returns the IPv4 table.
-fn compare(file: &str, routes: &[(Prefix, NextHop)]) -> (Dir24_8<u16>, Naive) {
+fn poptrie_agrees(table: &Poptrie<u32>, keys: &[u32], expected: &[Option<NextHop>]) {
+    for (&key, &expected) in keys.iter().zip(expected) {
+        assert_eq!(table.lookup(key), expected, "{} by poptrie", Ipv4Addr::from(key));
+    }
+}
+
+/// Compares both widths, poptries and IPv6 with the twin, and returns the IPv4 tables.
+fn compare(file: &str, routes: &[(Prefix, NextHop)]) -> (Dir24_8<u16>, Poptrie<u32>, Naive) {
     let naive = naive(routes);
     let v4 = of_v4(routes);
     let keys = v4_keys(&v4);
@@ -165,6 +171,8 @@ fn compare(file: &str, routes: &[(Prefix, NextHop)]) -> (Dir24_8<u16>, Naive) {
     let narrow = Dir24_8::<u16>::new(v4.iter().copied(), Dir24Spec::default()).unwrap();
     agrees(&narrow, &keys, &expected);
     agrees(&Dir24_8::<u32>::new(v4.iter().copied(), Dir24Spec::default()).unwrap(), &keys, &expected);
+    let poptrie = Poptrie::new(v4.iter().copied()).unwrap();
+    poptrie_agrees(&poptrie, &keys, &expected);
 
     let v6: Vec<_> = routes
         .iter()
@@ -174,13 +182,25 @@ fn compare(file: &str, routes: &[(Prefix, NextHop)]) -> (Dir24_8<u16>, Naive) {
         })
         .collect();
     let table = Lpm6::new(v6.iter().copied(), Dir24Spec::default()).unwrap();
+    let poptrie_v6 = Poptrie::new(v6.iter().copied()).unwrap();
     let keys = v6_keys(&v6);
     for &key in &keys {
-        assert_eq!(table.lookup(key), naive.lookup(IpAddr::V6(key.into())), "{}", Ipv6Addr::from(key));
+        let right = naive.lookup(IpAddr::V6(key.into()));
+        assert_eq!(table.lookup(key), right, "{}", Ipv6Addr::from(key));
+        assert_eq!(poptrie_v6.lookup(key), right, "{} by poptrie", Ipv6Addr::from(key));
     }
+    let kib = |bytes: u64| bytes / 1024;
+    println!(
+        "{file}: {} KiB of DIR-24-8 and {:?} KiB of poptrie for IPv4; for IPv6 {} KiB and {:?} KiB",
+        kib(narrow.tbl24_bytes() + narrow.groups() as u64 * 512),
+        poptrie.bytes().map(kib),
+        kib(table.tbl24_bytes() + table.groups() as u64 * 1024),
+        poptrie_v6.bytes().map(kib),
+    );
     println!("{file}: {narrow:?}, {table:?}, {} IPv4 and {} IPv6 keys", expected.len(), keys.len());
     assert_eq!(narrow.len() + table.len(), naive.len());
-    (narrow, naive)
+    assert_eq!(poptrie.len() + poptrie_v6.len(), naive.len());
+    (narrow, poptrie, naive)
 }
 
 #[test]
@@ -188,7 +208,7 @@ fn full_table_matches_naive_through_real_updates_and_back() {
     let file = "full_table_v4v6.txt.gz";
     let Some(routes) = list(file) else { return };
     assert_eq!(routes.len(), 1_062_046);
-    let (mut table, mut naive) = compare(file, &routes);
+    let (mut table, mut poptrie, mut naive) = compare(file, &routes);
 
     // A quarter of an hour of real churn, then random churn among the table's own prefixes.
     let Some(data) = unpacked("ris_rrc15_updates.20100227.1600.mrt.gz") else { return };
@@ -206,18 +226,24 @@ fn full_table_matches_naive_through_real_updates_and_back() {
         if announced {
             let next_hop = NextHop::from((rng.next() % 32_000) as u16);
             touched.push((addr, len, next_hop));
-            assert_eq!(table.add(addr, len, next_hop).unwrap(), naive.insert(prefix, next_hop));
+            let replaced = naive.insert(prefix, next_hop);
+            assert_eq!(table.add(addr, len, next_hop).unwrap(), replaced);
+            assert_eq!(poptrie.add(addr, len, next_hop).unwrap(), replaced);
         } else {
-            assert_eq!(table.remove(addr, len), naive.remove(prefix));
+            let removed = naive.remove(prefix);
+            assert_eq!(table.remove(addr, len), removed);
+            assert_eq!(poptrie.remove(addr, len), removed);
         }
     }
     let keys = v4_keys(&touched);
     let expected: Vec<_> = keys.iter().map(|&key| naive.lookup(IpAddr::V4(key.into()))).collect();
     agrees(&table, &keys, &expected);
+    poptrie_agrees(&poptrie, &keys, &expected);
     // What updates lead to is what building from the same routes gives.
     let rebuilt = Dir24_8::<u16>::new(table.routes(), Dir24Spec::default()).unwrap();
     assert_eq!(rebuilt.groups(), table.groups());
     agrees(&rebuilt, &keys, &expected);
+    assert_eq!(Poptrie::new(poptrie.routes()).unwrap().bytes(), poptrie.bytes());
 }
 
 #[test]
@@ -238,7 +264,7 @@ fn table_of_2002_matches_naive() {
         Some((prefix, NextHop::from((i % 32_000) as u16)))
     };
     let v4_routes: Vec<_> = mrt(&data).into_iter().enumerate().filter_map(entry).collect();
-    let (table, _) = compare(file, &v4_routes);
+    let (table, ..) = compare(file, &v4_routes);
     assert!(table.len() > 112_000, "{}", table.len());
 }
 

@@ -111,7 +111,7 @@ pub trait Memory {
     /// Whether a copy engine takes the copy of what `src` reads to what `dst` writes, each within a line; or else
     /// it is made by loads and stores.
     #[inline]
-    fn takes_copy(&self, src: &Request, dst: &Request) -> bool {
+    fn takes_copy(&mut self, src: &Request, dst: &Request) -> bool {
         let _ = (src, dst);
         false
     }

@@ -11,6 +11,7 @@ mod level;
 pub mod memory;
 pub mod microengines;
 pub mod nic;
+pub mod simt;
 pub mod stacked;
 
 pub use error::MachineError;

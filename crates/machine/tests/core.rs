@@ -94,7 +94,7 @@ fn record(ops: &[Op], into: &mut Script) {
 
 /// Steps at each time the core names, or at each `quantum` before it.
 fn run(core: &mut Core, memory: &mut impl Memory, layout: &Plain, quantum: Ps, start: Ps) -> (Ps, Vec<Attribution>) {
-    let packet = |i| BurstPacket { id: PacketId(i), mbuf: Addr(0), data: Addr(0) };
+    let packet = |i| BurstPacket { id: PacketId(i), mbuf: Addr(0), data: Addr(0), cells: 0 };
     core.start((0..PACKETS).map(packet), start);
     let mut now = start;
     loop {
@@ -185,6 +185,8 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             snoop: ns(10.0),
         },
         dram: machine::dram::DramSpec {
+            standard: None,
+            page: machine::dram::PagePolicy::Open,
             channels: 2,
             banks: 8,
             row: Size::from_bytes(2048),

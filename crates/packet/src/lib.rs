@@ -7,6 +7,7 @@ mod address;
 mod header;
 mod layout;
 mod prefix;
+mod rule;
 
 pub use address::{is_unicast_v4, is_unicast_v6};
 pub use header::{
@@ -18,6 +19,7 @@ pub use layout::{
     MBUF_HEADROOM_BYTES, MIN_FRAME_BYTES, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES,
 };
 pub use prefix::{Prefix, PrefixError};
+pub use rule::{Rule, RuleError, RuleFields};
 
 use units::{PacketId, PortId, Ps};
 

@@ -10,12 +10,14 @@ mod copy;
 mod event;
 mod layout;
 mod probes;
+mod rebase;
 mod script;
 
 pub use copy::CopyLoop;
 pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
 pub use layout::{Layout, Placed, Request, Requests};
 pub use probes::{Count, Event, Null, Record, StackDistance};
+pub use rebase::{Rebase, Seen};
 pub use script::{Act, Script, Step};
 
 use units::{LockId, PacketId};
@@ -25,6 +27,10 @@ use units::{LockId, PacketId};
 /// `site` is the static place in the function (the role of a program counter). Sites grow in
 /// program order within a function, so that the lanes of a warp can be merged by minimum site.
 pub trait Probe {
+    /// Whether anybody listens. What only a probe wants to know is not kept for one that does not: that is decided when
+    /// the function is compiled, not left to the optimiser.
+    const LIVE: bool = true;
+
     /// One memory reference.
     fn touch(&mut self, r: Ref);
 
@@ -79,6 +85,7 @@ pub trait Probe {
 }
 
 impl<P: Probe + ?Sized> Probe for &mut P {
+    const LIVE: bool = P::LIVE;
     #[inline]
     fn touch(&mut self, r: Ref) {
         (**self).touch(r);
@@ -115,6 +122,7 @@ impl<P: Probe + ?Sized> Probe for &mut P {
 
 /// Two probes side by side: both see everything.
 impl<A: Probe, B: Probe> Probe for (A, B) {
+    const LIVE: bool = A::LIVE || B::LIVE;
     #[inline]
     fn touch(&mut self, r: Ref) {
         self.0.touch(r);

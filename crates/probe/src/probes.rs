@@ -7,6 +7,7 @@ use crate::{Access, Probe, Ref, RegionId};
 pub struct Null;
 
 impl Probe for Null {
+    const LIVE: bool = false;
     #[inline(always)]
     fn touch(&mut self, _: Ref) {}
     #[inline(always)]

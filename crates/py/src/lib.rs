@@ -2,18 +2,22 @@
 //! here. Text in, JSON and Arrow out.
 
 mod host;
+mod host_loops;
 mod leakage;
 mod memory;
 mod models;
 mod netproc;
 mod papers;
+mod pool;
+mod router;
+mod simt;
 mod slices;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
@@ -170,17 +174,32 @@ impl Scenario {
     }
 }
 
-/// Runs scenarios, on `threads` threads (as many as there are cores if left out); what they share is loaded once.
-/// Ctrl-C ends them early: their results are marked partial then; while loading it is raised. With `same_packets`
+/// What runs loaded, for later ones.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+struct Stock {
+    kept: Arc<sim::Stock>,
+}
+
+#[pymethods]
+impl Stock {
+    #[new]
+    fn new() -> Stock {
+        Stock { kept: Arc::new(sim::Stock::new()) }
+    }
+}
+
+/// Runs scenarios, on `threads` threads (as many as there are cores if left out); what they share is loaded once, and
+/// what is in `stock` not at all. Ctrl-C ends them early: their results are marked partial then; while loading it is raised. With `same_packets`
 /// all are measured from the same packet on.
 #[pyfunction]
-#[pyo3(signature = (scenarios, *, threads=None, same_packets=false, progress=None))]
+#[pyo3(signature = (scenarios, *, threads=None, same_packets=false, progress=None, stock=None))]
 fn run(
     py: Python<'_>,
     scenarios: Vec<PyRef<'_, Scenario>>,
     threads: Option<usize>,
     same_packets: bool,
     progress: Option<Py<PyAny>>,
+    stock: Option<PyRef<'_, Stock>>,
 ) -> PyResult<Vec<Run>> {
     if threads == Some(0) {
         return Err(InputError::new_err("threads = 0: allowed are 1 and more"));
@@ -189,8 +208,10 @@ fn run(
     let options = Options { threads, same_packets };
     let scenarios: Vec<sim::Scenario> = scenarios.iter().map(|s| s.resolved.clone()).collect();
     let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
-    let finished =
-        py.detach(|| catch_unwind(AssertUnwindSafe(|| sim::run_all(&scenarios, options, &mut |p| reporter.report(p)))));
+    let stock = stock.map_or_else(Default::default, |s| s.kept.clone());
+    let finished = py.detach(|| {
+        catch_unwind(AssertUnwindSafe(|| sim::run_from(&stock, &scenarios, options, &mut |p| reporter.report(p))))
+    });
     if let Some(failed) = reporter.failed {
         return Err(failed);
     }
@@ -429,6 +450,8 @@ mod _wirespeed {
     #[pymodule_export]
     use super::host::survey;
     #[pymodule_export]
+    use super::host_loops::{cores, measure_loop, run_loops};
+    #[pymodule_export]
     use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
@@ -439,10 +462,14 @@ mod _wirespeed {
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
     #[pymodule_export]
+    use super::router::{bench_columns, bench_router, probe_gpu, route};
+    #[pymodule_export]
+    use super::simt::{gpu_preset, run_simt};
+    #[pymodule_export]
     use super::slices::{run_slices, slices_spec};
     #[pymodule_export]
     use super::{
-        InputError, Run, Scenario, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,
+        InputError, Run, Scenario, Stock, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,
         version,
     };
 }

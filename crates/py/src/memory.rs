@@ -152,12 +152,21 @@ pub fn simulate_dram<'py>(
 
 /// Runs a trace through a chain of caches; JSON.
 #[pyfunction]
-#[pyo3(signature = (trace, levels, seed=0))]
-pub fn simulate_cache(py: Python<'_>, trace: PyRef<'_, Trace>, levels: &str, seed: u64) -> PyResult<String> {
+#[pyo3(signature = (trace, levels, seed=0, sample=None))]
+pub fn simulate_cache(
+    py: Python<'_>,
+    trace: PyRef<'_, Trace>,
+    levels: &str,
+    seed: u64,
+    sample: Option<u64>,
+) -> PyResult<String> {
     let chain = self::levels(levels).map_err(|e| error(ScenarioError::Machine(e)))?;
     let requests = trace.requests.clone();
-    let (done, cpu_s) =
-        interruptible(py, None, move || timed(|| sim::memory::simulate_cache(&chain, &requests, seed)))?;
+    let simulate = move || match sample {
+        Some(one_in) => sim::memory::sample_cache(&chain, &requests, one_in, seed),
+        None => sim::memory::simulate_cache(&chain, &requests, seed),
+    };
+    let (done, cpu_s) = interruptible(py, None, move || timed(simulate))?;
     let mut document = done.map_err(|e| error(ScenarioError::Machine(e)))?;
     document["cpu_s"] = cpu_s.into();
     Ok(document.to_string())

@@ -10,6 +10,7 @@
 //! Source, unless said otherwise: Gross, Shortle, Thompson and Harris, "Fundamentals of Queueing
 //! Theory", 4th edition (2008), chapters 2 and 5.
 
+mod bulk;
 mod closed;
 mod error;
 mod finite;
@@ -20,6 +21,7 @@ mod open;
 mod priority;
 mod root;
 
+pub use bulk::{Bulk, bulk};
 pub use closed::{Closed, Station, mva, mva_approximate};
 pub use error::QueueError;
 pub use finite::{Finite, erlang_b, mmck};

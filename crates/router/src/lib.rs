@@ -1,1 +1,39 @@
 //! A router that runs: packets from a source through packet functions to a sink, on CPU threads or on a GPU.
+//!
+//! - A [`Backend`] takes tasks of up to 32 packets and commits them: [`Cpu`] with the packet functions of `functions`, a
+//!   [`Persistent`] kernel on a [`Machine`], or a kernel a batch ([`cuda::Batch`]).
+//! - A [`Machine`] is a place where the kernels of `kernels/` run: a GPU ([`cuda::Gpu`]), or threads of this host
+//!   ([`Twin`]), compiled from the same source.
+//! - [`protocol`] is how tasks reach workers and come back in order: the task FIFO and the delay commit queue of Hermes.
+//! - [`route()`] connects a [`Source`](source::Source), a backend and a [`Sink`](sink::Sink), and measures.
+//!
+//! Left out: receive side scaling over several sources, IP options beyond their checksum, ICMP errors, updates of tables
+//! while packets are routed.
+//!
+//! **Source**: Y. Zhu, Y. Deng, Y. Chen, "Hermes: An Integrated CPU/GPU Microarchitecture for IP Routing", DAC 2011. What it
+//! proposed as hardware, a task FIFO, warps of 32 packets and in-order commit, is built here on a kernel that stays.
+
+pub mod backend;
+pub mod bench;
+pub mod cuda;
+pub mod delay;
+mod error;
+pub mod layout;
+pub mod lowering;
+pub mod machine;
+pub mod memory;
+pub mod persistent;
+pub mod program;
+pub mod protocol;
+pub mod route;
+pub mod setup;
+pub mod sink;
+pub mod source;
+
+pub use backend::{Backend, Commit, Committed, Cpu};
+pub use error::RouterError;
+pub use lowering::Lowering;
+pub use machine::{Machine, Twin};
+pub use persistent::Persistent;
+pub use program::Program;
+pub use route::{Options, Report, route};

@@ -1,17 +1,21 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
+pub mod applications;
 pub mod compare;
 pub mod copies;
 mod load;
+pub mod loops;
 pub mod measure;
 pub mod memory;
 pub mod netproc;
+mod own_machine;
 pub mod predict;
 pub mod run;
 pub mod scenario;
 mod schedule;
 mod search;
 pub mod server;
+pub mod simt;
 mod simulate;
 pub mod slices;
 mod spread;
@@ -22,8 +26,8 @@ mod user_plane;
 pub mod verdict;
 
 pub use compare::compare;
-pub use load::{InputFile, Routing};
-pub use run::{Options, Progress, RunResult, run, run_all};
+pub use load::{InputFile, Routing, Stock};
+pub use run::{Options, Progress, RunResult, run, run_all, run_from};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};
 pub use schedule::Watch;
 pub use simulate::{Measured, Setup, WarmUp, WarmUpEnd};

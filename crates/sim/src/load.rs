@@ -1,27 +1,30 @@
 //! What runs need before they can simulate: routing tables, the functions built from them, traffic. Scenarios that
-//! share an input share what was made of it.
+//! share an input share what was made of it: within a call always, from call to call through a [`Stock`].
 //!
 //! Loading has a thread of its own, so that a caller who is asked to stop hears it while a large file is
 //! read; a reader that waits for a pipe is left behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use functions::{Forward, Function, NextHop, Vhost};
+use functions::{Forward, Function, NextHop, Socket, Vhost};
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
-use crate::scenario::{ForwardingSpec, FunctionKind, Scenario, ScenarioError};
+use crate::applications::Application;
+use crate::scenario::{ForwardingSpec, FunctionKind, FunctionSpec, Scenario, ScenarioError, UserPlaneSpec};
 use crate::summary::file_name;
 use crate::user_plane::UserPlane;
 
 /// Made tables are the same whatever the seed of a run: a router's routes do not change with the
 /// traffic.
 const TABLE_SEED: u64 = 24;
+/// Things of a kind that a [`Stock`] keeps: a full table and its lookup structure take 100 MiB.
+const KEPT: usize = 3;
 /// Between two looks at whether to stop.
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -60,6 +63,32 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// Of `routes` routes in use, of `table`.
+    pub(crate) fn of(spec: &ForwardingSpec, table: &Table, routes: (usize, usize)) -> Routing {
+        let mut notes = Vec::new();
+        if !table.damage.is_empty() {
+            notes.push(format!("the routing table is damaged: {}", table.damage));
+        }
+        let hops = spec.next_hops;
+        let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
+        if without > 0 {
+            notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
+        }
+        Routing {
+            source: match &spec.table {
+                Some(path) => file_name(path),
+                None => format!("made, {} prefixes", spec.prefixes),
+            },
+            format: table.format,
+            compression: table.compression,
+            routes,
+            duplicates: table.duplicates,
+            damage: table.damage.clone(),
+            notes,
+            content: table.content.clone(),
+        }
+    }
+
     /// Of a function that does not route: `source` says what it has instead.
     pub(crate) fn none(source: String) -> Routing {
         Routing {
@@ -86,17 +115,57 @@ pub struct InputFile {
     pub blake3: String,
 }
 
-/// What has been made so far, by what it was made of.
+/// What was made for earlier scenarios, for later ones: whoever runs many of them one after the other loads a table
+/// once. Of each kind the few used last are kept. A file is known by its path: one that changes is not read again.
+#[derive(Debug, Default)]
+pub struct Stock(Mutex<Shelves>);
+
+impl Stock {
+    /// With nothing in it.
+    pub fn new() -> Stock {
+        Stock::default()
+    }
+}
+
+/// Routes by file, number of made prefixes, and number of next hops.
+type TableKey = (Option<PathBuf>, u32, u32);
+
+#[derive(Debug, Default)]
+struct Shelves {
+    tables: Shelf<TableKey, Table>,
+    routings: Shelf<(ForwardingSpec, u16), (Forward, Arc<Routing>)>,
+    blueprints: Shelf<(SourceSpec, TableKey), Blueprint>,
+    user_planes: Shelf<(UserPlaneSpec, SourceSpec), UserPlane>,
+    applications: Shelf<(FunctionSpec, u16), Application>,
+}
+
+/// What has been made so far, by what it was made of; the one used last comes last.
+#[derive(Debug)]
 struct Shelf<K, V>(Vec<(K, Arc<V>)>);
+
+impl<K, V> Default for Shelf<K, V> {
+    fn default() -> Shelf<K, V> {
+        Shelf(Vec::new())
+    }
+}
 
 impl<K: PartialEq, V> Shelf<K, V> {
     fn get(&mut self, key: K, make: impl FnOnce(&K) -> Result<V, ScenarioError>) -> Result<Arc<V>, ScenarioError> {
-        if let Some((_, made)) = self.0.iter().find(|(k, _)| *k == key) {
-            return Ok(made.clone());
+        if let Some(at) = self.0.iter().position(|(k, _)| *k == key) {
+            let found = self.0.remove(at);
+            let made = found.1.clone();
+            self.0.push(found);
+            return Ok(made);
         }
         let made = Arc::new(make(&key)?);
         self.0.push((key, made.clone()));
         Ok(made)
+    }
+
+    /// Leaves the `most` that were used last.
+    fn keep(&mut self, most: usize) {
+        let over = self.0.len().saturating_sub(most);
+        self.0.drain(..over);
     }
 }
 
@@ -106,16 +175,27 @@ enum News {
     Done(thread::Result<Result<Vec<Loaded>, ScenarioError>>),
 }
 
-/// Loads what `scenarios` need. `tell` gets a few words on what is under way; once it returns `false` loading ends.
+/// Loads what `scenarios` need and is not in `stock`. `tell` gets a few words on what is under way; once it returns
+/// `false` loading ends.
 ///
 /// # Errors
 /// Input that cannot be read, a function that cannot be built, [`ScenarioError::Stopped`].
-pub fn load(scenarios: &[Scenario], tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Loaded>, ScenarioError> {
+pub fn load(
+    scenarios: &[Scenario],
+    stock: &Arc<Stock>,
+    tell: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<Loaded>, ScenarioError> {
     let (give, take) = channel();
     let stop = Stop::new();
-    let (asked, scenarios) = (stop.clone(), scenarios.to_vec());
+    let (asked, scenarios, stock) = (stop.clone(), scenarios.to_vec(), stock.clone());
     thread::spawn(move || {
-        let done = catch_unwind(AssertUnwindSafe(|| load_all(&scenarios, &asked, &give)));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            // What a panic left is whole: things are put on a shelf when they are made.
+            let mut shelves = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let loaded = load_all(&scenarios, &mut shelves, &asked, &give);
+            shelves.keep(KEPT);
+            loaded
+        }));
         // Nobody takes it if the user has left.
         let _ = give.send(News::Done(done));
     });
@@ -135,14 +215,28 @@ pub fn load(scenarios: &[Scenario], tell: &mut dyn FnMut(&str) -> bool) -> Resul
     }
 }
 
-fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<Vec<Loaded>, ScenarioError> {
+impl Shelves {
+    fn keep(&mut self, most: usize) {
+        self.tables.keep(most);
+        self.routings.keep(most);
+        self.blueprints.keep(most);
+        self.user_planes.keep(most);
+        self.applications.keep(most);
+    }
+}
+
+fn load_all(
+    scenarios: &[Scenario],
+    shelves: &mut Shelves,
+    stop: &Stop,
+    news: &Sender<News>,
+) -> Result<Vec<Loaded>, ScenarioError> {
     let at = |what: String| {
         // Nobody takes it if the user has left.
         let _ = news.send(News::At(what));
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
-    let (mut tables, mut routings, mut blueprints) = (Shelf(Vec::new()), Shelf(Vec::new()), Shelf(Vec::new()));
-    let mut user_planes = Shelf(Vec::new());
+    let Shelves { tables, routings, blueprints, user_planes, applications } = shelves;
     let mut all = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
         if scenario.function.kind == FunctionKind::Upf {
@@ -155,8 +249,8 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
             continue;
         }
         let spec = &scenario.function.forward;
-        let key = (spec.table.clone(), spec.prefixes, spec.next_hops);
-        let table = tables.get(key.clone(), |(path, prefixes, next_hops)| {
+        let table_key = (spec.table.clone(), spec.prefixes, spec.next_hops);
+        let table = tables.get(table_key.clone(), |(path, prefixes, next_hops)| {
             Ok(match path {
                 Some(path) => {
                     at(format!("routing table {}", file_name(path)))?;
@@ -168,19 +262,45 @@ fn load_all(scenarios: &[Scenario], stop: &Stop, news: &Sender<News>) -> Result<
                 }
             })
         })?;
+        let source = scenario.traffic.source();
+        if scenario.function.kind != FunctionKind::Forward {
+            let key = (scenario.function.clone(), scenario.nic.ports);
+            let application = applications.get(key, |(spec, ports)| {
+                at("rules, strings and tables of the function".into())?;
+                Application::build(spec, *ports, &table, stop)
+            })?;
+            let blueprint = blueprints.get((source, table_key), |(source, _)| {
+                at(describe(source))?;
+                Ok(Blueprint::new_until(source, Some(&table), stop)?)
+            })?;
+            let routing = application.routing.clone();
+            let mut inputs = inputs(scenario, &blueprint, &routing);
+            inputs.extend(application.inputs.iter().cloned());
+            let mut notes = notes(scenario, &blueprint, &routing);
+            notes.extend(application.notes.iter().cloned());
+            let headers_only = scenario.traffic.capture.is_none() && scenario.traffic.payload.is_none();
+            if scenario.function.has(FunctionKind::Inspect) && headers_only {
+                notes.push(
+                    "made packets have no payload but their first bytes, zeros: --set traffic.payload=text gives them one"
+                        .into(),
+                );
+            }
+            all.push(Loaded { function: application.function.clone(), blueprint, routing, notes, inputs });
+            continue;
+        }
         let built = routings.get((spec.clone(), scenario.nic.ports), |(spec, ports)| {
             at("lookup structure".into())?;
             build(spec, *ports, &table)
         })?;
-        let source = scenario.traffic.source();
-        let blueprint = blueprints.get((source, key), |(source, _)| {
+        let blueprint = blueprints.get((source, table_key), |(source, _)| {
             at(describe(source))?;
             Ok(Blueprint::new_until(source, Some(&table), stop)?)
         })?;
         let routing = built.1.clone();
-        let function = match &scenario.function.copy {
-            Some(copy) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
-            None => Function::Forward(built.0.clone()),
+        let function = match (&scenario.function.copy, &scenario.function.socket) {
+            (Some(copy), _) => Function::Vhost(Vhost::new(copy, built.0.clone())?),
+            (None, Some(socket)) => Function::Socket(Socket::new(socket, built.0.clone())?),
+            (None, None) => Function::Forward(built.0.clone()),
         };
         let inputs = inputs(scenario, &blueprint, &routing);
         let notes = notes(scenario, &blueprint, &routing);
@@ -198,37 +318,25 @@ fn describe(source: &SourceSpec) -> String {
     }
 }
 
-fn build(spec: &ForwardingSpec, ports: u16, table: &Table) -> Result<(Forward, Arc<Routing>), ScenarioError> {
-    let mut notes = Vec::new();
-    if !table.damage.is_empty() {
-        notes.push(format!("the routing table is damaged: {}", table.damage));
-    }
+/// Forwarding by the routes of `table`.
+pub(crate) fn build(
+    spec: &ForwardingSpec,
+    ports: u16,
+    table: &Table,
+) -> Result<(Forward, Arc<Routing>), ScenarioError> {
+    let forwarding = Forward::new(routes(spec, table), ports, &spec.lookup)?;
+    let routing = Routing::of(spec, table, forwarding.routes());
+    Ok((forwarding, Arc::new(routing)))
+}
+
+/// The routes of `table`. Next hops that entries cannot hold share the last one that they can: a file's numbers are
+/// indices, so there are never as many.
+pub(crate) fn routes<'a>(spec: &ForwardingSpec, table: &'a Table) -> impl Iterator<Item = (Prefix, NextHop)> + use<'a> {
     let hops = spec.next_hops;
-    let without = table.routes.iter().filter(|r| r.next_hop.is_none()).count();
-    if without > 0 {
-        notes.push(format!("{without} routes have no next hop: each got one of {hops} by a hash of its prefix"));
-    }
-    // Next hops that the entries cannot hold share the last one that they can: a file's numbers are
-    // indices, so there are never as many.
-    let routes = table.routes.iter().filter_map(|r| {
+    table.routes.iter().filter_map(move |r| {
         let class = r.next_hop.unwrap_or_else(|| spread(r.prefix) % hops);
         NextHop::new(class).map(|hop| (r.prefix, hop))
-    });
-    let forwarding = Forward::new(routes, ports, &spec.lookup)?;
-    let routing = Routing {
-        source: match &spec.table {
-            Some(path) => file_name(path),
-            None => format!("made, {} prefixes", spec.prefixes),
-        },
-        format: table.format,
-        compression: table.compression,
-        routes: forwarding.routes(),
-        duplicates: table.duplicates,
-        damage: table.damage.clone(),
-        notes,
-        content: table.content.clone(),
-    };
-    Ok((forwarding, Arc::new(routing)))
+    })
 }
 
 /// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).
@@ -301,4 +409,37 @@ fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<S
         });
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Overrides;
+
+    fn scenario(set: &[&str]) -> Scenario {
+        let set = set.iter().map(|text| (*text).to_string()).collect();
+        let overrides = Overrides { set, capture: None, table: None, seed: None, search: None };
+        Scenario::read("function.forward.prefixes = 1000", "<test>", &overrides).unwrap()
+    }
+
+    #[test]
+    fn what_a_stock_has_is_not_made_again() {
+        let stock = Arc::new(Stock::new());
+        let load = |s: &Scenario| load(std::slice::from_ref(s), &stock, &mut |_| true).unwrap().remove(0);
+        let first = load(&scenario(&[]));
+        let again = load(&scenario(&["traffic.load=0.2", "run.seed=2"]));
+        assert!(Arc::ptr_eq(&first.routing, &again.routing) && Arc::ptr_eq(&first.blueprint, &again.blueprint));
+        let other = load(&scenario(&["function.forward.next_hops=3"]));
+        assert!(!Arc::ptr_eq(&first.routing, &other.routing));
+    }
+
+    #[test]
+    fn a_stock_keeps_what_was_used_last() {
+        let mut shelf = Shelf::default();
+        for key in [1, 2, 1, 3, 4] {
+            shelf.get(key, |k| Ok(*k)).unwrap();
+        }
+        shelf.keep(3);
+        assert_eq!(shelf.0.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [1, 3, 4]);
+    }
 }

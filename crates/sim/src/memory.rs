@@ -573,6 +573,64 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
     }))
 }
 
+/// As [`simulate_cache`], from one of every `one_in` sets of each level: estimates, each with the half-width at 95 %
+/// that chance of the draw gives it.
+///
+/// # Errors
+/// As [`simulate_cache`]; a sample of fewer than 2 groups of sets; a prefetcher.
+pub fn sample_cache(levels: &[NamedLevel], requests: &Requests, one_in: u64, seed: u64) -> Result<Value, MachineError> {
+    let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
+    let all = cache::sample_groups(&specs)?;
+    let groups = all / one_in.max(1);
+    if one_in == 0 || groups < 2 {
+        let most = all / 2;
+        return Err(no(
+            "sample",
+            &one_in.to_string(),
+            &format!("1 to {most}: sets are drawn in {all} groups, the greatest common divisor of the levels' sets"),
+            if most > 0 { "take more of the sets" } else { "choose numbers of sets with a common divisor" },
+        ));
+    }
+    let is_write = (!requests.writes.is_empty()).then_some(&requests.writes[..]);
+    let trace = cache::Trace { addresses: &requests.addresses, is_write, sites: None, class: Clos(0) };
+    let (sampled, _) = cache::simulate_sample(&specs, &trace, groups, seed)?;
+    let of_levels: Value = levels
+        .iter()
+        .zip(&sampled)
+        .map(|(level, s)| {
+            let estimate = |of: &cache::Sampled| json!({ "value": of.value, "half_width": of.half_width });
+            json!({
+                "name": level.name,
+                "bytes": level.spec.sets * u64::from(level.spec.ways) * LINE_BYTES,
+                "sets": level.spec.sets,
+                "ways": level.spec.ways,
+                "replacement": level.spec.replacement,
+                "hits": s.hits.value.round(),
+                "misses": s.misses.value.round(),
+                "hit_rate": (s.hits.value + s.misses.value > 0.0).then_some(1.0 - s.miss_ratio.value),
+                "hit_rate_half_width": s.miss_ratio.half_width,
+                "evictions": s.evictions.value.round(),
+                "writebacks": s.writebacks.value.round(),
+                "estimates": {
+                    "hits": estimate(&s.hits),
+                    "misses": estimate(&s.misses),
+                    "evictions": estimate(&s.evictions),
+                    "writebacks": estimate(&s.writebacks),
+                },
+            })
+        })
+        .collect();
+    let stores = requests.writes.iter().filter(|&&write| write).count();
+    Ok(json!({
+        "schema": "wirespeed.cache/1",
+        "accesses": requests.addresses.len(),
+        "loads": requests.addresses.len() - stores,
+        "stores": stores,
+        "sample": { "one_in": one_in, "groups": groups, "of": all },
+        "levels": of_levels,
+    }))
+}
+
 fn no(path: &str, came: &str, allowed: &str, remedy: &str) -> MachineError {
     MachineError { path: path.into(), came: came.into(), allowed: allowed.into(), remedy: remedy.into() }
 }

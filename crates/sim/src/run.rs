@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Instant;
 
 use traffic::Load;
 use units::{Ps, Rate};
 
-use crate::load::{InputFile, Loaded, Routing, load};
+use crate::load::{InputFile, Loaded, Routing, Stock, load};
 use crate::scenario::{Scenario, ScenarioError, Search};
 use crate::schedule::{self, Stage, Watch};
 use crate::search::{Bisection, sufficient_packets, trial_packets};
@@ -191,8 +192,21 @@ pub fn run_all(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<RunResult>, ScenarioError> {
+    run_from(&Arc::new(Stock::new()), scenarios, options, progress)
+}
+
+/// As [`run_all`], and loads only what is not in `stock`.
+///
+/// # Errors
+/// As [`run`], for the first scenario that has one.
+pub fn run_from(
+    stock: &Arc<Stock>,
+    scenarios: &[Scenario],
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Vec<RunResult>, ScenarioError> {
     let started = Instant::now();
-    let loaded = load(scenarios, &mut |what| {
+    let loaded = load(scenarios, stock, &mut |what| {
         progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
     })?;
     let load_s = started.elapsed().as_secs_f64();

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
-use functions::{CopySpec, ForwardSpec, UpfSpec};
+use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec, WorkSpec};
+use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
@@ -11,9 +12,10 @@ use machine::memory::{CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::{ArrivalSpec, FlowSpec, MixSpec, SizeSpec, SourceSpec};
-use units::{PacketRate, Rate};
+use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec};
+use units::{LINE_BYTES, PacketRate, Rate};
 
+use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -61,6 +63,14 @@ pub enum ScenarioError {
     /// The user plane function or its sessions cannot be.
     #[error("function.upf: {0}")]
     UserPlane(functions::FunctionError),
+    /// Another function cannot be built.
+    #[error("{path}: {source}")]
+    Application {
+        /// Where in the scenario.
+        path: &'static str,
+        /// Why.
+        source: functions::FunctionError,
+    },
     /// The user ended it before there was any result.
     #[error("stopped while loading the {during}: nothing was simulated yet, so there is no result")]
     Stopped {
@@ -96,6 +106,9 @@ pub struct Scenario {
     pub nic: NicSpec,
     /// Packet buffers.
     pub mempool: MempoolSpec,
+    /// Where the NIC places packets, in a buffer of its own; in their mbufs when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferSpec>,
     /// How packets pass from receiving to working cores; every core does both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineSpec>,
@@ -145,6 +158,9 @@ pub struct TrafficSpec {
     /// How often a capture is replayed; as often as packets are wanted by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
+    /// What made packets carry, for functions that look at it; nothing but headers when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadSpec>,
 }
 
 impl TrafficSpec {
@@ -163,6 +179,7 @@ impl TrafficSpec {
             mix: self.mix,
             flows: self.flows.clone(),
             rounds: self.rounds,
+            payload: self.payload,
         }
     }
 
@@ -195,6 +212,37 @@ pub struct FunctionSpec {
     /// A copy of each packet into a guest's buffers before it is forwarded, as vhost makes it; none when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopySpec>,
+    /// The header check.
+    #[serde(skip_serializing_if = "is_default")]
+    pub check: CheckSpec,
+    /// Classification by rules.
+    #[serde(skip_serializing_if = "is_default")]
+    pub classify: ClassificationSpec,
+    /// Route lookup without anything else.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lookup: LookupSpec,
+    /// Fragmentation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fragment: FragmentSpec,
+    /// Inspection of payloads.
+    #[serde(skip_serializing_if = "is_default")]
+    pub inspect: InspectionSpec,
+    /// Source network address translation. Made packets and those of captures come in on the inside.
+    #[serde(skip_serializing_if = "is_default")]
+    pub nat: NatSpec,
+    /// The packet filter.
+    #[serde(skip_serializing_if = "is_default")]
+    pub firewall: FilterSpec,
+    /// Made work.
+    #[serde(skip_serializing_if = "is_default")]
+    pub work: WorkSpec,
+    /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<FunctionKind>,
+    /// TCP payloads are copied to sockets and to the application before a packet is forwarded, as in a proxy in user
+    /// space; they are not when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketSpec>,
 }
 
 /// A packet function.
@@ -206,6 +254,26 @@ pub enum FunctionKind {
     Forward,
     /// The user plane function of a 5G core, set by `function.upf`.
     Upf,
+    /// The header check, set by `function.check`.
+    Check,
+    /// Classification, set by `function.classify`.
+    Classify,
+    /// Route lookup, set by `function.lookup` and the routes of `function.forward`.
+    Lookup,
+    /// The time to live less one.
+    Ttl,
+    /// Fragmentation, set by `function.fragment`.
+    Fragment,
+    /// Inspection of payloads, set by `function.inspect`.
+    Inspect,
+    /// Address translation, set by `function.nat`.
+    Nat,
+    /// A packet filter, set by `function.firewall`.
+    Firewall,
+    /// Made work: so many instructions and loads over so much memory, set by `function.work`.
+    Work,
+    /// Several functions one after the other, named by `function.chain`.
+    Chain,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -265,7 +333,8 @@ impl Default for ForwardingSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
-    /// The shipped machine that fills in what is left out, here and in `nic` and `mempool`.
+    /// The machine that fills in what is left out, here and in `nic` and `mempool`: a shipped one, or the path of a
+    /// file of one's own, which ends in `.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// A title for people.
@@ -387,8 +456,10 @@ pub const MACHINES: &[Preset] = presets!(
     "xeon-platinum-8480",
 );
 /// Shipped scenarios; the first is the demo.
-pub const SCENARIOS: &[Preset] =
-    presets!("scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost");
+pub const SCENARIOS: &[Preset] = presets!(
+    "scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "socket", "classify",
+    "inspect", "nat", "router-chain",
+);
 
 impl Preset {
     /// The first line of its comment.
@@ -429,10 +500,14 @@ impl Scenario {
             &["traffic", "profile"],
             &["function", "forward", "table"],
             &["function", "upf", "sessions"],
+            &["function", "classify", "rules"],
+            &["function", "inspect", "patterns"],
+            &["function", "firewall", "rules"],
+            &["machine", "preset"],
         ] {
             let file = get_mut(&mut own, path);
             if let Some(toml::Value::String(name)) = file
-                && (path[1] != "profile" || name.ends_with(".toml"))
+                && (!["profile", "preset"].contains(&path[1]) || name.ends_with(".toml"))
                 && !Path::new(name.as_str()).is_absolute()
             {
                 *name = folder.join(name.as_str()).to_string_lossy().into_owned();
@@ -453,7 +528,7 @@ impl Scenario {
         // Another source replaces what only belongs to the scenario's own one.
         if let Some(capture) = &overrides.capture {
             let traffic = table(&mut own, "traffic");
-            for key in ["profile", "sizes", "mix", "flows", "arrivals"] {
+            for key in ["profile", "sizes", "mix", "flows", "arrivals", "payload"] {
                 traffic.remove(key);
             }
             traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
@@ -485,20 +560,33 @@ impl Scenario {
                 });
             }
         };
-        let preset = find(MACHINES, &name).ok_or_else(|| ScenarioError::Preset {
-            origin: origin.into(),
-            path: "machine.preset".into(),
-            known: known(&names(MACHINES), &name),
-            name: name.clone(),
-        })?;
-        let mut merged: toml::Table = toml::from_str(preset.text)
-            .map_err(|e| ScenarioError::Syntax { origin: preset.name.into(), message: e.to_string() })?;
+        let text = match find(MACHINES, &name) {
+            Some(preset) => preset.text.to_string(),
+            None if name.ends_with(".toml") => crate::own_machine::text(origin, &name)?,
+            None => {
+                return Err(ScenarioError::Preset {
+                    origin: origin.into(),
+                    path: "machine.preset".into(),
+                    known: known(&names(MACHINES), &name),
+                    name,
+                });
+            }
+        };
+        let mut merged: toml::Table = toml::from_str(&text)
+            .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
+        if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
+            apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
+                origin: origin.into(),
+                path: "machine.dram.standard".into(),
+                message: e,
+            })?;
+        }
         merge(&mut merged, own);
         if !keeps_io_ways {
             fit_io_ways(&mut merged);
         }
-        table(&mut merged, "machine").insert("preset".into(), preset.name.into());
+        table(&mut merged, "machine").insert("preset".into(), name.into());
 
         let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
             origin: origin.into(),
@@ -575,14 +663,27 @@ impl Scenario {
         if !(1..=1_000_000).contains(&f.next_hops) {
             return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
         }
-        if let Some(copy) = &self.function.copy
-            && let Err(e) = copy.check("function.copy")
-        {
-            let (path, message) = match e {
-                functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
-                other => ("function.copy".into(), other.to_string()),
-            };
-            return error(&path, message);
+        if let Err((path, message)) = self.function.check_applications() {
+            return error(path, message);
+        }
+        let (copy, socket) = (&self.function.copy, &self.function.socket);
+        for (path, checked) in [
+            ("function.copy", copy.as_ref().map(|copy| copy.check("function.copy"))),
+            ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
+        ] {
+            if checked.is_some() && self.function.kind != FunctionKind::Forward {
+                return error(path, "goes with forwarding only (remove it, or function.kind)".into());
+            }
+            if let Some(Err(e)) = checked {
+                let (path, message) = match e {
+                    functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                    other => (path.into(), other.to_string()),
+                };
+                return error(&path, message);
+            }
+        }
+        if copy.is_some() && socket.is_some() {
+            return error("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;
@@ -602,6 +703,15 @@ impl Scenario {
             return error(&format!("policy.{field}"), message);
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
+        if let Some(buffer) = &self.buffer {
+            if buffer.cell.bytes() < LINE_BYTES {
+                return error(
+                    "buffer.cell",
+                    format!("{}: allowed are 64 B or more (a server's memory works in lines)", buffer.cell),
+                );
+            }
+            PacketBuffer::new(buffer, "buffer", |_| 0)?;
+        }
         Ok(())
     }
 
@@ -636,6 +746,31 @@ fn relax(value: &mut serde_json::Value) {
         serde_json::Value::Array(list) => list.iter_mut().for_each(relax),
         _ => {}
     }
+}
+
+/// A module has one channel, or two of half its width; stacks have 16 and more.
+const MODULE_CHANNELS: u32 = 2;
+
+/// Gives a machine the DRAM of a shipped standard. Its controller stays, and where the standard is one of modules so do
+/// its channels, each as many as a module has (two with DDR5). A stack brings its own.
+fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
+    if !machine::dram::presets::NAMES.contains(&name) {
+        return Err(format!("{name:?}: no such standard: {}", known(&machine::dram::presets::NAMES, name)));
+    }
+    let dram = table(table(merged, "machine"), "dram");
+    let overhead = match dram.get("overhead").cloned().map(toml::Value::try_into::<units::Span>) {
+        Some(Ok(overhead)) => overhead,
+        _ => units::Span::from_ns(0.0),
+    };
+    let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
+    let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
+    if spec.channels <= MODULE_CHANNELS
+        && let Some(toml::Value::Integer(channels)) = dram.get("channels")
+    {
+        own.insert("channels".into(), (channels * i64::from(spec.channels)).into());
+    }
+    merge(dram, own);
+    Ok(())
 }
 
 /// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
@@ -831,9 +966,23 @@ mod tests {
                 error("[traffic", &[]),
                 error("", &["run.packets=10"]),
                 error("machine = 3", &[]),
+                error("", &["machine.dram.standard=ddr4-3200"]),
             ]
             .join("\n")
         );
+    }
+
+    #[test]
+    fn a_standard_gives_its_organisation_and_timings_and_leaves_the_controller() {
+        let of = |set: &[&str]| read("", set).unwrap().machine.dram;
+        let usual = of(&[]);
+        let ddr5 = of(&["machine.dram.standard=ddr5-4800b"]);
+        assert_eq!((ddr5.channels, ddr5.overhead), (2 * usual.channels, usual.overhead));
+        // 64 bytes over half a module's width at 4800 MT/s.
+        assert_eq!(ddr5.t_burst.ps(), units::Ps(3333));
+        let hbm = of(&["machine.dram.standard=hbm3-6400", "machine.dram.t_cl=20 ns", "machine.dram.channels=16"]);
+        assert_eq!((hbm.channels, hbm.t_cl.ps()), (16, units::Ps::from_ns(20)));
+        assert_eq!(of(&["machine.dram.standard=hmc-2.1-vault"]).page, machine::dram::PagePolicy::Closed);
     }
 
     #[test]

@@ -15,14 +15,17 @@ use std::ops::Sub;
 
 use control::Allocation;
 use engine::{Engine, Seed};
-use functions::{Function, PacketFunction, Verdict};
+use functions::{Function, PacketFunction, Share, Verdict};
+use machine::MachineError;
+use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cores::{BurstPacket, Core, Step};
 use machine::memory::Hierarchy;
 use machine::nic::{
-    Credits, Link, Mempool, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, SoftQueue, TX_RING,
-    Toeplitz, TxQueue, choose_worker,
+    Credits, Link, Mempool, PACKET_BUFFER, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, SoftQueue,
+    TX_RING, Toeplitz, TxQueue, choose_worker,
 };
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
+use probe::{RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use traffic::Source;
 use units::{Addr, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
@@ -47,25 +50,32 @@ pub enum Fate {
 pub enum Loss {
     /// All receive descriptors of its queue were used.
     NoRxDescriptor,
+    /// Receive descriptors of its queue were without mbufs, since the pool was empty.
+    NoMbuf,
     /// The NIC's packet memory was full.
     NicFifoFull,
     /// The software queue of its worker was full.
     QueueFull,
     /// The transmit queue was full.
     NoTxDescriptor,
+    /// The packet buffer had no room, or its frontier not yet.
+    NoBuffer,
 }
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Loss; 4] = [Loss::NoRxDescriptor, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor];
+    pub const ALL: [Loss; 6] =
+        [Loss::NoRxDescriptor, Loss::NoMbuf, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor, Loss::NoBuffer];
 
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Loss::NoRxDescriptor => "no_rx_descriptor",
+            Loss::NoMbuf => "no_mbuf",
             Loss::NicFifoFull => "nic_fifo_full",
             Loss::QueueFull => "queue_full",
             Loss::NoTxDescriptor => "no_tx_descriptor",
+            Loss::NoBuffer => "no_buffer",
         }
     }
 }
@@ -115,6 +125,9 @@ pub struct CoreCounters {
     pub busy: Ps,
     /// Instructions, polling in vain not counted.
     pub instructions: u64,
+    /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
+    /// `rte_eth_stats`).
+    pub rx_nombuf: u64,
 }
 
 impl Sub for CoreCounters {
@@ -126,6 +139,7 @@ impl Sub for CoreCounters {
             bursts: self.bursts - rhs.bursts,
             busy: self.busy - rhs.busy,
             instructions: self.instructions - rhs.instructions,
+            rx_nombuf: self.rx_nombuf - rhs.rx_nombuf,
         }
     }
 }
@@ -158,6 +172,8 @@ pub struct Server {
     memory: Hierarchy,
     layout: ServerLayout,
     pool: Mempool,
+    /// What gives packets their memory in place of their mbufs.
+    scattered: Option<Box<Scattered>>,
     cores: Vec<Worker>,
     function: Function,
     poll: Ps,
@@ -221,6 +237,8 @@ enum State {
     Polling(Ps),
     /// A poll that will find a packet is scheduled.
     Waking,
+    /// No packet is there, and none can come: a poll that looks for mbufs is scheduled.
+    Starving,
     Running,
     /// The burst is replayed and its end is scheduled.
     Finishing,
@@ -343,6 +361,12 @@ impl Server {
         }
         let mut regions = function.regions();
         regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
+        regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
+            id: PACKET_BUFFER,
+            name: "packet buffer".into(),
+            bytes: buffer.size.bytes(),
+            sharing: Sharing::Shared,
+        }));
         let layout = ServerLayout::new(
             m.cores,
             scenario.mempool.size,
@@ -353,6 +377,15 @@ impl Server {
             &regions,
         )?;
         memory.tables_at(Addr(layout.bytes()));
+        let scattered = match &scenario.buffer {
+            None => None,
+            Some(spec) => {
+                let mut order = seed.stream("buffer.order");
+                let draw = |n| rand::RngExt::random_range(&mut order, 0..n);
+                let base = layout.address(PACKET_BUFFER, 0, 0);
+                Some(Box::new(Scattered::new(spec, scenario.mempool.size, base, draw)?))
+            }
+        };
         // Polls of different cores are not in step.
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let mut phases = seed.stream("machine.core.poll_phase");
@@ -414,6 +447,7 @@ impl Server {
             memory,
             layout,
             pool,
+            scattered,
             cores,
             function,
             poll,
@@ -484,6 +518,14 @@ impl Server {
     /// The memory system, for its counters.
     pub fn memory(&self) -> &Hierarchy {
         &self.memory
+    }
+
+    /// What each member of a chain has done so far; none of a function alone.
+    pub fn members(&self) -> Vec<Share> {
+        match &self.function {
+            Function::Chain(chain) => chain.shares(),
+            _ => Vec::new(),
+        }
     }
 
     /// Counters of each core; of a burst under way the time so far is among `busy`.
@@ -562,9 +604,14 @@ impl Server {
         let held = self.up.backlog(now) + self.stalled_bytes;
         let lost = if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
             Some(Loss::NicFifoFull)
+        } else if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
+            Some(Loss::NoBuffer)
         } else if let Input::Nic(rx) = &mut self.cores[core].input
             && let Some((descriptor, mbuf)) = rx.take_descriptor()
         {
+            if let Some(scattered) = &mut self.scattered {
+                scattered.give(mbuf);
+            }
             let bytes = u64::from(packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
             let at = self.up.transfer(now, bytes);
             let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO };
@@ -573,10 +620,16 @@ impl Server {
             self.draw_arrival();
             return;
         } else {
-            Some(Loss::NoRxDescriptor)
+            match &self.cores[core].input {
+                Input::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
+                _ => Some(Loss::NoRxDescriptor),
+            }
         };
         if let Some(loss) = lost {
             self.lost += 1;
+            if let Some(scattered) = &mut self.scattered {
+                scattered.take_back();
+            }
             observer.departure(&Departure {
                 packet: packet.id,
                 arrival: now,
@@ -619,8 +672,17 @@ impl Server {
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.dma_read(ring.line(), 1, now);
         }
-        let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
-        let written = self.memory.dma_write(first, count, now).max(self.memory.dma_write(ring.line(), 1, now));
+        let written = match &self.scattered {
+            None => {
+                let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
+                self.memory.dma_write(first, count, now)
+            }
+            Some(scattered) => {
+                let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
+                runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
+            }
+        };
+        let written = written.max(self.memory.dma_write(ring.line(), 1, now));
         let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - now;
@@ -642,6 +704,12 @@ impl Server {
     fn core(&mut self, i: usize, observer: &mut impl Observer) {
         match self.cores[i].state {
             State::Waking | State::Polling(_) => self.start_burst(i),
+            State::Starving => {
+                if !self.can_refill(i) {
+                    return self.rest(i);
+                }
+                self.start_burst(i);
+            }
             State::Finishing => {
                 self.finish_burst(i, observer);
                 return;
@@ -698,16 +766,23 @@ impl Server {
         freed.clear();
         self.freed = freed;
         if let Input::Nic(rx) = &mut worker.input {
-            rx.refill(id, &mut self.pool, script);
+            worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
         worker.started = now;
         let layout = &self.layout;
+        let scattered = self.scattered.as_deref();
+        let cells = worker.core.cells();
+        cells.clear();
+        if let Some(scattered) = scattered {
+            worker.in_burst.iter().for_each(|entry| cells.extend(scattered.lines_of(entry.mbuf)));
+        }
         let places = worker.packets.iter().zip(&worker.in_burst).map(|(packet, entry)| BurstPacket {
             id: packet.id,
             mbuf: layout.mbuf(entry.mbuf),
             data: layout.data(entry.mbuf),
+            cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
         });
         worker.core.start(places, now);
         worker.state = State::Running;
@@ -720,6 +795,12 @@ impl Server {
         let script = worker.core.script();
         self.verdicts.clear();
         self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
+        // Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
+        for fragment in self.function.fragments() {
+            if let Some(first) = worker.packets.iter_mut().find(|packet| packet.id == fragment.id) {
+                first.frame_bytes += (fragment.wire_bytes()) as u32;
+            }
+        }
         let stride = self.layout.mbuf_stride();
         for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
             let fate = match *verdict {
@@ -854,6 +935,9 @@ impl Server {
                     attribution,
                 });
             } else {
+                if let Some(scattered) = &mut self.scattered {
+                    scattered.free(entry.mbuf);
+                }
                 observer.departure(&Departure {
                     packet: packet.id,
                     arrival: entry.arrival,
@@ -899,8 +983,27 @@ impl Server {
                 worker.state = State::Waking;
                 self.engine.schedule(next_poll(now, self.poll, visible), PRIORITY_CORE, Event::Core(i));
             }
-            None => worker.state = State::Polling(now),
+            None => self.rest(i),
         }
+    }
+
+    /// Core `i` polls in vain from now on. One whose descriptors are all without mbufs looks for some at each poll,
+    /// as long as packets come.
+    fn rest(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        worker.state = match &worker.input {
+            Input::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
+                self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, Event::Core(i));
+                State::Starving
+            }
+            _ => State::Polling(now),
+        };
+    }
+
+    fn can_refill(&self, i: usize) -> bool {
+        let worker = &self.cores[i];
+        matches!(&worker.input, Input::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
     }
 
     /// The NIC reads descriptors; the answer lets it ask for the packets.
@@ -934,7 +1037,24 @@ impl Server {
             let bytes = u64::from(packet.sent_bytes);
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
-            let memory = self.memory.dma_read(first, count, now) - now;
+            let at = match &mut self.scattered {
+                None => self.memory.dma_read(first, count, now),
+                Some(scattered) => {
+                    // What was put before the packet is in the mbuf's headroom.
+                    let (before, after) = (packet.moved.min(0).unsigned_abs(), packet.moved.max(0) as u64);
+                    let mut at = now;
+                    if before > 0 {
+                        let (first, count) = lines(start, before.into());
+                        at = self.memory.dma_read(first, count, now);
+                    }
+                    for (first, count) in scattered.runs(packet.mbuf, after, bytes - u64::from(before).min(bytes)) {
+                        at = at.max(self.memory.dma_read(first, count, now));
+                    }
+                    scattered.free(packet.mbuf);
+                    at
+                }
+            };
+            let memory = at - now;
             let read = self.down.transfer(now, bytes) + memory;
             let port = usize::from(packet.port.0);
             let first_bit = read.max(self.port_free[port]);
@@ -961,13 +1081,107 @@ impl Server {
     }
 }
 
+/// Where packets lie that an allocator places: the driver's mbufs keep their headers and headroom.
+struct Scattered {
+    buffer: PacketBuffer,
+    base: Addr,
+    /// Of the packet that asks at present.
+    asked: (u32, Vec<u32>),
+    /// By mbuf: bytes and cells of its packet.
+    held: Vec<(u32, Vec<u32>)>,
+    /// By mbuf: the lines of its packet.
+    lines: Vec<Vec<Addr>>,
+}
+
+impl Scattered {
+    fn new(
+        spec: &BufferSpec,
+        mbufs: u32,
+        base: Addr,
+        draw: impl FnMut(usize) -> usize,
+    ) -> Result<Scattered, MachineError> {
+        let buffer = PacketBuffer::new(spec, "buffer", draw)?;
+        let mbufs = mbufs as usize;
+        Ok(Scattered {
+            buffer,
+            base,
+            asked: Default::default(),
+            held: vec![Default::default(); mbufs],
+            lines: vec![Vec::new(); mbufs],
+        })
+    }
+
+    /// Gets cells for a packet of `bytes`; says whether there are.
+    fn allocate(&mut self, bytes: u32) -> bool {
+        self.asked.1.clear();
+        self.asked.0 = bytes;
+        self.buffer.allocate(bytes, &mut self.asked.1)
+    }
+
+    /// The packet that has asked is in `mbuf`.
+    fn give(&mut self, mbuf: u32) {
+        let at = mbuf as usize;
+        std::mem::swap(&mut self.held[at], &mut self.asked);
+        self.asked.1.clear();
+        let (bytes, cells) = &self.held[at];
+        let per_cell = u64::from(self.buffer.cell_bytes()) / LINE_BYTES;
+        let lines = u64::from(*bytes).div_ceil(LINE_BYTES).max(1);
+        let (base, buffer) = (self.base.0, &self.buffer);
+        let of_cells = cells.iter().flat_map(|&cell| {
+            let start = base + buffer.addr(cell).0;
+            (0..per_cell).map(move |k| Addr(start + k * LINE_BYTES))
+        });
+        self.lines[at].clear();
+        self.lines[at].extend(of_cells.take(lines as usize));
+    }
+
+    /// The packet that has asked is lost.
+    fn take_back(&mut self) {
+        let (bytes, cells) = &mut self.asked;
+        let freed = self.buffer.free(*bytes, cells);
+        debug_assert!(freed.is_ok());
+        cells.clear();
+    }
+
+    /// The packet in `mbuf` is done with.
+    fn free(&mut self, mbuf: u32) {
+        let (bytes, cells) = &mut self.held[mbuf as usize];
+        let freed = self.buffer.free(*bytes, cells);
+        debug_assert!(freed.is_ok());
+        cells.clear();
+        self.lines[mbuf as usize].clear();
+    }
+
+    /// The lines of the packet in `mbuf`.
+    fn lines_of(&self, mbuf: u32) -> &[Addr] {
+        &self.lines[mbuf as usize]
+    }
+
+    /// The lines of `bytes` bytes of it from byte `from` on, as runs of lines one after the other: the first one and
+    /// how many.
+    fn runs(&self, mbuf: u32, from: u64, bytes: u64) -> impl Iterator<Item = (Line, u64)> {
+        let lines = self.lines_of(mbuf);
+        let end = (from + bytes).div_ceil(LINE_BYTES).min(lines.len() as u64) as usize;
+        let mut at = ((from / LINE_BYTES) as usize).min(end);
+        std::iter::from_fn(move || {
+            let first = lines[..end].get(at)?.line();
+            let mut count = 1;
+            while lines[..end].get(at + count).is_some_and(|next| next.line().0 == first.0 + count as u64) {
+                count += 1;
+            }
+            at += count;
+            Some((first, count as u64))
+        })
+    }
+}
+
 /// The first poll at or after `visible` of a core that polls every `period` from `since` on.
 fn next_poll(since: Ps, period: Ps, visible: Ps) -> Ps {
     since + period * visible.since(since).0.div_ceil(period.0.max(1))
 }
 
 /// The first of the lines that `bytes` bytes from `start` on lie in, and how many they are.
-fn lines(start: Addr, bytes: u64) -> (Line, u64) {
+pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
     let (first, last) = (start.line().0, Addr(start.0 + bytes.max(1) - 1).line().0);
     (Line(first), last - first + 1)
 }

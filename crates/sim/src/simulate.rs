@@ -14,9 +14,9 @@
 //! going to be measured (four times as many while mbufs are unused), warm-up ends there and the result says so.
 
 use engine::Seed;
-use functions::Function;
+use functions::{Function, Share};
 use machine::dram::DramCounters;
-use machine::memory::{LevelCounters, MemoryCounters};
+use machine::memory::{CopyCounters, LevelCounters, MemoryCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -47,6 +47,8 @@ pub struct Measured {
     pub memory: MemoryCounters,
     /// Lookups of the LLC in the measured part by cores that receive, and by those that work on what others have received.
     pub classes: [LevelCounters; 2],
+    /// Counters of the copy table in the measured part; zeros without one.
+    pub copies: CopyCounters,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// Core counters of the measured part.
@@ -59,6 +61,8 @@ pub struct Measured {
     pub dram_peak: f64,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
+    /// Of a chain: what each member did in the measured time; none of a function alone.
+    pub members: Vec<Share>,
     /// Intervals of the policy, from the first packet on; none without one.
     pub control: Vec<ControlInterval>,
     /// The user ended it early.
@@ -158,8 +162,10 @@ impl Setup<'_> {
         Ok(Measured {
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
+            copies: to.copies - from.copies,
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
+            members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
             span: to.at.since(from.at),
             dram_peak: server.memory().dram().peak_bytes_per_s(),
@@ -237,7 +243,7 @@ impl Observer for Transient {
     fn departure(&mut self, d: &Departure) {
         match d.fate {
             Fate::Sent(_) => self.sojourns.record(d.sojourn.as_ns()),
-            Fate::Lost(Loss::NoRxDescriptor | Loss::NicFifoFull) => self.refused += 1,
+            Fate::Lost(Loss::NoRxDescriptor | Loss::NoMbuf | Loss::NicFifoFull | Loss::NoBuffer) => self.refused += 1,
             _ => {}
         }
     }
@@ -248,9 +254,11 @@ struct Snapshot {
     at: Ps,
     memory: MemoryCounters,
     classes: [LevelCounters; 2],
+    copies: CopyCounters,
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
+    members: Vec<Share>,
 }
 
 impl Snapshot {
@@ -259,9 +267,11 @@ impl Snapshot {
             at: server.now(),
             memory: server.memory().counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
+            copies: server.memory().copy_counters(),
             dram: server.memory().dram().counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
+            members: server.members(),
         }
     }
 

@@ -35,6 +35,9 @@ fn by_content(result: &RunResult) -> Scenario {
         match file.kind {
             "capture" => scenario.traffic.capture = Some(file.blake3.as_str().into()),
             "profile" => scenario.traffic.profile = Some(file.blake3.clone()),
+            "rules" => scenario.function.classify.rules = Some(file.blake3.as_str().into()),
+            "patterns" => scenario.function.inspect.patterns = Some(file.blake3.as_str().into()),
+            "templates" => scenario.function.firewall.rules = Some(file.blake3.as_str().into()),
             "sessions" => scenario.function.upf.sessions = Some(file.blake3.as_str().into()),
             _ => scenario.function.forward.table = Some(file.blake3.as_str().into()),
         }
@@ -49,8 +52,8 @@ pub fn traffic_id(result: &RunResult) -> String {
     let traffic = toml::to_string(&s.traffic).unwrap_or_default();
     let forward = &s.function.forward;
     let users = match s.function.kind {
-        FunctionKind::Forward => String::new(),
         FunctionKind::Upf => toml::to_string(&s.function.upf).unwrap_or_default(),
+        _ => String::new(),
     };
     hash(&format!(
         "{traffic}\n{users}{} {} {} {} {:e} {:?} {} {}",
@@ -132,9 +135,12 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
+    put("copy_table", copy_table(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
+    let wanted: u64 = measured.cores.iter().map(|c| c.rx_nombuf).sum();
+    put("mempool", json!({ "size": scenario.mempool.size, "starved": wanted > 0, "rx_nombuf": wanted }));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("policy", policy(result));
@@ -151,6 +157,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
             "rx_descriptors": scenario.nic.rx_descriptors,
         }),
     );
+    put("members", members(measured));
     put("routes", json!({ "ipv4": result.routing.routes.0, "ipv6": result.routing.routes.1 }));
     put("table", table(&result.routing));
     put(
@@ -283,6 +290,42 @@ fn llc_by_cores(measured: &Measured) -> Value {
         .filter(|(_, l)| lookups(l) > 0)
         .map(|(kind, l)| json!({ "cores": kind, "lookups": lookups(l), "miss_rate": l.misses as f64 / lookups(l) as f64 }))
         .collect()
+}
+
+/// Of a chain: what each member did after warm-up, and its shares of the whole. Null of a function alone.
+fn members(measured: &Measured) -> Value {
+    if measured.members.is_empty() {
+        return Value::Null;
+    }
+    let sum = |of: fn(&functions::Share) -> u64| measured.members.iter().map(of).sum::<u64>() as f64;
+    let (references, instructions) = (sum(|m| m.seen.references), sum(|m| m.seen.instructions));
+    let member = |m: &functions::Share| {
+        json!({
+            "name": m.name,
+            "packets": m.packets,
+            "dropped": m.dropped,
+            "references": m.seen.references,
+            "reference_share": m.seen.references as f64 / references,
+            "instructions": m.seen.instructions,
+            "instruction_share": m.seen.instructions as f64 / instructions,
+        })
+    };
+    measured.members.iter().map(member).collect()
+}
+
+/// What the copy table did; null without one.
+fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
+    if scenario.machine.copy_table.is_none() {
+        return Value::Null;
+    }
+    let c = &measured.copies;
+    json!({
+        "fills": c.fills,
+        "hits": c.hits,
+        "settled": c.settled,
+        "searches": c.searches,
+        "fallbacks": c.fallbacks,
+    })
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {

@@ -262,7 +262,7 @@ impl Facts<'_> {
                 count(*most)
             ));
             let scenario = &self.result.scenario;
-            let made = scenario.function.kind == FunctionKind::Forward
+            let made = [FunctionKind::Forward, FunctionKind::Lookup].iter().any(|&kind| scenario.function.has(kind))
                 && scenario.traffic.capture.is_some()
                 && scenario.function.forward.table.is_none();
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
@@ -323,6 +323,26 @@ impl Facts<'_> {
                 ));
             }
         }
+        let wanted: u64 = self.result.measured.cores.iter().map(|c| c.rx_nombuf).sum();
+        if wanted > 0 {
+            let pool = scenario.mempool.size;
+            let held = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
+            let queued = u64::from(scenario.machine.cores)
+                * u64::from(scenario.nic.ports)
+                * u64::from(scenario.nic.tx_descriptors);
+            let cached = u64::from(scenario.machine.cores) * u64::from(scenario.mempool.cache) * 3 / 2;
+            let enough = held + queued + cached + u64::from(scenario.machine.cores) * u64::from(scenario.nic.burst);
+            reasons.push(format!(
+                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, transmit queues {}, the cores' caches {}.",
+                count(wanted),
+                count(lost(Loss::NoMbuf)),
+                count(pool.into()),
+                count(held),
+                count(queued),
+                count(cached)
+            ));
+            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={enough}), or shorter rings and queues."));
+        }
         let rate = scenario.nic.pcie.rate;
         let span = self.result.measured.span.as_secs();
         let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
@@ -335,6 +355,22 @@ impl Facts<'_> {
         } else if up.max(down) > LINK_FULL * rate.gbps() {
             reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
+        }
+        let buffer = lost(Loss::NoBuffer);
+        if buffer > 0
+            && let Some(spec) = &scenario.buffer
+        {
+            reasons.push(format!(
+                "{} packets found no room in the packet buffer of {} ({}), or were longer than buffer.longest = {}.",
+                count(buffer),
+                spec.size,
+                spec.allocation.name(),
+                spec.longest
+            ));
+            advice.push(format!(
+                "The packet buffer is the limit: try a larger one (--set buffer.size=\"{}\"), or another allocation (buffer.allocation).",
+                units::Size::from_bytes(spec.size.bytes() * 2)
+            ));
         }
         let queue = lost(Loss::QueueFull);
         if queue > 0 {
@@ -468,6 +504,10 @@ impl Facts<'_> {
                 let fewer = match scenario.function.kind {
                     FunctionKind::Forward => "fewer routes (function.forward.prefixes)",
                     FunctionKind::Upf => "fewer sessions (function.upf.load.ues)",
+                    FunctionKind::Classify => "fewer rules (function.classify.made)",
+                    FunctionKind::Inspect => "fewer strings (function.inspect.made)",
+                    FunctionKind::Nat => "fewer sessions (function.nat.sessions)",
+                    _ => "smaller tables",
                 };
                 advice.push(format!("Cores miss in the LLC: compare with a larger one (machine.llc.size), or {fewer} to see what the table costs."));
             }

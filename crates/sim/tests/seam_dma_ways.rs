@@ -46,6 +46,8 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             snoop: ns(20.0),
         },
         dram: DramSpec {
+            standard: None,
+            page: machine::dram::PagePolicy::Open,
             channels: 1,
             banks: 16,
             row: Size::from_bytes(8192),

@@ -78,7 +78,7 @@ fn core(record: &Record, outstanding: usize) -> Ps {
     };
     let mut core = Core::new(&spec, CoreId(0), "core").expect("a core");
     record.replay(core.script());
-    core.start([BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) }], Ps::ZERO);
+    core.start([BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0), cells: 0 }], Ps::ZERO);
     match core.step(&mut Fixed, &Flat, Ps::ZERO, Ps::MAX) {
         Step::Done(at) => at,
         other => panic!("{other:?}"),

@@ -72,6 +72,18 @@ pub enum TrafficError {
         /// What is expected there.
         expected: String,
     },
+    /// A line of a set of rules, or of a table of strings, that is not one.
+    #[error("{name}:{line}: {came}: expected {expected}")]
+    Line {
+        /// The input.
+        name: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// What came.
+        came: String,
+        /// What is expected there.
+        expected: String,
+    },
     /// A trace of memory requests that cannot be used as a whole.
     #[error("{name}: {why}")]
     Trace {

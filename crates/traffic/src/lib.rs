@@ -7,6 +7,7 @@
 //!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
 //! - [`mobile`] makes users' traffic of a mobile network out of a profile or a capture.
 //! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
+//! - [`Rules`] are filter sets, [`SignatureStrings`] what is looked for in payloads.
 //! - [`Requests`] is a trace of memory requests, for caches and DRAM on their own.
 //!
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
@@ -20,10 +21,14 @@ mod flows;
 mod frame;
 mod input;
 mod inspect;
+mod lines;
 mod link;
 pub mod mobile;
+mod patterns;
+mod payload;
 mod profile;
 mod requests;
+mod rules;
 mod sizes;
 mod source;
 mod table;
@@ -38,8 +43,11 @@ pub use inspect::{
     Distinct, EXACT_LIMIT, Inspection, LRU_SIZES, PopularityFit, Rates, SizeClasses, SizeCount, inspect, inspect_file,
 };
 pub use link::link_name;
+pub use patterns::{PatternSelection, SignatureString, SignatureStrings};
+pub use payload::PayloadSpec;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
 pub use requests::{MOST_REQUESTS, RequestFormat, Requests};
+pub use rules::Rules;
 pub use sizes::{SizeBin, SizeSpec, Sizes};
 pub use source::{Blueprint, Checksums, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
 pub use table::{NextHop, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};

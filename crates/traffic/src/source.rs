@@ -25,6 +25,7 @@ use crate::flows::{FlowSpec, Flowing, Flows, Pool};
 use crate::frame;
 use crate::input::Stop;
 use crate::mobile::{Mobile, Subscriber, Tunnels};
+use crate::payload::{Payload, PayloadSpec};
 use crate::profile::{MixSpec, ProfileSpec};
 use crate::sizes::{SizeSpec, Sizes};
 use crate::table::Table;
@@ -66,6 +67,9 @@ pub struct SourceSpec {
     /// `capture`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
+    /// What made packets carry; only their first bytes are there when left out. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadSpec>,
 }
 
 /// How much traffic is offered.
@@ -111,7 +115,7 @@ pub struct Blueprint {
 
 #[derive(Clone, Debug)]
 enum Plan {
-    Made { sizes: Sizes, flows: Box<Flows>, mobile: Option<Arc<Mobile>> },
+    Made { sizes: Sizes, flows: Box<Flows>, mobile: Option<Arc<Mobile>>, payload: Option<Arc<Payload>> },
     Replayed(Arc<Replay>),
 }
 
@@ -170,6 +174,7 @@ enum Running {
         sizes: Sizes,
         flows: Box<Flowing>,
         mobile: Option<Arc<Mobile>>,
+        payload: Option<Arc<Payload>>,
         arrivals: Arrivals,
         rng: Pcg64,
         flow_rng: Pcg64,
@@ -297,7 +302,12 @@ impl Blueprint {
             mean = MeanSize { l1: l2 + ETHERNET_OVERHEAD_BYTES as f64, l2 };
         }
         let flows = Flows::new(&profile.flows, profile.mix.tcp, pool, "traffic.flows")?;
-        let kind = Plan::Made { sizes, flows: Box::new(flows), mobile: mobile.map(Arc::new) };
+        if mobile.is_some() && spec.payload.is_some() {
+            let allowed = "tunnelled packets carry headers only (leave it out)";
+            return Err(TrafficError::spec("traffic.payload", "given", allowed));
+        }
+        let payload = spec.payload.map(|spec| Arc::new(Payload::new(spec)));
+        let kind = Plan::Made { sizes, flows: Box::new(flows), mobile: mobile.map(Arc::new), payload };
         Ok(Blueprint { kind, arrivals: profile.arrivals, mean, notes, content: Some(content) })
     }
 
@@ -312,6 +322,7 @@ impl Blueprint {
             ("sizes", spec.sizes.is_some()),
             ("mix", spec.mix.is_some()),
             ("flows", spec.flows.is_some()),
+            ("payload", spec.payload.is_some()),
         ];
         if let Some((field, _)) = given.iter().find(|g| g.1) {
             let allowed = "a capture has its own (leave out either this or `capture`)";
@@ -422,9 +433,10 @@ impl Blueprint {
         let pps = self.packets_per_second(load)?;
         let mut rng = Pcg64::seed_from_u64(seed);
         let kind = match &self.kind {
-            Plan::Made { sizes, flows, mobile } => Running::Made {
+            Plan::Made { sizes, flows, mobile, payload } => Running::Made {
                 sizes: sizes.clone(),
                 mobile: mobile.clone(),
+                payload: payload.clone(),
                 flows: Box::new(flows.start(seed)),
                 arrivals: Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?,
                 // Arrivals and contents draw apart, so that a change of one leaves the other alone.
@@ -625,7 +637,7 @@ impl Source {
     #[inline]
     pub fn next(&mut self, packet: &mut Packet) -> bool {
         match &mut self.kind {
-            Running::Made { sizes, flows, mobile, arrivals, rng, flow_rng } => {
+            Running::Made { sizes, flows, mobile, payload, arrivals, rng, flow_rng } => {
                 packet.arrival = arrivals.next(rng);
                 let size = sizes.draw(flow_rng);
                 let (flow, first) = flows.draw(flow_rng);
@@ -633,6 +645,9 @@ impl Source {
                 match mobile {
                     None => frame::make(packet, &flow, size, number, first),
                     Some(mobile) => mobile.make(packet, &flow, (size, number, first), flow_rng),
+                }
+                if let Some(payload) = payload {
+                    payload.fill(packet, self.packets);
                 }
             }
             Running::Replayed { replay, pacing, place, round, rng } => {

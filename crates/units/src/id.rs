@@ -64,6 +64,7 @@ pub struct Cbm(pub u32);
 
 impl Cbm {
     /// The lowest `ways` ways; 32 or more give all 32.
+    #[inline]
     pub const fn low(ways: u32) -> Cbm {
         Cbm(if ways >= 32 { u32::MAX } else { (1 << ways) - 1 })
     }

@@ -44,7 +44,7 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
     if len({row["x"] for row in rows}) < 2:
         return None
     chart = _offered_and_carried(rows, alt.Axis(title="offered, Mpps", tickCount=6))
-    return _svg(chart, "Offered and carried packet rate over offered load")
+    return svg(chart, "Offered and carried packet rate over offered load")
 
 
 def rate_over_time(series: Sequence[Interval]) -> str | None:
@@ -64,7 +64,7 @@ def rate_over_time(series: Sequence[Interval]) -> str | None:
         for p in known
     ]
     chart = _offered_and_carried(rows, alt.Axis(title=f"simulated time, {unit}", tickCount=6), points=len(rows) <= 40)
-    return _svg(chart, "Offered and carried packet rate over simulated time")
+    return svg(chart, "Offered and carried packet rate over simulated time")
 
 
 # What the machine does over time: the field of an interval, its factor, the axis' title and what full means.
@@ -90,7 +90,7 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
         if len(rows) < 2:
             continue
         domain = alt.Scale(domain=[0, most]) if most is not None else alt.Scale(zero=True)
-        panel = alt.Chart(_data(rows)).mark_line(strokeWidth=1.5, color=CARRIED)
+        panel = alt.Chart(data(rows)).mark_line(strokeWidth=1.5, color=CARRIED)
         panels.append((panel, alt.Y("y:Q", axis=alt.Axis(title=title, tickCount=3), scale=domain)))
     if not panels:
         return None
@@ -100,7 +100,7 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
         axis = alt.Axis(title=f"simulated time, {unit}" if last else None, labels=last, tickCount=6)
         x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
         drawn.append(panel.encode(x=x, y=y).properties(width=WIDTH, height=HEIGHT / len(_ACTIVITY)))
-    return _svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
+    return svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
 
 
 # Who brought lines into the LLC, in the order of `llc_bytes`.
@@ -122,7 +122,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
     steps = [{"x": i["at_ns"] / scale, "y": i["io_ways"]} for i in intervals]
     ways = (
-        alt.Chart(_data(steps))
+        alt.Chart(data(steps))
         .mark_line(strokeWidth=1.5, color=CARRIED, interpolate="step-before")
         .encode(x=x, y=alt.Y("y:Q", axis=alt.Axis(title="I/O ways", tickMinStep=1, tickCount=4)))
         .properties(width=WIDTH, height=HEIGHT / 4)
@@ -132,9 +132,9 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         for i in intervals
         for owner, count in zip(_OWNERS, i["llc_bytes"], strict=True)
     ]
-    shown = [name for name in _OWNERS if any(row["y"] > 0 for row in owners if row["owner"] == name)]
+    shown = [owner for place, owner in enumerate(_OWNERS) if any(i["llc_bytes"][place] > 0 for i in intervals)]
     occupancy = (
-        alt.Chart(_data([row for row in owners if row["owner"] in shown]))
+        alt.Chart(data([row for row in owners if row["owner"] in shown]))
         .mark_area()
         .encode(
             x=x.axis(alt.Axis(title=f"simulated time, {unit}", tickCount=6)),
@@ -148,7 +148,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         )
         .properties(width=WIDTH, height=HEIGHT / 2)
     )
-    return _svg(alt.vconcat(ways, occupancy, spacing=8), "Ways of devices and occupancy of the LLC over simulated time")
+    return svg(alt.vconcat(ways, occupancy, spacing=8), "Ways of devices and occupancy of the LLC over simulated time")
 
 
 def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:
@@ -175,11 +175,11 @@ def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
     x = alt.X("x:Q", axis=alt.Axis(title="offered, Mpps", tickCount=6))
     y = alt.Y("us:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=_log_axis(rows))
     colour = alt.Color("which:N", scale=alt.Scale(domain=["p50", "p99"], range=[CARRIED, TAIL]), legend=_legend())
-    base = alt.Chart(_data(rows)).encode(x=x, y=y, color=colour)
+    base = alt.Chart(data(rows)).encode(x=x, y=y, color=colour)
     chart = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=46, opacity=1).encode(
         description="words:N"
     )
-    return _svg(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
+    return svg(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
 
 
 def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> str | None:
@@ -195,16 +195,16 @@ def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> st
     y = alt.Y(
         "share:Q", scale=alt.Scale(domain=[0, 1.0]), axis=alt.Axis(format="%", title="packets within", tickCount=5)
     )
-    line = alt.Chart(_data(rows)).mark_line(strokeWidth=2, color=CARRIED).encode(x=x, y=y)
-    area = alt.Chart(_data(rows)).mark_area(color=CARRIED, opacity=0.12).encode(x=x, y=y)
+    line = alt.Chart(data(rows)).mark_line(strokeWidth=2, color=CARRIED).encode(x=x, y=y)
+    area = alt.Chart(data(rows)).mark_area(color=CARRIED, opacity=0.12).encode(x=x, y=y)
     marks = _quantile_marks(sojourn)
     if not marks:
-        return _svg((area + line).properties(width=WIDTH, height=HEIGHT), "Distribution of sojourn")
-    base = alt.Chart(_data(marks)).encode(x=x)
+        return svg((area + line).properties(width=WIDTH, height=HEIGHT), "Distribution of sojourn")
+    base = alt.Chart(data(marks)).encode(x=x)
     rules = base.mark_rule(color=TAIL, strokeDash=[4, 3]).encode(description="words:N")
     # Labels stand at different heights: p99 and p99.9 are often close together. They sit on the empty side.
     words = base.mark_text(align="right", dx=-5, fontSize=12, color="var(--ink)").encode(y="at:Q", text="label:N")
-    return _svg(
+    return svg(
         (area + line + rules + words).properties(width=WIDTH, height=HEIGHT),
         "Distribution of sojourn: " + ", ".join(mark["words"] for mark in marks),
     )
@@ -230,7 +230,7 @@ def _offered_and_carried(rows: list[dict[str, Any]], axis: alt.Axis, points: boo
     domain = ["offered", "carried"]
     colour = alt.Color("which:N", scale=alt.Scale(domain=domain, range=[OFFERED, CARRIED]), legend=_legend())
     dash = alt.StrokeDash("which:N", scale=alt.Scale(domain=domain, range=[[6, 4], [1, 0]]), legend=_legend())
-    base = alt.Chart(_data(long)).encode(
+    base = alt.Chart(data(long)).encode(
         x=alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False)),
         y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5), scale=alt.Scale(zero=True)),
         color=colour,
@@ -258,7 +258,8 @@ def _legend() -> alt.Legend:
     return alt.Legend(title=None, orient="top", direction="horizontal", symbolType="stroke", symbolStrokeWidth=3)
 
 
-def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
+def data(rows: list[dict[str, Any]]) -> alt.InlineData:
+    """Rows as the data of a chart."""
     return alt.InlineData(values=rows)
 
 
@@ -266,7 +267,7 @@ def _all_numbers(*values: object) -> bool:
     return all(q.is_number(value) for value in values)
 
 
-def _svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
+def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
     """The chart as an SVG element that takes the width of its box and says in words what it shows."""
     spec = chart.configure(
         background="transparent",

@@ -13,19 +13,24 @@ import typer
 from rich.console import Console
 
 from wirespeed import terminal
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar
-from wirespeed.tune import text, tuning
+from wirespeed.tune import choice, programs, text, tuning
 
 _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed tune upf --knob nic.rx_descriptors=128..4096*2 --knob mempool.size=8192..262144*2 --out tuned\n\n"
     "  wirespeed tune my.toml --knob nic.rx_descriptors=256,1024 --knob mempool.kind=fifo,lifo --metric p99 "
     "--loss-limit 0.001\n\n"
+    "  wirespeed tune --target testpmd --out tuned\n\n"
+    "  wirespeed tune --target command --command 'prog --ring {nic.rx_descriptors=1024}' --reads 'stdout:Mpps: (.*)' "
+    "--knob nic.rx_descriptors=128..4096*2\n\n"
     "Values: a list (256,512), a range by a factor (128..4096*2) or by a step (16..64+16).\n\n"
     "A search that was stopped goes on where it was when it is run again with the same journal or folder.\n\n"
-    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
+    "Exit code: 0 fine, 2 bad input, 3 a program that was measured is missing, has died or hung, 130 stopped by Ctrl-C."
 )
-_TRAFFIC, _SEARCH, _OUTPUT = "Traffic and machine", "Search", "Output"
+EXIT_TARGET: Final = 3
+_TRAFFIC, _SEARCH, _OUTPUT, _PROGRAM = "Traffic and machine", "Search", "Output", "Real programs"
 
 
 def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
@@ -34,40 +39,55 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
     @app.command("tune", epilog=_EPILOG)
     def tune(
         scenario: Annotated[
-            str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a shipped scenario.")
-        ],
+            str | None,
+            typer.Argument(
+                metavar="[SCENARIO]",
+                help="A TOML file, or the name of a shipped scenario; nothing with --target.",
+                show_default=False,
+            ),
+        ] = None,
         knobs: Annotated[
-            list[str],
+            list[str] | None,
             typer.Option(
                 "--knob",
                 metavar="PATH=VALUES",
                 help="A setting and the values to try, for example [bold]nic.rx_descriptors=128..4096*2[/bold]. "
-                "May be given several times.",
+                "May be given several times; testpmd and ovs-dpdk have usual ones.",
                 show_default=False,
                 rich_help_panel=_SEARCH,
             ),
-        ],
+        ] = None,
         metric: Annotated[
-            str,
+            str | None,
             typer.Option(
-                "--metric", metavar="METRIC", help=f"{', '.join(text.METRIC_WORDS)}.", rich_help_panel=_SEARCH
+                "--metric",
+                metavar="METRIC",
+                help=f"{', '.join(text.METRIC_WORDS)}; of a real program {', '.join(text.PROGRAM_WORDS)}.",
+                show_default="carried_mpps, of a real program cpu_mpps",
+                rich_help_panel=_SEARCH,
             ),
-        ] = "carried_mpps",
+        ] = None,
         loss_limit: Annotated[
             float | None,
             typer.Option(
                 "--loss-limit",
                 metavar="SHARE",
-                help="The largest loss that the best settings may have, for example 0.001; no limit if left out.",
+                help="The largest loss that the best settings may have, for example 0.001; no limit if left out "
+                "(testpmd: 0.0001).",
                 rich_help_panel=_SEARCH,
             ),
         ] = None,
         evaluations: Annotated[
-            int,
+            int | None,
             typer.Option(
-                "--evaluations", metavar="N", min=1, help="Points of the joint search.", rich_help_panel=_SEARCH
+                "--evaluations",
+                metavar="N",
+                min=1,
+                help="Points of the joint search.",
+                show_default=f"{tuning.EVALUATIONS}, of a real program {programs.EVALUATIONS}",
+                rich_help_panel=_SEARCH,
             ),
-        ] = tuning.EVALUATIONS,
+        ] = None,
         grid: Annotated[
             bool, typer.Option("--grid", help="Also run every combination, as the truth.", rich_help_panel=_SEARCH)
         ] = False,
@@ -130,6 +150,136 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_TRAFFIC,
             ),
         ] = None,
+        machine: Annotated[
+            str | None,
+            typer.Option(
+                "--machine",
+                metavar="MACHINE",
+                help="With testpmd: simulate every point on this machine, too: a file that "
+                "[bold]wirespeed calibrate[/bold] has written, or a shipped machine.",
+                show_default=False,
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        program: Annotated[
+            Literal["testpmd", "ovs-dpdk", "vpp", "command"] | None,
+            typer.Option(
+                "--target",
+                help="Tune a real program on this machine, in place of a simulated scenario.",
+                show_default=False,
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        defaults: Annotated[
+            Literal["testpmd", "paper"],
+            typer.Option(
+                "--from",
+                help="What testpmd has where nothing is set: its own defaults, or those of 5GC2ache (4096 descriptors, "
+                "262140 mbufs, no per-core cache).",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = "testpmd",
+        size: Annotated[
+            int,
+            typer.Option("--size", metavar="BYTES", help="Bytes of a packet.", rich_help_panel=_PROGRAM),
+        ] = 1500,
+        devices: Annotated[
+            Literal["memif", "null"],
+            typer.Option(
+                "--devices", help="testpmd's virtual devices: memif has rings, null has none.", rich_help_panel=_PROGRAM
+            ),
+        ] = "memif",
+        cpu: Annotated[
+            int | None,
+            typer.Option(
+                "--cpu",
+                metavar="N",
+                help="The core of the polling thread.",
+                show_default="the last one",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        starts: Annotated[
+            int,
+            typer.Option(
+                "--starts",
+                metavar="N",
+                min=1,
+                help="How often the best points and the program as it is are started again.",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = programs.STARTS,
+        command: Annotated[
+            str | None,
+            typer.Option(
+                "--command",
+                metavar="TEMPLATE",
+                help="With --target command: the program and its arguments, each setting as {PATH=VALUE as it is}.",
+                show_default=False,
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        reads: Annotated[
+            str | None,
+            typer.Option(
+                "--reads",
+                metavar="SOURCE",
+                help="Where its number comes from: stdout:REGEX, telemetry:PREFIX\\[/COUNTER] (DPDK's file prefix) or "
+                "prometheus:URL#SERIES.",
+                show_default=False,
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        loss_reads: Annotated[
+            str | None,
+            typer.Option(
+                "--loss-reads",
+                metavar="SOURCE",
+                help="Where its loss comes from: a share, or with a running total a number of packets.",
+                show_default=False,
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        counts: Annotated[
+            bool,
+            typer.Option(
+                "--counts",
+                help="The number is a running total: tell it per CPU-second of the polling thread "
+                "(always so by telemetry).",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = False,
+        thread: Annotated[
+            str | None,
+            typer.Option(
+                "--thread",
+                metavar="REGEX",
+                help="The name of the polling thread.",
+                show_default="the busiest one",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = None,
+        run_for: Annotated[
+            float,
+            typer.Option(
+                "--run-for", metavar="SECONDS", help="How long a start is measured.", rich_help_panel=_PROGRAM
+            ),
+        ] = 2.0,
+        warmup: Annotated[
+            float,
+            typer.Option(
+                "--warmup", metavar="SECONDS", help="How long it works before that.", rich_help_panel=_PROGRAM
+            ),
+        ] = 0.3,
+        timeout: Annotated[
+            float,
+            typer.Option(
+                "--timeout",
+                metavar="SECONDS",
+                help="How long to wait for its first number before it is said to hang.",
+                rich_help_panel=_PROGRAM,
+            ),
+        ] = 30.0,
         out: Annotated[
             Path | None,
             typer.Option(
@@ -150,13 +300,53 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         """Search the settings that are best together; compare with one at a time, ResQ's rule and every combination."""
         if journal is None and out is not None:
             journal = out / tuning.JOURNAL_FILE
+        if (scenario is None) == (program is None):
+            raise InputError("give a SCENARIO to tune a simulated machine, or --target to tune a real program")
+        if program is not None:
+            only = {"--capture": capture, "--table": table, "--set": settings, "--jobs": jobs}
+            if given := [name for name, value in only.items() if value is not None]:
+                raise InputError(f"{given[0]}: is for scenarios; leave it out with --target")
+            chosen = choice.Choice(
+                program,
+                defaults,
+                size,
+                devices,
+                cpu,
+                command,
+                reads,
+                loss_reads,
+                counts,
+                thread,
+                run_for,
+                warmup,
+                timeout,
+            )
+            with stoppable(), Bar(quiet=quiet, unit="points") as bar:
+                found = choice.tune(
+                    chosen,
+                    knobs or [],
+                    metric,
+                    loss_limit,
+                    evaluations or programs.EVALUATIONS,
+                    grid,
+                    seed,
+                    batch,
+                    starts,
+                    journal,
+                    machine,
+                    bar,
+                )
+            return _told(found, out, form, quiet, show)
+        assert scenario is not None
+        if not knobs:
+            raise InputError("there is nothing to tune: give at least one --knob PATH=VALUES")
         with stoppable(), Bar(quiet=quiet, unit="points") as bar:
             found = tuning.tune(
                 scenario,
                 knobs,
-                metric,
+                metric or "carried_mpps",
                 loss_limit,
-                evaluations,
+                evaluations or tuning.EVALUATIONS,
                 grid,
                 seed,
                 jobs,
@@ -167,12 +357,20 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 settings,
                 bar,
             )
-        files = found.write(out) if out is not None else []
-        if form == "json":
-            show(json.dumps(found.document, indent=2, allow_nan=False))
-        else:
-            show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
-            show(f"\nRun the best\n  {found.document['command']}")  # in one piece, to be copied
-        if files and not quiet:
-            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
-        return 0
+        return _told(found, out, form, quiet, show)
+
+
+def _told(found: tuning.Tuning, out: Path | None, form: str, quiet: bool, show: Callable[[str], None]) -> int:
+    """Prints and writes a tuning: the exit code."""
+    files = found.write(out) if out is not None else []
+    if form == "json":
+        show(json.dumps(found.document, indent=2, allow_nan=False))
+    else:
+        show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
+        show(f"\nRun the best\n  {found.document['command']}")  # in one piece, to be copied
+    if files and not quiet:
+        print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+    died = found.document.get("died", ())
+    if died:
+        print(f"wirespeed: {len(died)} starts died or hung, the first: {died[0]}", file=sys.stderr)
+    return EXIT_TARGET if died else 0

@@ -18,7 +18,7 @@ MOST_POINTS: Final = 100_000
 # Points that are judged to find one in which a value is accepted.
 _JUDGED: Final = 2000
 
-_RANGE: Final = re.compile(r"\s*([^.\s]+(?:\.\d+)?)\s*\.\.\s*([^*+\s]+)\s*(?:([*+])\s*(\S+))?\s*")
+_RANGE: Final = re.compile(r"\s*([^.\s]+(?:\.\d+)?)\s*\.\.\s*([^*+/\s]+)\s*(?:([*+/])\s*(\S+))?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +34,39 @@ class Knob:
         return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
 
 
-def parse(text: str) -> Knob:
-    """A knob as the command line has it.
+def parse(text: str, option: str = "--knob") -> Knob:
+    """A knob as the command line has it; `option` is what errors call it.
 
     >>> parse("mempool.size=8192..65536*2").values, parse("nic.burst=16..64+16").values
     ((8192, 16384, 32768, 65536), (16, 32, 48, 64))
     >>> parse("mempool.kind=fifo,lifo").values
     ('fifo', 'lifo')
+    >>> parse("traffic.load=0.2..1.0/5").values
+    (0.2, 0.4, 0.6, 0.8, 1.0)
     """
     path, equals, given = text.partition("=")
     path = path.strip()
     if not equals or not path:
         raise InputError(
-            f"--knob {text!r}: must be PATH=VALUES, for example nic.rx_descriptors=256,512,1024 "
+            f"{option} {text!r}: must be PATH=VALUES, for example nic.rx_descriptors=256,512,1024 "
             "or mempool.size=8192..65536*2"
         )
     found = _RANGE.fullmatch(given)
-    values = _range(path, given, *found.groups()) if found else [_value(path, part) for part in given.split(",")]
-    return knob(path, values)
+    where = f"{option} {path}"
+    values = _range(where, given, *found.groups()) if found else [_value(where, part) for part in given.split(",")]
+    return knob(path, values, option)
 
 
-def knob(path: str, values: Iterable[object]) -> Knob:
+def knob(path: str, values: Iterable[object], option: str = "--knob") -> Knob:
     """A knob of values; raises InputError where there is none, or one twice."""
     listed = tuple(values)
     if not listed:
-        raise InputError(f"--knob {path}: there are no values; give at least one")
+        raise InputError(f"{option} {path}: there are no values; give at least one")
     if len(listed) > MOST_VALUES:
-        raise InputError(f"--knob {path}: {len(listed)} values; at most {MOST_VALUES} are allowed: use a larger step")
+        raise InputError(f"{option} {path}: {len(listed)} values; at most {MOST_VALUES} are allowed: use a larger step")
     for place, value in enumerate(listed):
         if value in listed[:place]:
-            raise InputError(f"--knob {path}: the value {value} is given twice")
+            raise InputError(f"{option} {path}: the value {value} is given twice")
     found = Knob(path, listed)
     return Knob(path, tuple(sorted(listed, key=_size))) if found.is_ordered else found
 
@@ -121,16 +124,18 @@ def _size(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _range(path: str, given: str, first: str, last: str, sign: str | None, by: str | None) -> list[object]:
-    low, high = _number(path, given, first), _number(path, given, last)
-    step = _number(path, given, by) if by is not None else 1
+def _range(where: str, given: str, first: str, last: str, sign: str | None, by: str | None) -> list[object]:
+    low, high = _number(where, given, first), _number(where, given, last)
+    if sign == "/":
+        return _even(where, given, low, high, _number(where, given, by or ""))
+    step = _number(where, given, by) if by is not None else 1
     factor = sign == "*"
     if factor and (step <= 1 or low <= 0):
-        raise InputError(f"--knob {path}={given}: never ends; FIRST..LAST*FACTOR needs FIRST above 0, FACTOR above 1")
+        raise InputError(f"{where}={given}: never ends; FIRST..LAST*FACTOR needs FIRST above 0, FACTOR above 1")
     if not factor and step <= 0:
-        raise InputError(f"--knob {path}={given}: never ends; FIRST..LAST+STEP needs STEP above 0")
+        raise InputError(f"{where}={given}: never ends; FIRST..LAST+STEP needs STEP above 0")
     if low > high:
-        raise InputError(f"--knob {path}={given}: the range is empty, {first} is above {last}; swap them")
+        raise InputError(f"{where}={given}: the range is empty, {first} is above {last}; swap them")
     values: list[object] = []
     value = low
     while value <= high and len(values) <= MOST_VALUES:
@@ -139,20 +144,33 @@ def _range(path: str, given: str, first: str, last: str, sign: str | None, by: s
     return values
 
 
-def _number(path: str, given: str, text: str) -> int | float:
-    value = _value(path, text)
+def _even(where: str, given: str, low: float, high: float, count: float) -> list[object]:
+    """So many values at equal distances, both ends among them; whole numbers where ends and distance are."""
+    if low >= high:
+        raise InputError(f"{where}={given}: the range is empty, its end is not above its start; swap them")
+    if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
+        raise InputError(f"{where}={given}: FIRST..LAST/COUNT needs a COUNT of 2 to {MOST_VALUES}")
+    whole = isinstance(low, int) and isinstance(high, int) and (high - low) % (count - 1) == 0
+    if whole:
+        return [low + i * (high - low) // (count - 1) for i in range(count)]
+    return [float(f"{low + i * (high - low) / (count - 1):.12g}") for i in range(count)]
+
+
+def _number(where: str, given: str, text: str) -> int | float:
+    value = _value(where, text)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(
-            f"--knob {path}={given}: {text} is no number; a range is FIRST..LAST*FACTOR or FIRST..LAST+STEP, "
+            f"{where}={given}: {text} is no number; a range is FIRST..LAST/COUNT, FIRST..LAST+STEP or "
+            "FIRST..LAST*FACTOR, "
             "anything else is listed with commas"
         )
     return value
 
 
-def _value(path: str, text: str) -> object:
+def _value(where: str, text: str) -> object:
     text = text.strip().strip('"')
     if not text:
-        raise InputError(f"--knob {path}: a value is empty; list values with single commas")
+        raise InputError(f"{where}: a value is empty; list values with single commas")
     if text in ("true", "false"):
         return text == "true"
     plain = text.replace("_", "")

@@ -47,9 +47,34 @@ def page(document: Mapping[str, Any]) -> str:
         f"<style>{_STYLE}</style><h1>{title}</h1><p>{escape(text.headline(document))}</p>"
         f"<pre>{escape(document['command'])}</pre>{_table(heads, rows)}<h2>Best settings of each</h2>"
         f"{_table(knobs, settings)}{notes}<h2>All points</h2>"
-        f"<p>{escape(text.METRIC_WORDS[document['metric']])} over loss. "
+        f"<p>{escape(text.ALL_WORDS[document['metric']])} over loss. "
         "The line joins the points that no other one beats in both (Pareto front).</p>"
-        f"{chart(document) or '<p>No point was measured.</p>'}{stopped}</html>\n"
+        f"{chart(document) or '<p>No point was measured.</p>'}{_predictions(document)}{stopped}</html>\n"
+    )
+
+
+def _predictions(document: Mapping[str, Any]) -> str:
+    """Measured beside simulated, as a chart and as a table; nothing where nothing was simulated."""
+    if document.get("prediction") is None:
+        return ""
+    heads, rows = text.predictions(document)
+    if not rows:
+        return ""
+    drawn = [
+        {"measured": point["value"] / text.scale(document), "simulated": point["predicted"] / text.scale(document)}
+        for point in document["points"]
+        if q.is_number(point["value"]) and q.is_number(point.get("predicted"))
+    ]
+    most = max(max(each.values()) for each in drawn)
+    x = alt.X("measured:Q", title=f"measured: {text.axis(document)}", scale=alt.Scale(domain=[0, most]))
+    y = alt.Y("simulated:Q", title="simulated", scale=alt.Scale(domain=[0, most]))
+    points = alt.Chart(alt.InlineData(values=drawn)).mark_point(filled=True, opacity=0.65).encode(x=x, y=y)
+    ends = alt.InlineData(values=[{"measured": 0, "simulated": 0}, {"measured": most, "simulated": most}])
+    line = alt.Chart(ends).mark_line(color="#888", strokeDash=[4, 3]).encode(x=x, y=y)
+    whole = alt.LayerChart(layer=[line, points], width=_HEIGHT, height=_HEIGHT).configure(background="white")
+    return (
+        "<h2>Simulated beside measured</h2><p>On the dashed line both are equal.</p>"
+        f"{vl_convert.vegalite_to_svg(whole.to_dict())}{_table(heads, rows)}"
     )
 
 

@@ -22,6 +22,12 @@ METRIC_WORDS: Final[Mapping[str, str]] = {
     "ndr": "Highest rate without loss",
     "pdr": "Highest rate within the loss limit",
 }
+PROGRAM_WORDS: Final[Mapping[str, str]] = {
+    "cpu_mpps": "Packets per CPU-second",
+    "highest": "What it tells",
+    "lowest": "What it tells",
+}
+ALL_WORDS: Final = {**METRIC_WORDS, **PROGRAM_WORDS}
 
 
 def value(document: Mapping[str, Any], number: float | None) -> str:
@@ -31,6 +37,10 @@ def value(document: Mapping[str, Any], number: float | None) -> str:
         return q.probability(number)
     if metric == "carried_gbps":
         return q.gbps(number)
+    if metric == "cpu_mpps":
+        return q.MISSING if number is None else f"{q.digits(number, 4)} M"
+    if metric in PROGRAM_WORDS:
+        return q.digits(number, 4)
     if metric in ("carried_mpps", "ndr", "pdr"):
         return q.MISSING if number is None else f"{q.digits(number, 4)} Mpps"
     return q.duration(number)
@@ -44,6 +54,8 @@ def scale(document: Mapping[str, Any]) -> float:
 def axis(document: Mapping[str, Any]) -> str:
     """The title of the axis that a metric is drawn on."""
     metric = document["metric"]
+    if metric in PROGRAM_WORDS:
+        return f"{PROGRAM_WORDS[metric].lower()}{', millions' if metric == 'cpu_mpps' else ''}"
     unit = {"loss": "%", "carried_gbps": "Gbps"}.get(metric, "µs" if scale(document) == 1e3 else "Mpps")
     return f"{METRIC_WORDS[metric].lower()}, {unit}"
 
@@ -51,7 +63,7 @@ def axis(document: Mapping[str, Any]) -> str:
 def headline(document: Mapping[str, Any]) -> str:
     """The best value and what it gains."""
     best, limit = document["best"], document["loss_limit"]
-    words = f"{METRIC_WORDS[document['metric']]} {value(document, best['value'])}"
+    words = f"{ALL_WORDS[document['metric']]} {value(document, best['value'])}"
     if best["gain_pct"] is not None:
         words += f", {q.change(best['gain_pct'])} against {value(document, document['base']['value'])} as it is"
     if not document["keeps_the_limit"]:
@@ -67,7 +79,9 @@ def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     metric = document["metric"]
     heads = [
         "",
-        "carried rate" if metric.startswith("carried") else metric,
+        {"cpu_mpps": "per CPU-s", "highest": "value", "lowest": "value"}.get(
+            metric, "carried rate" if metric.startswith("carried") else metric
+        ),
         "gain",
         "loss",
         "points",
@@ -108,12 +122,52 @@ def settings(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: each knob's value in the best of each way; nothing where the scenario's own stays."""
     ways = [way for way in document["methods"] if way["best"] is not None]
     rows = [[path, *(str(way["best"]["settings"].get(path, "")) for way in ways)] for path in document["knobs"]]
-    return ["", *(way["method"] for way in ways)], rows
+    own = document.get("defaults")
+    if own is None:
+        return ["", *(way["method"] for way in ways)], rows
+    rows = [[row[0], str(own.get(row[0], "its own")), *row[1:]] for row in rows]
+    return ["", "as it is", *(way["method"] for way in ways)], rows
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
-    """What the ways have to say."""
-    return [f"{way['method']}: {way['note']}" for way in document["methods"] if way["note"]]
+    """What the ways have to say, and how it was measured."""
+    said = [f"measured: {note}" for note in document.get("notes", ())]
+    spread = document["best"]["values"]
+    if "starts" in spread and {"lowest", "highest"} <= set(spread):
+        said.append(
+            f"the best of each way and the program as it is: medians of {q.count(spread['starts'])} more starts; "
+            f"those of the best were {value(document, spread['lowest'])} to {value(document, spread['highest'])}"
+        )
+    prediction = document.get("prediction")
+    if prediction is not None:
+        rank = prediction["rank_correlation"]
+        said.append(
+            f"simulated beside each point: rank correlation {q.digits(rank, 2) if rank is not None else q.MISSING} "
+            f"over {prediction['points']} points"
+        )
+    said += [f"died or hung: {each}" for each in document.get("died", ())]
+    return said + [f"{way['method']}: {way['note']}" for way in document["methods"] if way["note"]]
+
+
+def predictions(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: measured beside simulated, the program as it is and the best points first."""
+    knobs = list(document["knobs"])
+    own = document.get("defaults", {})
+    sign = -1.0 if document["direction"] == "maximize" else 1.0
+    points = [
+        point for point in document["points"] if point["value"] is not None and point.get("predicted") is not None
+    ]
+    points.sort(key=lambda point: (bool(point["settings"]), sign * point["value"]))
+    rows = [
+        [
+            *(str(point["settings"].get(path, own.get(path, "its own"))) for path in knobs),
+            value(document, point["value"]),
+            value(document, point["predicted"]),
+            q.change(100 * (point["predicted"] / point["value"] - 1)) if point["value"] else q.MISSING,
+        ]
+        for point in points
+    ]
+    return [*knobs, "measured", "simulated", "difference"], rows
 
 
 def summary(document: Mapping[str, Any]) -> RenderableType:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wirespeed import api, scenarios
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
 from wirespeed.tune import search
@@ -91,6 +91,10 @@ def tune(
     the reason. Ctrl-C raises KeyboardInterrupt; a journal then holds what is finished.
     """
     found = space.knobs(knobs)
+    if metric not in search.METRICS:
+        raise InputError(
+            f"--metric {metric}: must be one of {', '.join(search.METRICS)}{nearest(metric, search.METRICS)}"
+        )
     goal = Goal(metric, loss_limit)
     for name, value in (("evaluations", evaluations), ("batch", batch), ("jobs", 1 if jobs is None else jobs)):
         if value < 1:
@@ -117,8 +121,18 @@ def tune(
     command = ["wirespeed", "run", os.fspath(scenario)]
     for option, given in (("--capture", capture), ("--table", table)):
         command += [option, os.fspath(given)] if given is not None else []
-    about = {"seed": seed, "batch": batch, "evaluations": evaluations, "ran": evaluator.ran}
-    return Tuning(_document(command, overrides, found, goal, Point({}, base), ways, about))
+    tried = [way for way in ways if way.points]
+    best = min((one for way in tried if (one := way.best(goal))), key=lambda point: goal.rank(point.found))
+    command += [text for override in [*overrides, *_spelled(best.settings)] for text in ("--set", override)]
+    about = {
+        "scenario": command[2],
+        "seed": seed,
+        "batch": batch,
+        "evaluations": evaluations,
+        "ran": evaluator.ran,
+        "command": shlex.join(command),
+    }
+    return Tuning(document(found, goal, Point({}, base), ways, best, about))
 
 
 def _searching(goal: Goal) -> list[str]:
@@ -128,24 +142,21 @@ def _searching(goal: Goal) -> list[str]:
     return [f'run.search="{goal.metric}"', *limit]
 
 
-def _document(
-    command: Sequence[str],
-    overrides: Sequence[str],
+def document(
     knobs: Sequence[Knob],
     goal: Goal,
     base: Point,
     ways: Sequence[Tried],
+    best: Point,
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
+    """A tuning as JSON has it; `about` has what else there is to say, at least `scenario` and `command`."""
     tried = [way for way in ways if way.points]
-    best = min((found for way in tried if (found := way.best(goal))), key=lambda point: goal.rank(point.found))
-    given = [text for override in overrides for text in ("--set", override)]
-    chosen = [text for override in _spelled(best.settings) for text in ("--set", override)]
     points = {space.key(point.settings): point for way in tried for point in way.points} | {space.key({}): base}
+    points |= {space.key(point.settings): point for way in tried for point in way.finalists}
     front = _front(list(points.values()), goal)
     return {
         "schema": SCHEMA,
-        "scenario": command[2],
         "metric": goal.metric,
         "direction": goal.direction,
         "loss_limit": goal.loss_limit,
@@ -156,7 +167,6 @@ def _document(
         "methods": [_method(way, goal, base) for way in ways],
         "best": _point(best, goal, base),
         "keeps_the_limit": goal.is_met(best.found),
-        "command": shlex.join([*command, *given, *chosen]),
         "points": [
             _point(point, goal, base)
             | {"methods": [way.method for way in tried if _has(way, name)], "on_front": name in front}

@@ -57,6 +57,10 @@ pub trait Address: Copy + Ord + Debug + private::Sealed {
     fn previous(self) -> Option<Self>;
     /// The bits that select an entry: the first 24 on level 0, the next 8 on each further level.
     fn index(self, level: usize) -> usize;
+    /// `count` bits from bit `from` on, which is below [`Address::BITS`]; behind the last bit there are zeros.
+    fn bits(self, from: u8, count: u8) -> usize;
+    /// The address with `bits` or-ed in at the `count` bits from bit `from` on, as [`Address::bits`] reads them.
+    fn with_bits(self, from: u8, count: u8, bits: usize) -> Self;
 }
 
 /// A table entry: a next hop, no route, or the number of a group. `u16` or `u32`.
@@ -153,6 +157,15 @@ macro_rules! address {
                 let below = <$int>::BITS as usize - depth(level) as usize;
                 let entries = if level == 0 { TBL24_ENTRIES } else { GROUP_ENTRIES };
                 (self >> below) as usize & (entries - 1)
+            }
+            #[inline(always)]
+            fn bits(self, from: u8, count: u8) -> usize {
+                ((self << from) >> (<$int as Address>::BITS - count)) as usize
+            }
+            #[inline]
+            fn with_bits(self, from: u8, count: u8, bits: usize) -> $int {
+                let top = (bits as $int) << (<$int as Address>::BITS - count);
+                self | top >> from
             }
         }
     };
@@ -305,6 +318,11 @@ impl<A: Address, E: Entry> Dir24<A, E> {
     /// Groups of tbl8 that are reserved.
     pub fn group_capacity(&self) -> usize {
         self.tbl8.len() / GROUP_ENTRIES
+    }
+
+    /// tbl24 and tbl8 as they lie in memory, tbl8 with groups that no entry leads to.
+    pub fn entries(&self) -> (&[E], &[E]) {
+        (self.tbl24.as_slice(), self.tbl8.as_slice())
     }
 
     /// Bytes of tbl24.

@@ -1,15 +1,20 @@
 //! Longest-prefix match: from a destination address to a next hop.
 //!
 //! [`Dir24_8`] is what forwarding uses for IPv4 and [`Lpm6`] for IPv6, two instances of one
-//! structure, [`Dir24`]. [`Naive`] answers the same questions slowly: it is their twin in tests.
+//! structure, [`Dir24`]; [`Poptrie`] is for both. [`Naive`] answers the same questions slowly: it is their twin in
+//! tests. [`Lookup`] is the lookup as a function of its own.
 
 mod dir24;
 mod naive;
+mod poptrie;
+mod route;
 mod table;
 
 pub(crate) use dir24::prefetch;
 pub use dir24::{Address, Dir24, Dir24_8, Dir24Spec, Entry, Lpm6};
 pub use naive::Naive;
+pub use poptrie::Poptrie;
+pub use route::{Lookup, Structure};
 pub use table::Pages;
 
 use std::num::NonZeroU32;

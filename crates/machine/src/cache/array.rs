@@ -64,11 +64,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub(super) fn set(self) -> usize {
+    pub(crate) fn set(self) -> usize {
         self.set as usize
     }
 
-    pub(super) fn way(self) -> u32 {
+    pub(crate) fn way(self) -> u32 {
         self.way
     }
 }

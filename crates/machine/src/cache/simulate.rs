@@ -239,6 +239,16 @@ pub struct SampledLevel {
     pub writebacks: Sampled,
 }
 
+/// The groups of sets that [`simulate_sample`] draws from: 1 where the numbers of sets have no common divisor.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn sample_groups(levels: &[LevelSpec]) -> Result<u64, MachineError> {
+    check(levels, "levels")?;
+    let divisor = levels.iter().fold(0, |all, level| gcd(all, level.sets));
+    Ok(if divisor > MOST_GROUPS { gcd(divisor, MOST_GROUPS) } else { divisor })
+}
+
 /// As [`simulate`], for the lines of `groups` groups of sets only; what comes by level, and the number
 /// of groups there are.
 ///
@@ -258,10 +268,8 @@ pub fn simulate_sample(
     groups: u64,
     seed: u64,
 ) -> Result<(Vec<SampledLevel>, u64), MachineError> {
-    check(levels, "levels")?;
+    let all = sample_groups(levels)?;
     trace.check()?;
-    let divisor = levels.iter().fold(0, |all, level| gcd(all, level.sets));
-    let all = if divisor > MOST_GROUPS { gcd(divisor, MOST_GROUPS) } else { divisor };
     if groups < 2 || groups > all {
         return Err(MachineError::new(
             "groups",

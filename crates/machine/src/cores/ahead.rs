@@ -180,7 +180,7 @@ impl Ahead {
             }
             if let Some(r) = step.reference() {
                 let source = self.source(&r);
-                let done = match layout.place_line(&r, &self.burst.placed) {
+                let done = match layout.place_line(&r, &self.burst.placed()) {
                     Some(addr)
                         if r.access != Access::Atomic
                             && memory.repeat(self.burst.placed.core, addr.line(), r.access.writes()) =>
@@ -305,7 +305,7 @@ impl Ahead {
     fn touch_lines<M: Memory, L: Layout>(&mut self, r: &Ref, source: Ps, memory: &mut M, layout: &L) -> Ps {
         let mut requests = std::mem::take(&mut self.requests);
         requests.clear();
-        layout.place(r, &self.burst.placed, &mut requests);
+        layout.place(r, &self.burst.placed(), &mut requests);
         let mut done = if requests.is_empty() { source } else { Ps::ZERO };
         for request in &requests {
             done = done.max(self.request(request, source, memory));
@@ -318,7 +318,7 @@ impl Ahead {
     /// the engine has it.
     #[inline(never)]
     fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
-        let placed = &self.burst.placed;
+        let placed = &self.burst.placed();
         let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
             return false;
         };

@@ -9,8 +9,10 @@ pub struct BurstPacket {
     pub id: PacketId,
     /// Its mbuf header.
     pub mbuf: Addr,
-    /// Its first data byte.
+    /// Its first data byte, if it lies in one piece.
     pub data: Addr,
+    /// How many of [`super::Core::cells`] it has; 0 if it lies in one piece.
+    pub cells: u32,
 }
 
 /// Why [`Core::step`] came back.
@@ -39,8 +41,14 @@ pub(super) struct Burst {
     /// Time charged to each packet of the burst, and last to none of them.
     own: Vec<Attribution>,
     started: Ps,
-    /// Where the packet lies whose events are dispatched.
+    /// Where the packet lies whose events are dispatched, but for its cells.
     pub placed: Placed<'static>,
+    /// The cells of packets that do not lie in one piece, in the order of the packets.
+    pub cells: Vec<Addr>,
+    /// Where the cells of each packet end; empty if all packets lie in one piece.
+    ends: Vec<u32>,
+    /// Those of the packet whose events are dispatched.
+    scattered: std::ops::Range<usize>,
     /// The index after that of the packet begun last.
     next_begun: usize,
     /// When the last instruction has retired.
@@ -59,15 +67,33 @@ impl Burst {
             own: Vec::new(),
             started: Ps::ZERO,
             placed: Placed { packet: PacketId(0), core, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] },
+            cells: Vec::new(),
+            ends: Vec::new(),
+            scattered: 0..0,
             next_begun: 0,
             retired: Ps::ZERO,
             retiring: 0,
         }
     }
 
+    /// Where the packet lies whose events are dispatched.
+    #[inline(always)]
+    pub(super) fn placed(&self) -> Placed<'_> {
+        Placed { cells: &self.cells[self.scattered.clone()], ..self.placed }
+    }
+
     pub(super) fn start(&mut self, packets: impl IntoIterator<Item = BurstPacket>, at: Ps) {
         self.packets.clear();
         self.packets.extend(packets);
+        self.ends.clear();
+        if self.packets.iter().any(|p| p.cells > 0) {
+            let mut end = 0;
+            self.ends.extend(self.packets.iter().map(|p| {
+                end += p.cells;
+                end
+            }));
+        }
+        debug_assert_eq!(self.ends.last().map_or(0, |&end| end as usize), self.cells.len());
         self.cursor = 0;
         self.own.clear();
         self.own.resize(self.packets.len() + 1, Attribution::default());
@@ -89,6 +115,9 @@ impl Burst {
         };
         self.next_begun = index + 1;
         self.place(self.packets.get(index).copied().unwrap_or(NOWHERE));
+        if let Some(&end) = self.ends.get(index) {
+            self.scattered = (end - self.packets[index].cells) as usize..end as usize;
+        }
         index
     }
 
@@ -96,6 +125,7 @@ impl Burst {
     #[inline(always)]
     pub(super) fn end(&mut self) -> usize {
         self.place(NOWHERE);
+        self.scattered = 0..0;
         self.packets.len()
     }
 
@@ -148,4 +178,4 @@ impl Burst {
 }
 
 /// Of packets that are not in the burst.
-const NOWHERE: BurstPacket = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0) };
+const NOWHERE: BurstPacket = BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0), cells: 0 };

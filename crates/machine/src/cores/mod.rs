@@ -92,6 +92,12 @@ impl Core {
         &mut self.burst_mut().script
     }
 
+    /// The 64-byte cells of the packets of the next burst that do not lie in one piece, packet by packet; filled
+    /// before [`Core::start`].
+    pub fn cells(&mut self) -> &mut Vec<units::Addr> {
+        &mut self.burst_mut().cells
+    }
+
     /// Which core it is.
     pub fn id(&self) -> CoreId {
         self.burst().placed.core

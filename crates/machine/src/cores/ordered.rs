@@ -358,7 +358,7 @@ impl Ordered {
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
         let after = self.slot_before(r);
-        let last = match layout.place_line(r, &self.burst.placed) {
+        let last = match layout.place_line(r, &self.burst.placed()) {
             Some(addr) => {
                 let write = r.access.writes();
                 if r.access == Access::Atomic || self.in_order || !memory.repeat(self.id, addr.line(), write) {
@@ -401,7 +401,7 @@ impl Ordered {
     /// the engine has it.
     #[inline(never)]
     fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
-        let placed = &self.burst.placed;
+        let placed = &self.burst.placed();
         let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
             return false;
         };
@@ -461,7 +461,7 @@ impl Ordered {
     ) -> u64 {
         let mut requests = std::mem::take(&mut self.requests);
         requests.clear();
-        layout.place(r, &self.burst.placed, &mut requests);
+        layout.place(r, &self.burst.placed(), &mut requests);
         debug_assert!(
             requests.len() <= REQUESTS,
             "{r:?} makes {} requests: make it several references",

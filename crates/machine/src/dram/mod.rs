@@ -3,7 +3,7 @@
 //!
 //! [`Dram`] is DRAM channels with row buffers, answered in arrival order.
 //!
-//! Models channels, banks with an open row each (open-page policy), column, activate and precharge
+//! Models channels, banks with an open row each (or closed behind each line), column, activate and precharge
 //! times, the data bus, and all-bank refresh. Requests reserve bank and bus in the order in which
 //! they arrive (FCFS); writes are posted and take the same resources. Left out: command-bus
 //! contention, tFAW and tRRD, read/write turnaround, bank groups, reordering.
@@ -38,6 +38,14 @@ use crate::{Level, MachineError, Response, Served};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DramSpec {
+    /// The shipped standard whose organisation and timings the fields below have where nothing else is said
+    /// (`wirespeed presets --kind dram`). Of stacks (HBM, HMC) there is one; modules are on the machine's channels,
+    /// each of which DDR5 makes two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard: Option<String>,
+    /// Whether rows stay open after a line.
+    #[serde(default)]
+    pub page: PagePolicy,
     /// Channels, lines interleaved over them.
     pub channels: u32,
     /// Banks of a channel, over all ranks and bank groups; a power of two.
@@ -60,6 +68,54 @@ pub struct DramSpec {
     pub t_rfc: Span,
     /// Controller, queues and wires, both ways together, apart from the DRAM itself.
     pub overhead: Span,
+}
+
+/// Whether rows stay open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PagePolicy {
+    /// Until another row of the bank is wanted.
+    #[default]
+    Open,
+    /// A line's row closes behind it, as in the vaults of HMC.
+    Closed,
+}
+
+impl DramSpec {
+    /// Organisation and timings of a shipped standard, with the controller's `overhead`. A line takes as many column
+    /// commands as it needs.
+    ///
+    /// # Errors
+    /// No standard of that name, or one that lacks a timing.
+    pub fn of_standard(name: &str, overhead: Span) -> Result<DramSpec, MachineError> {
+        let unknown = || {
+            MachineError::new(
+                "machine.dram.standard",
+                name.to_string(),
+                presets::NAMES.join(", "),
+                "see wirespeed presets --kind dram".into(),
+            )
+        };
+        let standard = presets::preset(name).ok_or_else(unknown)?;
+        let clock_ns = 1e3 / f64::from(standard.clock_mhz);
+        let span = |timing: &str| Ok(Span::from_ns(f64::from(standard.timing(timing)?) * clock_ns));
+        let bursts = LINE_BYTES.div_ceil(u64::from(standard.access_bytes)) as f64;
+        Ok(DramSpec {
+            standard: Some(name.into()),
+            page: if name.starts_with("hmc") { PagePolicy::Closed } else { PagePolicy::Open },
+            channels: standard.channels,
+            banks: standard.banks_per_channel(),
+            row: Size::from_bytes(standard.row_bytes.into()),
+            t_cl: span("CL")?,
+            t_rcd: span("RCD")?,
+            t_rp: span("RP")?,
+            t_ras: span("RAS")?,
+            t_burst: Span::from_ns(f64::from(standard.timing("BL")?) * clock_ns * bursts),
+            t_refi: span("REFI")?,
+            t_rfc: span("RFC")?,
+            overhead,
+        })
+    }
 }
 
 /// What a DRAM has done.
@@ -98,6 +154,7 @@ impl Sub for DramCounters {
 #[derive(Clone, Debug)]
 pub struct Dram {
     timing: Timing,
+    page: PagePolicy,
     interleave: Divisor,
     lines_per_row: Divisor,
     banks_per_channel: u32,
@@ -195,6 +252,7 @@ impl Dram {
                 rfc: spec.t_rfc.ps(),
                 overhead: spec.overhead.ps(),
             },
+            page: spec.page,
             interleave: Divisor::new(spec.channels),
             lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
             banks_per_channel: spec.banks,
@@ -283,11 +341,19 @@ impl Dram {
             }
             None => {
                 self.counters.row_misses += 1;
-                bank.precharge_from = at + t.ras;
-                (Reason::RowMiss, at + t.rcd)
+                // A row that was closed behind its line may still be closing.
+                let activate = match self.page {
+                    PagePolicy::Open => at,
+                    PagePolicy::Closed => at.max(bank.precharge_from + t.rp),
+                };
+                bank.precharge_from = activate + t.ras;
+                (Reason::RowMiss, activate + t.rcd)
             }
         };
-        bank.row = Some(row);
+        bank.row = match self.page {
+            PagePolicy::Open => Some(row),
+            PagePolicy::Closed => None,
+        };
         let data = command + t.cl;
         let start = data.max(channel.bus_free);
         // The column command goes out when the bus will be free for its data.
@@ -321,6 +387,8 @@ mod tests {
     fn spec() -> DramSpec {
         let ns = Span::from_ns;
         DramSpec {
+            standard: None,
+            page: PagePolicy::Open,
             channels: 1,
             banks: 16,
             row: Size::from_bytes(8192),
@@ -362,6 +430,31 @@ mod tests {
         // Activated at 20, so closed at 52 at the earliest although the bank is ready at 37.
         let conflict = dram.line(Line(16 * 128 + 128), false, Ps::from_ns(18));
         assert_eq!(conflict.at, Ps::from_ns(52 + 14 + 14 + 14 + 3));
+    }
+
+    #[test]
+    fn closed_pages_pay_for_a_row_each_time_and_wait_for_the_last_to_close() {
+        let mut dram = Dram::new(&DramSpec { page: PagePolicy::Closed, ..spec() }, "dram").unwrap();
+        assert_eq!(latency(&mut dram, 0, 0), (51, Reason::RowMiss));
+        // Activated at 20, closing from 52, closed at 66: a line that comes at 30 is activated then.
+        assert_eq!(latency(&mut dram, 1, 30), (66 + 14 + 14 + 3 - 30, Reason::RowMiss));
+        assert_eq!(latency(&mut dram, 2, 400), (51, Reason::RowMiss));
+    }
+
+    #[test]
+    fn every_standard_has_its_peak_and_its_unloaded_latency() {
+        for name in presets::NAMES {
+            let standard = presets::preset(name).unwrap();
+            let spec = DramSpec::of_standard(name, Span::from_ns(30.0)).unwrap();
+            let mut dram = Dram::new(&spec, "dram").unwrap();
+            let (bl, mhz) = (f64::from(standard.timing("BL").unwrap()), f64::from(standard.clock_mhz));
+            let peak = f64::from(standard.access_bytes) * mhz * 1e6 / bl * f64::from(standard.channels);
+            assert!((dram.peak_bytes_per_s() / peak - 1.0).abs() < 1e-3, "{name}");
+            let clocks = standard.timing("RCD").unwrap() + standard.timing("CL").unwrap();
+            let lines = f64::from(64u32.div_ceil(standard.access_bytes));
+            let ns = (f64::from(clocks) + bl * lines) * 1e3 / mhz + 30.0;
+            assert!((dram.line(Line(0), false, Ps::ZERO).at.as_ns() - ns).abs() < 0.01, "{name}");
+        }
     }
 
     #[test]

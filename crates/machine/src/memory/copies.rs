@@ -38,12 +38,16 @@ impl Default for CopyTableSpec {
 /// What a copy table has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyCounters {
-    /// Lines copied by a pointer.
-    pub lines: u64,
+    /// Entries filled: lines copied by a pointer.
+    pub fills: u64,
     /// Reads of a copy that were served from its source.
-    pub reads: u64,
+    pub hits: u64,
     /// Copies written to DRAM: before a write, for want of an entry, or because the source left the LLC.
     pub settled: u64,
+    /// Searches of a class by target, or of all entries by source: what content-addressable memories do.
+    pub searches: u64,
+    /// Pieces of copies, of a line or less, that were left to loads and stores: not a whole line, or not aligned alike.
+    pub fallbacks: u64,
 }
 
 impl Sub for CopyCounters {
@@ -51,9 +55,11 @@ impl Sub for CopyCounters {
     /// What was counted since `rhs`, an earlier state of the same counters.
     fn sub(self, rhs: CopyCounters) -> CopyCounters {
         CopyCounters {
-            lines: self.lines - rhs.lines,
-            reads: self.reads - rhs.reads,
+            fills: self.fills - rhs.fills,
+            hits: self.hits - rhs.hits,
             settled: self.settled - rhs.settled,
+            searches: self.searches - rhs.searches,
+            fallbacks: self.fallbacks - rhs.fallbacks,
         }
     }
 }
@@ -98,8 +104,15 @@ impl Copies {
     }
 
     /// Whether `line` is a copy that only a pointer represents.
-    pub(super) fn represents(&self, line: Line) -> bool {
+    pub(super) fn represents(&mut self, line: Line) -> bool {
+        self.counters.searches += 1;
         self.table.source(line).is_some()
+    }
+
+    /// Whether the table takes a copy of whole lines; what it does not take is counted.
+    pub(super) fn takes(&mut self, whole_lines: bool) -> bool {
+        self.counters.fallbacks += u64::from(!whole_lines);
+        whole_lines
     }
 }
 
@@ -119,6 +132,7 @@ impl Hierarchy {
         let Some(copies) = &mut self.copies else {
             return Response { at: now, served: Served::Engine, path: Path::default() };
         };
+        copies.counters.searches += 1;
         let (latency, original) = (copies.latency, copies.table.original(src));
         let spot = self.llc.spot(original);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
@@ -129,7 +143,9 @@ impl Hierarchy {
         let mut served = Served::Engine;
         if original != dst {
             if let Some(copies) = &mut self.copies {
-                copies.counters.lines += 1;
+                copies.counters.fills += 1;
+                // By target and by source, and for a free entry.
+                copies.counters.searches += 3;
                 copies.table.before_copy_onto(dst, &mut copies.moves);
             }
             self.settle_copies(at);
@@ -177,9 +193,10 @@ impl Hierarchy {
     pub(super) fn read_by_table(&mut self, request: &Request, now: Ps) -> Option<Response> {
         let line = request.addr.line();
         let copies = self.copies.as_mut()?;
+        copies.counters.searches += 1;
         let (src, _) = copies.table.source(line)?;
         copies.table.share(line);
-        copies.counters.reads += 1;
+        copies.counters.hits += 1;
         let latency = copies.latency;
         let spot = self.llc.spot(src);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
@@ -204,6 +221,7 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn before_write(&mut self, line: Line, now: Ps) {
         let Some(copies) = &mut self.copies else { return };
+        copies.counters.searches += 2;
         copies.table.before_write(line, &mut copies.moves);
         self.settle_copies(now);
     }
@@ -212,6 +230,7 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn before_write_back(&mut self, line: Line, now: Ps) {
         let Some(copies) = &mut self.copies else { return };
+        copies.counters.searches += 2;
         copies.table.before_overwrite(line, &mut copies.moves);
         self.settle_copies(now);
     }
@@ -220,6 +239,7 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn after_eviction(&mut self, line: Line, now: Ps) {
         let Some(copies) = &mut self.copies else { return };
+        copies.counters.searches += 1;
         copies.table.before_eviction(line, &mut copies.moves);
         self.settle_copies(now);
     }
@@ -228,14 +248,18 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn before_device_read(&mut self, line: Line, now: Ps) {
         let Some(copies) = &mut self.copies else { return };
+        copies.counters.searches += 1;
         copies.table.before_device_read(line, &mut copies.moves);
         self.settle_copies(now);
     }
 
     /// Whether a copy points at `line`: it stays in the LLC, and no core has it as exclusive.
     #[inline]
-    pub(super) fn is_source(&self, line: Line) -> bool {
-        self.copies.as_ref().is_some_and(|c| c.table.is_source(line))
+    pub(super) fn is_source(&mut self, line: Line) -> bool {
+        self.copies.as_mut().is_some_and(|c| {
+            c.counters.searches += 1;
+            c.table.is_source(line)
+        })
     }
 
     /// Writes to DRAM what the table has listed.

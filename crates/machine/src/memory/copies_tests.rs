@@ -43,6 +43,8 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             snoop: ns(10.0),
         },
         dram: DramSpec {
+            standard: None,
+            page: crate::dram::PagePolicy::Open,
             channels: 1,
             banks: 8,
             row: Size::from_bytes(2048),
@@ -233,9 +235,9 @@ fn a_copy_is_read_from_its_source_and_settled_before_either_is_written() {
         let mut twin = Twin::new(hierarchy(inclusion, 0b1100, 32));
         twin.apply(Op::Read(0, 1));
         twin.apply(Op::Copy(0, 1, 2));
-        assert_eq!((twin.source(2), twin.memory.copy_counters().lines), (Some(1), 1));
+        assert_eq!((twin.source(2), twin.memory.copy_counters().fills), (Some(1), 1));
         assert_eq!(twin.apply(Op::Read(1, 2)), Some((1, 1)));
-        assert_eq!((twin.by_table, twin.memory.copy_counters().reads), (1, 1));
+        assert_eq!((twin.by_table, twin.memory.copy_counters().hits), (1, 1));
         twin.apply(Op::Write(0, 1));
         assert_eq!((twin.source(2), twin.memory.copy_counters().settled), (None, 1));
         assert_eq!(twin.apply(Op::Read(2, 2)), Some((1, 1)));

@@ -528,7 +528,7 @@ impl Hierarchy {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
-        if let Some(copies) = &self.copies {
+        if let Some(copies) = &mut self.copies {
             if dirty {
                 self.before_write_back(line, now);
             } else if copies.represents(line) {
@@ -807,8 +807,9 @@ impl Memory for Hierarchy {
     }
 
     #[inline]
-    fn takes_copy(&self, src: &Request, dst: &Request) -> bool {
-        self.copies.is_some() && [src, dst].iter().all(|r| u64::from(r.bytes) == LINE_BYTES)
+    fn takes_copy(&mut self, src: &Request, dst: &Request) -> bool {
+        let whole_lines = [src, dst].iter().all(|r| u64::from(r.bytes) == LINE_BYTES);
+        self.copies.as_mut().is_some_and(|copies| copies.takes(whole_lines))
     }
 
     fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {

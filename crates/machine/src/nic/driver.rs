@@ -133,13 +133,28 @@ impl RxQueue {
         }
     }
 
+    /// Packets that the NIC has taken descriptors for and not yet written.
+    pub fn in_flight(&self) -> u64 {
+        self.nic_next - self.read_next - self.ready.len() as u64
+    }
+
+    /// Whether descriptors are without mbufs for want of free ones.
+    pub fn is_starved(&self) -> bool {
+        self.to_post >= BULK
+    }
+
+    /// Whether a starved queue can be filled again.
+    pub fn can_refill(&self, core: CoreId, pool: &Mempool) -> bool {
+        pool.has(core, BULK)
+    }
+
     /// The driver posts fresh mbufs for descriptors it has read, 32 at a time. They reach the NIC
-    /// with [`RxQueue::doorbell`]. Says whether the pool had too few.
-    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> bool {
+    /// with [`RxQueue::doorbell`]. Gives the mbufs that it wanted and the pool did not have.
+    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
         while self.to_post >= BULK {
             let before = self.spare.len();
             if !pool.get_bulk(core, BULK, &mut self.spare, probe) {
-                return true;
+                return self.to_post;
             }
             for _ in before..self.spare.len() {
                 let at = self.post_next % self.descriptors;
@@ -150,7 +165,7 @@ impl RxQueue {
             probe.work(SITE_POST, RX_POST_INSTRUCTIONS * BULK as u32);
             self.to_post -= BULK;
         }
-        false
+        0
     }
 
     /// The tail register is written: what was refilled is the NIC's.
@@ -283,11 +298,30 @@ mod tests {
         assert!(rx.take_descriptor().is_none());
         let mut out = Vec::new();
         rx.receive(Ps::ZERO, 33, &mut out, &mut Null);
-        assert!(!rx.refill(CoreId(0), &mut pool, &mut Null));
+        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 0);
         assert!(rx.take_descriptor().is_none(), "not before the doorbell");
         rx.doorbell();
         assert_eq!(rx.take_descriptor(), Some((64, 64)));
         assert_eq!((rx.waiting(), rx.posted()), (31, 31));
+    }
+
+    #[test]
+    fn a_ring_starves_while_the_pool_is_empty() {
+        let mut pool = pool(64);
+        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        let mut out = Vec::new();
+        for _ in 0..40 {
+            let (_, mbuf) = rx.take_descriptor().unwrap();
+            rx.complete(Received { mbuf, ..Received::default() });
+        }
+        rx.receive(Ps::ZERO, 40, &mut out, &mut Null);
+        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 40);
+        assert!(rx.is_starved() && !rx.can_refill(CoreId(0), &pool));
+        let mbufs: Vec<u32> = out.iter().map(|r| r.mbuf).collect();
+        pool.put_bulk(CoreId(0), &mbufs, &mut Null);
+        assert!(rx.can_refill(CoreId(0), &pool));
+        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 0);
+        assert!(!rx.is_starved());
     }
 
     #[test]

@@ -132,9 +132,47 @@ impl ServerLayout {
     }
 }
 
+/// Bytes of an mbuf before the packet's first.
+const BEFORE_DATA: u64 = MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES;
+
+/// Where byte `offset` of a packet lies that an allocator has given `cells`. What is beyond them, such as the end of a
+/// header that makes the packet longer, is in the last one.
+#[inline(always)]
+fn in_cells(cells: &[Addr], offset: u64) -> Addr {
+    let cell = cells[(offset / LINE_BYTES).min(cells.len() as u64 - 1) as usize];
+    Addr(cell.0 + offset % LINE_BYTES)
+}
+
+impl ServerLayout {
+    /// The offset in the packet, of a reference to the data of one that lies in cells.
+    #[inline]
+    fn scattered(r: &Ref, packet: &Placed) -> Option<u64> {
+        match r.region {
+            _ if packet.cells.is_empty() => None,
+            RegionId::PACKET => Some(r.offset),
+            // What is put before a packet stays in the mbuf's headroom.
+            RegionId::MBUF => r.offset.checked_sub(BEFORE_DATA),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn place_scattered(r: &Ref, packet: &Placed, mut at: u64, out: &mut Requests) {
+        let end = at + u64::from(r.bytes.max(1));
+        while at < end {
+            let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(end);
+            out.push(Request::new(r, packet, in_cells(packet.cells, at), (next - at) as u16));
+            at = next;
+        }
+    }
+}
+
 impl Layout for ServerLayout {
     #[inline]
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        if let Some(offset) = Self::scattered(r, packet) {
+            return Self::place_scattered(r, packet, offset, out);
+        }
         let mut at = self.start_of(r, packet).0;
         let end = at + u64::from(r.bytes.max(1));
         while at < end {
@@ -146,7 +184,10 @@ impl Layout for ServerLayout {
 
     #[inline(always)]
     fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Addr> {
-        let at = self.start_of(r, packet);
+        let at = match Self::scattered(r, packet) {
+            None => self.start_of(r, packet),
+            Some(offset) => in_cells(packet.cells, offset),
+        };
         (at.0 % LINE_BYTES + u64::from(r.bytes.max(1)) <= LINE_BYTES).then_some(at)
     }
 }
@@ -192,6 +233,32 @@ mod tests {
             let short = l.place_line(&r, &packet).map(|at| Request::new(&r, &packet, at, bytes.max(1)));
             assert_eq!(short, only);
         }
+    }
+
+    #[test]
+    fn a_scattered_packet_is_referenced_cell_by_cell_and_its_header_in_the_mbuf() {
+        let l = layout();
+        let cells = [Addr(1 << 20), Addr(3 << 20), Addr(2 << 20)];
+        let packet = Placed {
+            packet: PacketId(0),
+            core: CoreId(0),
+            clos: Clos(0),
+            mbuf: l.mbuf(3),
+            data: l.data(3),
+            cells: &cells,
+        };
+        let of = |region, offset, bytes| {
+            let r = Ref::load(region, offset, bytes, 9);
+            let mut out = Vec::new();
+            l.place(&r, &packet, &mut out);
+            let short = l.place_line(&r, &packet);
+            assert_eq!(short, if out.len() == 1 { Some(out[0].addr) } else { None });
+            out.iter().map(|r| r.addr).collect::<Vec<_>>()
+        };
+        assert_eq!(of(RegionId::PACKET, 70, 8), [Addr((3 << 20) + 6)]);
+        assert_eq!(of(RegionId::PACKET, 60, 80), [Addr((1 << 20) + 60), Addr(3 << 20), Addr(2 << 20)]);
+        assert_eq!(of(RegionId::MBUF, BEFORE_DATA + 64, 8), [Addr(3 << 20)]);
+        assert_eq!(of(RegionId::MBUF, 16, 8), [Addr(l.mbuf(3).0 + 16)]);
     }
 
     #[test]

@@ -127,6 +127,11 @@ impl Mempool {
         (self.common.len() + self.caches.iter().map(Vec::len).sum::<usize>()) as u64
     }
 
+    /// Whether `n` mbufs are there for `core`: in its cache and in common, not in the caches of others.
+    pub fn has(&self, core: CoreId, n: usize) -> bool {
+        n <= self.common.len() + self.caches[usize::from(core.0)].len()
+    }
+
     /// Bytes of the shared ring, for the layout.
     pub fn ring_bytes(&self) -> u64 {
         ENTRIES + (u64::from(self.size) + 1).next_power_of_two() * ENTRY_BYTES

@@ -43,6 +43,9 @@ pub const POOL: RegionId = RegionId(8);
 /// The software queues between receiving and working cores.
 pub const SW_QUEUE: RegionId = RegionId(9);
 
+/// The packets' data, where an allocator places them in place of mbufs.
+pub const PACKET_BUFFER: RegionId = RegionId(10);
+
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

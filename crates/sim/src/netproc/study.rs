@@ -275,7 +275,7 @@ fn summary(run: &RunSpec, outcomes: &[Outcome], note: &str) -> Value {
 }
 
 /// The mean, and the half-width of its 95 % interval; none of one value.
-pub(super) fn interval(values: &[f64]) -> (f64, Option<f64>) {
+pub(crate) fn interval(values: &[f64]) -> (f64, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     if values.len() < 2 {

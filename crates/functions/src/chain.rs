@@ -1,0 +1,163 @@
+//! Functions one after the other.
+//!
+//! **Computes** what its members compute, in turn: a burst goes through the first one, what it lets pass through the
+//! second, and so on. The verdict of a packet is that of the member that drops it, or the port of the latest member that
+//! routes; where none routes, of the last member.
+//!
+//! **References per packet**: those of the members that see it. Each member's share is counted: [`Chain::shares`].
+//!
+//! **Regions**: those of the members, numbered behind each other; so are their sites and their locks.
+//!
+//! Left out: branches (a packet has one way through), what a member knows and the next could use (each parses for itself).
+//! Firewall, address translation and forwarding lower the time to live themselves.
+//!
+//! **Source**: the order of a router's tasks in Zhu, Deng, Chen, "Hermes: An Integrated CPU/GPU Microarchitecture for IP
+//! Routing", DAC 2011, section 2; a burst through one function after the other is what vector packet processing does.
+//!
+//! **See also** the members.
+
+use packet::Packet;
+use probe::{Probe, Rebase, RegionId, RegionSpec, Seen};
+use units::{PortId, Ps};
+
+use crate::{Function, PacketFunction, Verdict};
+
+/// Sites of each member: every function numbers its own below this.
+pub const SITES_A_MEMBER: u16 = 128;
+/// Locks of each member.
+const LOCKS_A_MEMBER: u32 = 1 << 26;
+/// Members that can be numbered.
+const MOST: usize = 64;
+
+/// Functions one after the other. See the module header.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    members: Vec<Member>,
+    /// Of the burst under way: which packet of the burst each place has, what becomes of each, and a member's verdicts.
+    order: Vec<u32>,
+    fates: Vec<Verdict>,
+    verdicts: Vec<Verdict>,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    function: Function,
+    routes: bool,
+    regions: u16,
+    share: Share,
+}
+
+/// What a member of a chain has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The member's name.
+    pub name: &'static str,
+    /// Packets that came to it.
+    pub packets: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
+    /// Its references and instructions, as far as a probe listened.
+    pub seen: Seen,
+}
+
+impl std::ops::Sub for Share {
+    type Output = Share;
+    /// What was done since `rhs`, an earlier state of the same share.
+    fn sub(self, rhs: Share) -> Share {
+        Share {
+            packets: self.packets - rhs.packets,
+            dropped: self.dropped - rhs.dropped,
+            seen: self.seen - rhs.seen,
+            ..self
+        }
+    }
+}
+
+impl Chain {
+    /// A chain of `functions`, up to 64. A chain among them stands for its members.
+    pub fn new(functions: Vec<Function>) -> Chain {
+        let mut chain = Chain::default();
+        let flat = functions.into_iter().flat_map(|function| match function {
+            Function::Chain(inner) => inner.members.into_iter().map(|member| member.function).collect(),
+            one => vec![one],
+        });
+        let mut regions = 0;
+        for function in flat.take(MOST) {
+            let tables = function.regions().iter().map(|region| region.id.0 - RegionId::FIRST_TABLE.0 + 1).max();
+            let share = Share { name: function.name(), ..Share::default() };
+            chain.members.push(Member { routes: function.routes(), function, regions, share });
+            regions += tables.unwrap_or(0);
+        }
+        chain
+    }
+
+    /// The members in their order.
+    pub fn members(&self) -> impl Iterator<Item = &Function> {
+        self.members.iter().map(|member| &member.function)
+    }
+
+    /// What each member has done so far, in their order.
+    pub fn shares(&self) -> Vec<Share> {
+        self.members.iter().map(|member| member.share).collect()
+    }
+}
+
+impl PacketFunction for Chain {
+    fn name(&self) -> &'static str {
+        "chain"
+    }
+
+    fn regions(&self) -> Vec<RegionSpec> {
+        let numbered = |member: &Member| {
+            let behind = member.regions;
+            let own = member.function.regions().into_iter();
+            own.map(move |region| RegionSpec { id: RegionId(region.id.0 + behind), ..region }).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(numbered).collect()
+    }
+
+    fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
+        let Chain { members, order, fates, verdicts } = self;
+        order.clear();
+        order.extend(0..burst.len() as u32);
+        fates.clear();
+        fates.resize(burst.len(), Verdict::Forward { port: PortId(0) });
+        let (mut left, mut routed) = (burst.len(), false);
+        for (i, member) in members.iter_mut().enumerate() {
+            let (sites, locks) = (i as u16 * SITES_A_MEMBER, i as u32 * LOCKS_A_MEMBER);
+            let mut part = Rebase::new(&mut *probe, sites, member.regions, locks);
+            verdicts.clear();
+            member.function.process_alone(now, &mut burst[..left], &mut part, verdicts);
+            member.share.seen += part.seen;
+            member.share.packets += left as u64;
+            let mut kept = 0;
+            for (place, &verdict) in verdicts.iter().enumerate().take(left) {
+                let fate = &mut fates[order[place] as usize];
+                match verdict {
+                    Verdict::Drop(_) => *fate = verdict,
+                    Verdict::Forward { .. } => {
+                        if member.routes || !routed {
+                            *fate = verdict;
+                        }
+                        if kept < place {
+                            burst.swap(kept, place);
+                            order.swap(kept, place);
+                        }
+                        kept += 1;
+                    }
+                }
+            }
+            member.share.dropped += (left - kept) as u64;
+            (left, routed) = (kept, routed || member.routes);
+        }
+        // Back to the order of arrival.
+        for place in 0..order.len() {
+            while order[place] as usize != place {
+                let home = order[place] as usize;
+                burst.swap(place, home);
+                order.swap(place, home);
+            }
+        }
+        out.extend_from_slice(fates);
+    }
+}

@@ -1,0 +1,326 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
+
+use super::{Found, METHOD, Pattern, Patterns, Text, cost, lower, site};
+use crate::FunctionError;
+use crate::tape::Tape;
+
+const ROOT_TABLE: RegionId = METHOD;
+const STATES: RegionId = RegionId(METHOD.0 + 1);
+const WIDE: RegionId = RegionId(METHOD.0 + 2);
+const OUTPUTS: RegionId = RegionId(METHOD.0 + 3);
+const LISTS: RegionId = RegionId(METHOD.0 + 4);
+const STATE_BYTES: u64 = size_of::<State>() as u64;
+const WIDE_BYTES: u64 = size_of::<Wide>() as u64;
+const WIDE_READ: u16 = 40;
+const OUTPUT_BYTES: u64 = size_of::<Output>() as u64;
+const ROOT: u32 = 0;
+/// Children whose bytes a state holds itself.
+const NARROW: usize = 4;
+/// Of `info`: children in the first bits, a kind for those without and those with many; the rest is the output plus 1.
+const KIND_BITS: u32 = 2;
+const CHILDLESS: u32 = 0;
+const FEW: u32 = 1;
+const MANY: u32 = 2;
+
+/// An Aho-Corasick automaton with states of 16 bytes.
+#[derive(Clone, Debug)]
+pub struct Automaton {
+    patterns: Patterns,
+    /// The state that each byte leads to from the root.
+    root: Vec<u32>,
+    states: Vec<State>,
+    wide: Vec<Wide>,
+    outputs: Vec<Output>,
+    lists: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+struct State {
+    /// Its first child: children lie next to each other, in the order of their bytes.
+    first: u32,
+    /// The state of the longest proper suffix.
+    fail: u32,
+    info: u32,
+    /// The bytes of up to 4 children, the last one again in what is left; of more children the number of a [`Wide`].
+    bytes: u32,
+}
+
+/// The children of a state that has many.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Wide {
+    /// A bit for each byte that leads to a child.
+    bits: [u64; 4],
+    /// How many bits there are in the words before each.
+    before: [u8; 4],
+}
+
+/// The patterns that end in a state.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Output {
+    /// The first one of its list, and how many.
+    first: u32,
+    count: u32,
+    /// The output of the longest proper suffix that has one, plus 1; 0 for none.
+    next: u32,
+}
+
+/// A trie that grows.
+#[derive(Default)]
+struct Trie {
+    children: BTreeMap<u8, u32>,
+    patterns: Vec<u32>,
+}
+
+impl Automaton {
+    /// An automaton of all `patterns`.
+    ///
+    /// # Errors
+    /// Too many patterns, or one that is empty or longer than 65,535 bytes.
+    pub fn new(patterns: &[Pattern]) -> Result<Automaton, FunctionError> {
+        let patterns = Patterns::new(patterns)?;
+        let mut trie = vec![Trie::default()];
+        for number in 0..patterns.at.len() {
+            let mut at = 0;
+            for byte in patterns.lower(number) {
+                at = match trie[at].children.get(&byte) {
+                    Some(&child) => child as usize,
+                    None => {
+                        let child = trie.len();
+                        trie[at].children.insert(byte, child as u32);
+                        trie.push(Trie::default());
+                        child
+                    }
+                };
+            }
+            trie[at].patterns.push(number as u32);
+        }
+        Ok(Automaton::numbered(patterns, &trie))
+    }
+
+    /// Numbers the states of `trie` level by level, which puts children next to each other and suffixes before what they
+    /// are suffixes of.
+    fn numbered(patterns: Patterns, trie: &[Trie]) -> Automaton {
+        let mut automaton = Automaton {
+            patterns,
+            root: vec![ROOT; 256],
+            states: Vec::with_capacity(trie.len()),
+            wide: Vec::new(),
+            outputs: Vec::new(),
+            lists: Vec::new(),
+        };
+        let mut queue = VecDeque::from([(0usize, 0u32)]);
+        let mut next = 1u32;
+        while let Some((node, fail)) = queue.pop_front() {
+            let state = automaton.states.len() as u32;
+            let children = &trie[node].children;
+            let inherited = if state == ROOT { 0 } else { automaton.states[fail as usize].info >> KIND_BITS };
+            let output = match trie[node].patterns.is_empty() {
+                true => inherited,
+                false => {
+                    let first = automaton.lists.len() as u32;
+                    automaton.lists.extend(&trie[node].patterns);
+                    automaton.outputs.push(Output { first, count: trie[node].patterns.len() as u32, next: inherited });
+                    automaton.outputs.len() as u32
+                }
+            };
+            let (kind, bytes) = automaton.children(children.keys().copied());
+            automaton.states.push(State { first: next, fail, info: output << KIND_BITS | kind, bytes });
+            for (&byte, &child) in children {
+                let suffix = if state == ROOT {
+                    automaton.root[usize::from(byte)] = next;
+                    ROOT
+                } else {
+                    automaton.step(fail, byte)
+                };
+                queue.push_back((child as usize, suffix));
+                next += 1;
+            }
+        }
+        automaton
+    }
+
+    fn children(&mut self, keys: impl ExactSizeIterator<Item = u8>) -> (u32, u32) {
+        match keys.len() {
+            0 => (CHILDLESS, 0),
+            1..=NARROW => {
+                let mut bytes = [0; NARROW];
+                let mut last = 0;
+                let n = keys.len();
+                for (i, key) in keys.enumerate() {
+                    (bytes[i], last) = (key, key);
+                }
+                bytes[n..].fill(last);
+                (FEW, u32::from_le_bytes(bytes))
+            }
+            _ => {
+                let mut wide = Wide::default();
+                for key in keys {
+                    wide.bits[usize::from(key >> 6)] |= 1 << (key & 63);
+                }
+                for i in 1..4 {
+                    wide.before[i] = wide.before[i - 1] + wide.bits[i - 1].count_ones() as u8;
+                }
+                self.wide.push(wide);
+                (MANY, self.wide.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// The child of `state` by `byte`.
+    #[inline(always)]
+    fn child<P: Probe>(&self, state: &State, byte: u8, tape: &mut Tape<'_, P>) -> Option<u32> {
+        match state.info & ((1 << KIND_BITS) - 1) {
+            FEW => {
+                tape.work(site::WIDE, cost::FEW);
+                // The lowest byte of `same` that is 0 has its top bit set in `zero`, and none below it has.
+                let same = state.bytes ^ u32::from(byte) * 0x0101_0101;
+                let zero = same.wrapping_sub(0x0101_0101) & !same & 0x8080_8080;
+                (zero != 0).then(|| state.first + zero.trailing_zeros() / 8)
+            }
+            MANY => {
+                let at = u64::from(state.bytes) * WIDE_BYTES;
+                tape.touch(Ref::load(WIDE, at, WIDE_READ, site::WIDE));
+                tape.work(site::WIDE, cost::WIDE);
+                let wide = &self.wide[state.bytes as usize];
+                let (word, bit) = (usize::from(byte >> 6), 1u64 << (byte & 63));
+                let below = u32::from(wide.before[word]) + (wide.bits[word] & (bit - 1)).count_ones();
+                (wide.bits[word] & bit != 0).then_some(state.first + below)
+            }
+            _ => None,
+        }
+    }
+
+    /// The state after `byte`, while states are being made.
+    fn step(&self, mut state: u32, byte: u8) -> u32 {
+        let mut null = probe::Null;
+        let mut tape = Tape::new(&mut null);
+        loop {
+            if state == ROOT {
+                return self.root[usize::from(byte)];
+            }
+            if let Some(child) = self.child(&self.states[state as usize], byte, &mut tape) {
+                return child;
+            }
+            state = self.states[state as usize].fail;
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn search<P: Probe>(
+        &self,
+        text: &Text<'_>,
+        first_only: bool,
+        tape: &mut Tape<'_, P>,
+        mut tell: impl FnMut(Found),
+    ) {
+        let load = |state: u32, site| Ref::load(STATES, u64::from(state) * STATE_BYTES, STATE_BYTES as u16, site);
+        let mut id = ROOT;
+        let mut state = self.states[0];
+        let mut mark = text.from;
+        for (w, word) in text.bytes.chunks(8).enumerate() {
+            let at = w * 8;
+            tape.touch_after(
+                text.from,
+                Ref::load(RegionId::PACKET, (text.at + at) as u64, word.len() as u16, site::PAYLOAD),
+            );
+            for (i, &byte) in word.iter().enumerate() {
+                let byte = lower(byte);
+                let next = loop {
+                    if id == ROOT {
+                        let root = Ref::load(ROOT_TABLE, u64::from(byte) * 4, 4, site::ROOT);
+                        mark = tape.touch(root);
+                        break self.root[usize::from(byte)];
+                    }
+                    if let Some(child) = self.child(&state, byte, tape) {
+                        break child;
+                    }
+                    id = state.fail;
+                    if id != ROOT {
+                        mark = tape.touch_after(mark, load(id, site::FAIL));
+                        tape.work(site::FAIL, cost::DEEPER);
+                        state = self.states[id as usize];
+                    }
+                    tape.work(site::FAIL_LATCH, cost::FAIL);
+                    tape.latch(site::FAIL_LATCH);
+                };
+                id = next;
+                if id != ROOT {
+                    mark = tape.touch_after(mark, load(id, site::STATE));
+                    tape.work(site::STATE, cost::STEP);
+                    state = self.states[id as usize];
+                    let output = state.info >> KIND_BITS;
+                    if output != 0 && self.report(output, text, at + i + 1, first_only, tape, &mut tell) {
+                        return;
+                    }
+                }
+                tape.work(site::BYTE_LATCH, cost::BYTE);
+                tape.latch(site::BYTE_LATCH);
+            }
+            tape.work(site::WORD_LATCH, cost::WORD);
+            tape.latch(site::WORD_LATCH);
+        }
+    }
+
+    /// Tells what ends before `end`; whether that was all that is wanted.
+    #[inline(never)]
+    fn report<P: Probe>(
+        &self,
+        mut output: u32,
+        text: &Text<'_>,
+        end: usize,
+        first_only: bool,
+        tape: &mut Tape<'_, P>,
+        tell: &mut impl FnMut(Found),
+    ) -> bool {
+        while output != 0 {
+            let at = u64::from(output - 1) * OUTPUT_BYTES;
+            tape.touch(Ref::load(OUTPUTS, at, OUTPUT_BYTES as u16, site::OUTPUT));
+            let Output { first, count, next } = self.outputs[output as usize - 1];
+            for i in first..first + count {
+                tape.touch(Ref::load(LISTS, u64::from(i) * 4, 4, site::LISTED));
+                let pattern = self.lists[i as usize];
+                let sites = (site::OUTPUT_PATTERN, site::OUTPUT_TEXT);
+                let confirmed = self.patterns.confirmed(pattern, text, end, sites, tape);
+                tape.work(site::LISTED_LATCH, cost::LISTED);
+                tape.latch(site::LISTED_LATCH);
+                if confirmed {
+                    tell(Found { end: end as u32, pattern });
+                    if first_only {
+                        return true;
+                    }
+                }
+            }
+            tape.work(site::OUTPUT_LATCH, cost::OUTPUT);
+            tape.latch(site::OUTPUT_LATCH);
+            output = next;
+        }
+        false
+    }
+
+    /// How many states there are, and how many of them have more than 4 children.
+    pub fn states(&self) -> (usize, usize) {
+        (self.states.len(), self.wide.len())
+    }
+
+    pub(super) fn regions(&self) -> Vec<RegionSpec> {
+        let region = |id, name: &str, items: usize, each: u64| RegionSpec {
+            id,
+            name: name.into(),
+            bytes: (items as u64 * each).max(each),
+            sharing: Sharing::Shared,
+        };
+        vec![
+            self.patterns.region(),
+            region(ROOT_TABLE, "inspect_root", 256, 4),
+            region(STATES, "inspect_states", self.states.len(), STATE_BYTES),
+            region(WIDE, "inspect_wide_states", self.wide.len(), WIDE_BYTES),
+            region(OUTPUTS, "inspect_outputs", self.outputs.len(), OUTPUT_BYTES),
+            region(LISTS, "inspect_lists", self.lists.len(), 4),
+        ]
+    }
+}

@@ -1,0 +1,401 @@
+//! Shader cores: warps that are resident, and which of them is issued.
+//!
+//! A core issues an instruction of one warp in a clock (with fewer lanes than a warp has, in every 32 / width clocks). A
+//! warp's next instruction can go once the pipeline is through, and, if its address or operands come from memory, once
+//! the warp's loads are back. So a core with few warps has clocks in which none can go.
+//!
+//! Woken warps wait in a wheel of 64 clocks, those that wait for memory beyond it; both are bits, so that a clock
+//! costs a few instructions of the host whatever the number of warps.
+
+use std::collections::HashMap;
+
+use super::memory::{Sectors, SimtMemory};
+use super::merge::{Code, Kind, Placement};
+use super::spec::{Scheduler, SimtSpec};
+use crate::MachineError;
+
+/// Clocks of the wheel: more than the deepest pipeline.
+const WHEEL: u64 = 64;
+/// Warps that find their lock held this often in a row, and no other instruction in between, wait for each other.
+const SPINS: u64 = 1 << 20;
+/// No event.
+const NEVER: u64 = u64::MAX;
+
+/// A warp that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Where it ran.
+    pub core: u32,
+    /// In which slot, which is its own until it is released.
+    pub slot: u32,
+    /// As it was launched with.
+    pub tag: u32,
+}
+
+/// Warps wait for each other's locks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "warps wait for each other's locks at clock {now}: lock {lock} is held by warp {holder}, wanted by warp {warp}"
+)]
+pub struct Deadlock {
+    /// When it was noticed.
+    pub now: u64,
+    /// A lock that is wanted.
+    pub lock: u32,
+    /// The tag of who has it.
+    pub holder: u32,
+    /// The tag of who wants it.
+    pub warp: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    pc: u32,
+    to: u32,
+    /// Instructions of the run at `pc` that are left, 0 if it has not begun.
+    left: u32,
+    tag: u32,
+    /// When the latest load is back.
+    loads: u64,
+    /// In the order of launches.
+    age: u64,
+    at: Placement,
+}
+
+#[derive(Clone, Debug)]
+struct Core {
+    slots: Vec<Slot>,
+    /// Bits of slots: empty, could be issued, at their last instruction.
+    free: u64,
+    ready: u64,
+    ending: u64,
+    wheel: [u64; WHEEL as usize],
+    occupied: u64,
+    far: u64,
+    far_at: Vec<u64>,
+    far_next: u64,
+    /// When the next instruction can be issued.
+    port: u64,
+    latest: u32,
+    issued: u64,
+    launched: u64,
+    resident: u64,
+    /// Warps that are resident, summed over clocks until `since`.
+    warp_clocks: u64,
+    since: u64,
+}
+
+impl Core {
+    fn new(warps: u32) -> Core {
+        Core {
+            slots: vec![Slot::default(); warps as usize],
+            free: if warps >= 64 { u64::MAX } else { (1 << warps) - 1 },
+            ready: 0,
+            ending: 0,
+            wheel: [0; WHEEL as usize],
+            occupied: 0,
+            far: 0,
+            far_at: vec![NEVER; warps as usize],
+            far_next: NEVER,
+            port: 0,
+            latest: warps - 1,
+            issued: 0,
+            launched: 0,
+            resident: 0,
+            warp_clocks: 0,
+            since: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn schedule(&mut self, slot: u32, at: u64, now: u64) {
+        if at - now < WHEEL {
+            self.wheel[(at % WHEEL) as usize] |= 1 << slot;
+            self.occupied |= 1 << (at % WHEEL);
+        } else {
+            self.far |= 1 << slot;
+            self.far_at[slot as usize] = at;
+            self.far_next = self.far_next.min(at);
+        }
+    }
+
+    /// Slots that wake at `now`.
+    #[inline(always)]
+    fn wake(&mut self, now: u64) -> u64 {
+        let place = now % WHEEL;
+        let mut woken = 0;
+        if self.occupied >> place & 1 != 0 {
+            woken = std::mem::take(&mut self.wheel[place as usize]);
+            self.occupied &= !(1 << place);
+        }
+        if self.far_next <= now {
+            let (mut left, mut next) = (self.far, NEVER);
+            while left != 0 {
+                let slot = left.trailing_zeros() as usize;
+                left &= left - 1;
+                if self.far_at[slot] <= now {
+                    woken |= 1 << slot;
+                } else {
+                    next = next.min(self.far_at[slot]);
+                }
+            }
+            self.far &= !woken;
+            self.far_next = next;
+        }
+        woken
+    }
+
+    /// When something can happen again.
+    #[inline(always)]
+    fn next(&self, now: u64) -> u64 {
+        let port = if self.ready == 0 { NEVER } else { self.port.max(now + 1) };
+        if port == now + 1 {
+            return port;
+        }
+        let near = match self.occupied.rotate_right(((now + 1) % WHEEL) as u32) {
+            0 => NEVER,
+            bits => now + 1 + u64::from(bits.trailing_zeros()),
+        };
+        near.min(self.far_next).min(port)
+    }
+
+    #[inline(always)]
+    fn pick(&self, scheduler: Scheduler) -> u32 {
+        match scheduler {
+            Scheduler::RoundRobin => {
+                let turn = (self.latest + 1) % 64;
+                (self.ready.rotate_right(turn).trailing_zeros() + turn) % 64
+            }
+            Scheduler::GreedyThenOldest => {
+                if self.ready >> self.latest & 1 != 0 {
+                    return self.latest;
+                }
+                let (mut left, mut oldest) = (self.ready, (u64::MAX, 0));
+                while left != 0 {
+                    let slot = left.trailing_zeros();
+                    left &= left - 1;
+                    oldest = oldest.min((self.slots[slot as usize].age, slot));
+                }
+                oldest.1
+            }
+        }
+    }
+
+    fn count(&mut self, now: u64) {
+        self.warp_clocks += self.resident * now.saturating_sub(self.since);
+        self.since = self.since.max(now);
+    }
+}
+
+/// All shader cores and their memory.
+#[derive(Clone, Debug)]
+pub struct Shaders {
+    cores: Vec<Core>,
+    next: Vec<u64>,
+    memory: SimtMemory,
+    /// Held locks: the holder's core and slot.
+    locks: HashMap<u32, (u32, u32)>,
+    spins: u64,
+    scheduler: Scheduler,
+    pipeline: u64,
+    slots_an_instruction: u64,
+}
+
+impl Shaders {
+    /// Idle cores of `resident` slots each, over an empty memory system.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn new(spec: &SimtSpec, resident: u32) -> Result<Shaders, MachineError> {
+        spec.check()?;
+        if !(1..=64).contains(&resident) {
+            return Err(MachineError::new(
+                "resident",
+                resident.to_string(),
+                "1 to 64",
+                "as `SimtSpec::resident`".into(),
+            ));
+        }
+        Ok(Shaders {
+            cores: vec![Core::new(resident); spec.cores as usize],
+            next: vec![NEVER; spec.cores as usize],
+            memory: SimtMemory::new(spec)?,
+            locks: HashMap::new(),
+            spins: 0,
+            scheduler: spec.scheduler,
+            pipeline: u64::from(spec.pipeline),
+            slots_an_instruction: u64::from(super::merge::WARP as u32 / spec.simd_width),
+        })
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// Slots of `core` in which no warp is.
+    pub fn free(&self, core: usize) -> u32 {
+        self.cores[core].free.count_ones()
+    }
+
+    /// The memory system.
+    pub fn memory(&self) -> &SimtMemory {
+        &self.memory
+    }
+
+    /// The memory system, for devices.
+    pub fn memory_mut(&mut self) -> &mut SimtMemory {
+        &mut self.memory
+    }
+
+    /// Issue slots that were used.
+    pub fn issued(&self) -> u64 {
+        self.cores.iter().map(|core| core.issued).sum()
+    }
+
+    /// Warps that were resident, summed over cores and over the clocks up to `now`.
+    pub fn warp_clocks(&mut self, now: u64) -> u64 {
+        self.cores.iter_mut().for_each(|core| core.count(now));
+        self.cores.iter().map(|core| core.warp_clocks).sum()
+    }
+
+    /// When the next thing happens; `u64::MAX` if nothing does.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.next.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// A warp comes to a free slot of `core`, which is returned; its first instruction can go in the next clock.
+    /// [`None`], and nothing has happened, if there is no free slot.
+    pub fn launch(&mut self, core: usize, program: u32, at: Placement, tag: u32, code: &Code, now: u64) -> Option<u32> {
+        let program = code.program(program);
+        let of = &mut self.cores[core];
+        if of.free == 0 {
+            return None;
+        }
+        of.count(now);
+        let slot = of.free.trailing_zeros();
+        of.free &= !(1 << slot);
+        of.resident += 1;
+        of.launched += 1;
+        of.slots[slot as usize] =
+            Slot { pc: program.from, to: program.to, left: 0, tag, loads: 0, age: of.launched, at };
+        if program.from == program.to {
+            of.ending |= 1 << slot;
+        }
+        of.schedule(slot, now + 1, now);
+        self.next[core] = self.next[core].min(now + 1);
+        Some(slot)
+    }
+
+    /// A slot of a finished warp is free again.
+    pub fn release(&mut self, core: u32, slot: u32, now: u64) {
+        let of = &mut self.cores[core as usize];
+        of.count(now);
+        of.resident -= u64::from(of.free >> slot & 1 == 0);
+        of.free |= 1 << slot;
+    }
+
+    /// What happens at `now`, which is [`Shaders::next`]: at most an instruction a core. Warps that are complete are
+    /// appended to `done`.
+    ///
+    /// # Errors
+    /// Warps that wait for each other's locks.
+    #[inline]
+    pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<(), Deadlock> {
+        for core in 0..self.cores.len() {
+            if self.next[core] <= now {
+                self.step_core(core, now, code, done)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<(), Deadlock> {
+        let of = &mut self.cores[core];
+        let woken = of.wake(now);
+        let ended = woken & of.ending;
+        of.ready |= woken & !ended;
+        if ended != 0 {
+            of.ending &= !ended;
+            let mut left = ended;
+            while left != 0 {
+                let slot = left.trailing_zeros();
+                left &= left - 1;
+                done.push(Finished { core: core as u32, slot, tag: of.slots[slot as usize].tag });
+            }
+        }
+        if of.ready != 0 && of.port <= now {
+            let slot = of.pick(self.scheduler);
+            of.ready &= !(1 << slot);
+            of.latest = slot;
+            of.port = now + self.slots_an_instruction;
+            of.issued += 1;
+            self.issue(core, slot, now, code)?;
+        }
+        self.next[core] = self.cores[core].next(now);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn issue(&mut self, core: usize, slot: u32, now: u64, code: &Code) -> Result<(), Deadlock> {
+        let of = &mut self.cores[core];
+        let warp = &mut of.slots[slot as usize];
+        let inst = code.inst(warp.pc);
+        let mut at = now + self.pipeline;
+        match inst.kind {
+            Kind::Alu => {
+                if warp.left == 0 {
+                    warp.left = inst.word;
+                }
+                warp.left -= 1;
+                if warp.left > 0 {
+                    of.schedule(slot, at, now);
+                    return Ok(());
+                }
+            }
+            Kind::Load => {
+                let sectors = Sectors { words: code.words(inst), at: &warp.at };
+                warp.loads = warp.loads.max(self.memory.access(core, inst, &sectors, now));
+            }
+            Kind::Store => {
+                let sectors = Sectors { words: code.words(inst), at: &warp.at };
+                self.memory.access(core, inst, &sectors, now);
+            }
+            Kind::Lock => {
+                let me = (core as u32, slot);
+                let other =
+                    |lock: &u32| self.locks.get(lock).copied().filter(|&holder| holder != me).map(|h| (*lock, h));
+                if let Some((lock, holder)) = code.words(inst).iter().find_map(other) {
+                    self.spins += 1;
+                    let tag = warp.tag;
+                    of.schedule(slot, at, now);
+                    if self.spins > SPINS {
+                        let holder = self.cores[holder.0 as usize].slots[holder.1 as usize].tag;
+                        return Err(Deadlock { now, lock, holder, warp: tag });
+                    }
+                    return Ok(());
+                }
+                self.locks.extend(code.words(inst).iter().map(|&lock| (lock, me)));
+            }
+            Kind::Unlock => code.words(inst).iter().for_each(|lock| {
+                self.locks.remove(lock);
+            }),
+        }
+        self.spins = 0;
+        warp.pc += 1;
+        if warp.pc == warp.to {
+            of.ending |= 1 << slot;
+            at = at.max(warp.loads);
+        } else if code.inst(warp.pc).waits {
+            at = at.max(warp.loads);
+        }
+        of.schedule(slot, at, now);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

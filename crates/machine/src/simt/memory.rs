@@ -1,0 +1,336 @@
+//! The memory system that shader cores share: a port a core, L1 where there is one, L2 banks, DRAM channels.
+//!
+//! A request reserves its core's port, the L2 bank of its line and the DRAM in the order in which it is made. A warp
+//! instruction's sectors leave its core one a clock. A line of 64 bytes is fetched once: who asks for it while it
+//! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
+//! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
+
+use units::{Cbm, LINE_BYTES, Line, Ps};
+
+use super::merge::{Inst, Kind, Placement};
+use super::spec::{CacheLevelSpec, SimtSpec};
+use crate::MachineError;
+use crate::cache::{CacheSpec, Lru, TagArray};
+use crate::dram::{Dram, DramCounters};
+
+/// Sectors of a warp instruction, and where its packets lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Sectors<'a> {
+    /// As the program has them.
+    pub words: &'a [u32],
+    /// Of its packets.
+    pub at: &'a Placement,
+}
+
+const SECTORS_A_LINE: u32 = (LINE_BYTES / super::lane::SECTOR_BYTES) as u32;
+
+/// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
+/// begin at multiples of their slots, do not all begin in one channel. No two lines come to the same place.
+#[inline(always)]
+fn spread(line: u32) -> Line {
+    let above = line >> 5 ^ line >> 10 ^ line >> 15 ^ line >> 20;
+    Line(u64::from(line ^ above & 31))
+}
+
+/// What the memory system has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounters {
+    /// Sectors that cores asked for or wrote.
+    pub sectors: u64,
+    /// Of them, found in an L1.
+    pub l1_hits: u64,
+    /// Loads that reached the L2.
+    pub l2_loads: u64,
+    /// Of them, found there, or on their way.
+    pub l2_hits: u64,
+    /// Lines that devices wrote or read.
+    pub device_lines: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Cache {
+    tags: TagArray<Lru>,
+    /// When the line of each way is there, clocks.
+    ready: Vec<u64>,
+    mask: Cbm,
+    latency: u64,
+}
+
+impl Cache {
+    fn new(spec: &CacheLevelSpec, path: &str) -> Result<Cache, MachineError> {
+        let cache = CacheSpec { size: spec.size, ways: spec.ways, latency: units::Span::from_ns(0.0) };
+        let sets = cache.sets(path)?;
+        Ok(Cache {
+            tags: TagArray::new(sets, spec.ways),
+            ready: vec![0; sets as usize * spec.ways as usize],
+            mask: Cbm::low(spec.ways),
+            latency: u64::from(spec.latency),
+        })
+    }
+
+    /// When a line that is there can be had.
+    #[inline]
+    fn hit(&mut self, line: Line) -> Option<u64> {
+        let slot = self.tags.use_line(line)?;
+        Some(self.ready[slot.set() * self.tags.ways() as usize + slot.way() as usize])
+    }
+
+    /// Puts in a line that comes at `ready`; the dirty line that had to go, if one did.
+    fn fill(&mut self, line: Line, ready: u64, dirty: bool) -> Option<Line> {
+        let victim = self.tags.fill(line, self.mask, dirty, false).ok().flatten();
+        if let Some(slot) = self.tags.find(line) {
+            self.ready[slot.set() * self.tags.ways() as usize + slot.way() as usize] = ready;
+        }
+        victim.filter(|v| v.dirty).map(|v| v.line)
+    }
+}
+
+/// What shader cores share. Times are core clocks.
+#[derive(Clone, Debug)]
+pub struct SimtMemory {
+    l1: Vec<Cache>,
+    /// When each core's port is free.
+    ports: Vec<u64>,
+    l2: Cache,
+    banks: Vec<u64>,
+    bank_mask: Option<u32>,
+    dram: Dram,
+    interconnect: u64,
+    period: u64,
+    counters: MemoryCounters,
+}
+
+impl SimtMemory {
+    /// An empty memory system.
+    ///
+    /// # Errors
+    /// Caches or DRAM that cannot be.
+    pub fn new(spec: &SimtSpec) -> Result<SimtMemory, MachineError> {
+        let l1 = match &spec.l1 {
+            Some(level) => vec![Cache::new(level, "gpu.l1")?; spec.cores as usize],
+            None => Vec::new(),
+        };
+        Ok(SimtMemory {
+            l1,
+            ports: vec![0; spec.cores as usize],
+            l2: Cache::new(&spec.l2, "gpu.l2")?,
+            banks: vec![0; spec.l2.banks as usize],
+            bank_mask: spec.l2.banks.is_power_of_two().then(|| spec.l2.banks - 1),
+            dram: Dram::new(&spec.memory.dram()?, "gpu.memory")?,
+            interconnect: u64::from(spec.interconnect),
+            period: spec.frequency.period().0,
+            counters: MemoryCounters::default(),
+        })
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> MemoryCounters {
+        self.counters
+    }
+
+    /// What the DRAM has done.
+    pub fn dram(&self) -> DramCounters {
+        self.dram.counters()
+    }
+
+    /// The DRAM's peak, bytes a second.
+    pub fn peak_bytes_per_s(&self) -> f64 {
+        self.dram.peak_bytes_per_s()
+    }
+
+    /// When the data of a load that finds nothing and meets nobody are there, clocks after it is issued.
+    pub fn unloaded_miss(&self) -> u64 {
+        let dram = self.dram.unloaded_miss().0.div_ceil(self.period);
+        // The sector takes a clock at the port and one at the bank.
+        2 + 2 * self.interconnect + self.l2.latency + dram
+    }
+
+    /// When the same load finds its line in the L2.
+    pub fn unloaded_hit(&self) -> u64 {
+        2 + 2 * self.interconnect + self.l2.latency
+    }
+
+    /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there.
+    #[inline]
+    pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
+        let mut latest = now;
+        let mut port = self.ports[core].max(now);
+        let store = inst.kind == Kind::Store;
+        for &word in sectors.words {
+            let sector = sectors.at.resolve(word);
+            let line = spread(sector / SECTORS_A_LINE);
+            port += 1;
+            let done = if store { self.store(core, line, port) } else { self.load(core, line, port) };
+            latest = latest.max(done);
+        }
+        self.counters.sectors += sectors.words.len() as u64;
+        self.ports[core] = port;
+        latest
+    }
+
+    fn load(&mut self, core: usize, line: Line, now: u64) -> u64 {
+        if let Some(l1) = self.l1.get_mut(core)
+            && let Some(ready) = l1.hit(line)
+        {
+            self.counters.l1_hits += 1;
+            return ready.max(now + l1.latency);
+        }
+        let bank = self.bank(line);
+        let start = self.banks[bank].max(now + self.interconnect) + 1;
+        self.banks[bank] = start;
+        self.counters.l2_loads += 1;
+        let found = start + self.l2.latency;
+        let there = match self.l2.hit(line) {
+            Some(ready) => {
+                self.counters.l2_hits += 1;
+                ready.max(found)
+            }
+            None => {
+                let ready = self.dram_line(line, false, found);
+                if let Some(out) = self.l2.fill(line, ready, false) {
+                    self.dram_line(out, true, found);
+                }
+                ready
+            }
+        };
+        let back = there + self.interconnect;
+        if let Some(l1) = self.l1.get_mut(core) {
+            l1.fill(line, back, false);
+        }
+        back
+    }
+
+    fn store(&mut self, core: usize, line: Line, now: u64) -> u64 {
+        // Other cores' copies are theirs to drop: lanes of different packets do not share what they write.
+        let _ = self.l1.get_mut(core).map(|l1| l1.tags.remove(line));
+        let bank = self.bank(line);
+        let start = self.banks[bank].max(now + self.interconnect) + 1;
+        self.banks[bank] = start;
+        if !self.l2.tags.write_line(line)
+            && let Some(out) = self.l2.fill(line, start, true)
+        {
+            self.dram_line(out, true, start);
+        }
+        start
+    }
+
+    /// A device writes or reads `lines` lines from `first` on: the NIC, in DRAM.
+    pub fn device(&mut self, first: u32, lines: u32, write: bool, now: u64) {
+        for n in 0..lines {
+            let line = spread(first + n);
+            if write {
+                self.l2.tags.remove(line);
+            } else if self.l2.tags.find(line).is_some() {
+                continue;
+            }
+            self.dram_line(line, write, now);
+            self.counters.device_lines += 1;
+        }
+    }
+
+    #[inline]
+    fn bank(&self, line: Line) -> usize {
+        let line = line.0 as u32;
+        match self.bank_mask {
+            Some(mask) => (line & mask) as usize,
+            None => line as usize % self.banks.len(),
+        }
+    }
+
+    #[inline]
+    fn dram_line(&mut self, line: Line, write: bool, now: u64) -> u64 {
+        self.dram.post(line, write, Ps(now * self.period)).0.div_ceil(self.period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::paper;
+    use super::*;
+
+    fn load(mask: u32) -> Inst {
+        Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false }
+    }
+
+    fn at(memory: &mut SimtMemory, core: usize, words: &[u32], now: u64) -> u64 {
+        memory.access(core, &load(1), &Sectors { words, at: &Placement::default() }, now)
+    }
+
+    #[test]
+    fn an_idle_memory_takes_its_closed_form() {
+        let mut memory = SimtMemory::new(&paper()).unwrap();
+        let (miss, hit) = (memory.unloaded_miss(), memory.unloaded_hit());
+        // 20 back and forth, 20 in the L2, 20 ns overhead, tRCD 12, CL 12, 2 bursts of a clock of 0.5 ns each.
+        assert_eq!((hit, miss), (62, 62 + 20 + 12 + 12 + 2));
+        assert_eq!(at(&mut memory, 0, &[100], 1000), 1000 + miss);
+        assert_eq!(at(&mut memory, 1, &[100], 2000), 2000 + hit);
+    }
+
+    #[test]
+    fn who_asks_for_a_line_that_comes_waits_for_it() {
+        let mut memory = SimtMemory::new(&paper()).unwrap();
+        let miss = memory.unloaded_miss();
+        assert_eq!(at(&mut memory, 0, &[100], 1000), 1000 + miss);
+        assert_eq!(at(&mut memory, 1, &[101], 1010), 1000 + miss);
+        assert_eq!(memory.counters().l2_hits, 1);
+        assert_eq!(memory.dram().reads, 1);
+    }
+
+    #[test]
+    fn sectors_leave_a_core_one_a_clock() {
+        let mut memory = SimtMemory::new(&paper()).unwrap();
+        let words: Vec<u32> = (0..32).map(|n| n * 2).collect();
+        at(&mut memory, 0, &words, 0);
+        let hit = memory.unloaded_hit();
+        assert_eq!(at(&mut memory, 0, &words, 10_000), 10_000 + hit + 31);
+    }
+
+    #[test]
+    fn lines_are_spread_and_none_is_lost() {
+        let mut places: Vec<_> = (0..1 << 16).map(|n| spread(n).0).collect();
+        // Starts of 32 slots of 2 KiB are in all channels alike.
+        let channels = (0..32).fold([0; 8], |mut n, slot| {
+            n[spread(slot * 32).0 as usize % 8] += 1;
+            n
+        });
+        assert_eq!(channels, [4; 8]);
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..1 << 16));
+    }
+
+    #[test]
+    fn a_stream_of_misses_saturates_the_dram() {
+        let spec = paper();
+        let mut memory = SimtMemory::new(&spec).unwrap();
+        let (mut now, lines) = (0, 40_000u32);
+        for n in 0..lines {
+            now = now.max(at(&mut memory, (n % 8) as usize, &[n * 2], 0));
+        }
+        let bytes_per_s = f64::from(lines) * 64.0 / (now as f64 * 1e-9);
+        let share = bytes_per_s / memory.peak_bytes_per_s();
+        assert!((0.85..=1.0).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn an_l1_keeps_loads_and_lets_stores_through() {
+        let mut spec = paper();
+        let level = CacheLevelSpec { size: units::Size::from_bytes(16 << 10), ways: 4, latency: 4, banks: 1 };
+        spec.l1 = Some(level);
+        let mut memory = SimtMemory::new(&spec).unwrap();
+        at(&mut memory, 0, &[8], 0);
+        assert_eq!(at(&mut memory, 0, &[8], 1000), 1000 + 1 + 4);
+        assert_eq!(at(&mut memory, 1, &[8], 2000), 2000 + memory.unloaded_hit());
+        let store = Inst { kind: Kind::Store, ..load(1) };
+        memory.access(0, &store, &Sectors { words: &[8], at: &Placement::default() }, 3000);
+        assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
+    }
+
+    #[test]
+    fn a_device_write_takes_the_line_out_of_the_l2() {
+        let mut memory = SimtMemory::new(&paper()).unwrap();
+        at(&mut memory, 0, &[8], 0);
+        memory.device(4, 1, true, 1000);
+        at(&mut memory, 0, &[8], 2000);
+        assert_eq!((memory.counters().l2_hits, memory.dram().writes), (0, 1));
+    }
+}

@@ -1,0 +1,373 @@
+//! Lanes become warp instructions: those that stand at the smallest site go, the others wait.
+//!
+//! Sites grow in program order between latches, so the lanes that lag go first and catch up; a latch at the end of
+//! a loop body is where lanes with short and with long bodies meet again. Of the operations at a site, loads go before
+//! stores, locks, work and the latch, so that a lane that still loads is not left behind by one that works already.
+//!
+//! A lane that wants a lock which another lane holds is left out until it is given back; of those that want the same
+//! lock, the first gets it. If only such lanes are left, they wait for each other: a deadlock, which is named.
+
+use std::collections::HashMap;
+
+use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind, SECTOR_BYTES};
+
+/// Lanes of a warp.
+pub const WARP: usize = 32;
+
+/// What a warp instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// `count` instructions without memory.
+    Alu,
+    /// Loads of sectors.
+    Load,
+    /// Stores of sectors.
+    Store,
+    /// Locks are taken.
+    Lock,
+    /// Locks are given back.
+    Unlock,
+}
+
+/// A warp instruction, or a run of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inst {
+    /// Which lanes take part.
+    pub mask: u32,
+    /// Instructions of an [`Kind::Alu`]; else where the sectors or locks begin.
+    pub word: u32,
+    /// How many sectors or locks.
+    pub count: u16,
+    /// The place in the function.
+    pub site: u16,
+    /// What is done.
+    pub kind: Kind,
+    /// Whether earlier loads of the warp must be back.
+    pub waits: bool,
+}
+
+/// A program: where it lies, and what it comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Its first instruction.
+    pub from: u32,
+    /// Behind its last.
+    pub to: u32,
+    /// Warp instructions, each of a run counted.
+    pub issued: u64,
+    /// The lanes of each, summed.
+    pub lanes: u64,
+}
+
+impl Program {
+    /// Lanes that take part in an instruction, of those that a warp has; 1 if there is no instruction.
+    pub fn efficiency(&self) -> f64 {
+        if self.issued == 0 { 1.0 } else { self.lanes as f64 / (self.issued * WARP as u64) as f64 }
+    }
+}
+
+/// Programs of warps, and what they touch.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    insts: Vec<Inst>,
+    words: Vec<u32>,
+    programs: Vec<Program>,
+}
+
+impl Code {
+    /// No programs yet.
+    pub fn new() -> Code {
+        Code::default()
+    }
+
+    /// Program `n`; an empty one if there is none.
+    pub fn program(&self, n: u32) -> Program {
+        self.programs.get(n as usize).copied().unwrap_or_default()
+    }
+
+    /// The instructions of program `n`.
+    pub fn insts(&self, n: u32) -> &[Inst] {
+        let Program { from, to, .. } = self.program(n);
+        &self.insts[from as usize..to as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn inst(&self, at: u32) -> &Inst {
+        &self.insts[at as usize]
+    }
+
+    /// Sectors or locks of an instruction, each once. See [`resolve`] for those of packets.
+    #[inline(always)]
+    pub fn words(&self, inst: &Inst) -> &[u32] {
+        match inst.kind {
+            Kind::Alu => &[],
+            _ => &self.words[inst.word as usize..inst.word as usize + usize::from(inst.count)],
+        }
+    }
+
+    /// Bytes that programs take.
+    pub fn bytes(&self) -> usize {
+        self.insts.len() * size_of::<Inst>() + self.words.len() * 4 + self.programs.len() * size_of::<Program>()
+    }
+
+    /// Forgets all programs.
+    pub fn clear(&mut self) {
+        self.insts.clear();
+        self.words.clear();
+        self.programs.clear();
+    }
+
+    /// How many programs there are.
+    pub fn len(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.programs.is_empty()
+    }
+}
+
+/// Where packets of a warp lie: sector numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// The packet buffer's first sector.
+    pub base: u32,
+    /// Sectors of a slot.
+    pub stride: u32,
+    /// Slots of the buffer; 0 counts as one.
+    pub slots: u32,
+    /// The slot of lane 0.
+    pub first: u32,
+}
+
+impl Placement {
+    /// A sector as an address: of a table it is one already, of a packet it depends on the packet's slot.
+    #[inline(always)]
+    pub fn resolve(&self, sector: u32) -> u32 {
+        if sector & OF_PACKET == 0 {
+            return sector;
+        }
+        let lane = sector >> LANE_SHIFT & (WARP as u32 - 1);
+        let mut slot = self.first + lane;
+        if slot >= self.slots {
+            slot -= self.slots.min(slot);
+        }
+        self.base + slot * self.stride + (sector & OFFSET)
+    }
+}
+
+/// Sectors of a packet: 2^20, of which a packet has 2 Ki at most.
+const LANE_SHIFT: u32 = 20;
+const OFFSET: u32 = (1 << LANE_SHIFT) - 1;
+
+/// Lanes that cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// Lanes wait for each other's locks.
+    #[error("lanes {lanes:?} of a warp wait for each other's locks {locks:?}: a deadlock")]
+    Deadlock {
+        /// Who waits.
+        lanes: Vec<usize>,
+        /// For which lock, in the same order.
+        locks: Vec<u32>,
+    },
+    /// A lock is given back by a lane that does not hold it.
+    #[error("lane {lane} of a warp gives back lock {lock}, which it does not hold")]
+    NotHeld {
+        /// Who.
+        lane: usize,
+        /// Which lock.
+        lock: u32,
+    },
+    /// More lanes than a warp has.
+    #[error("{0} lanes: a warp has {WARP}")]
+    TooMany(usize),
+}
+
+/// Merges lanes; keeps its memory from warp to warp.
+#[derive(Clone, Debug, Default)]
+pub struct Merger {
+    sectors: Vec<u32>,
+    holders: HashMap<u32, usize>,
+}
+
+/// No operation is left, or it cannot go.
+const NONE: u32 = u32::MAX;
+
+/// Site and kind in the order of merging.
+#[inline(always)]
+fn key(op: &LaneOp) -> u32 {
+    u32::from(op.site) << 8 | op.kind as u32
+}
+
+impl Merger {
+    /// Ready to merge.
+    pub fn new() -> Merger {
+        Merger::default()
+    }
+
+    /// Merges `wanted` lanes of `lanes` into a program of `code`, whose number is returned.
+    ///
+    /// # Errors
+    /// More than 32 lanes, a deadlock, a lock that is not held.
+    pub fn merge(&mut self, lanes: &Lanes, wanted: &[u32], code: &mut Code) -> Result<u32, MergeError> {
+        if wanted.len() > WARP {
+            return Err(MergeError::TooMany(wanted.len()));
+        }
+        let (insts, words) = (code.insts.len(), code.words.len());
+        let merged = self.merge_into(lanes, wanted, code);
+        if merged.is_err() {
+            code.insts.truncate(insts);
+            code.words.truncate(words);
+        }
+        merged
+    }
+
+    fn merge_into(&mut self, lanes: &Lanes, wanted: &[u32], code: &mut Code) -> Result<u32, MergeError> {
+        let mut streams: [&[LaneOp]; WARP] = [&[]; WARP];
+        let mut keys = [NONE; WARP];
+        for (lane, &number) in wanted.iter().enumerate() {
+            streams[lane] = lanes.lane(number as usize);
+            keys[lane] = streams[lane].first().map_or(NONE, key);
+        }
+        self.holders.clear();
+        let from = code.insts.len() as u32;
+        let mut program = Program { from, to: from, issued: 0, lanes: 0 };
+        loop {
+            let least = keys.iter().copied().min().unwrap_or(NONE);
+            if least == NONE {
+                break;
+            }
+            let mask = keys.iter().enumerate().fold(0u32, |mask, (i, &k)| mask | u32::from(k == least) << i);
+            let kind = streams[mask.trailing_zeros() as usize][0].kind;
+            let (site, moved) = (
+                (least >> 8) as u16,
+                match kind {
+                    OpKind::Lock => self.take_locks(&streams, &mut keys, mask),
+                    _ => mask,
+                },
+            );
+            if moved == 0 {
+                // Every lane at this place waits for a lock, and so was left out; another place is least now.
+                continue;
+            }
+            match kind {
+                OpKind::Latch => {}
+                OpKind::Work => {
+                    let (mut most, mut sum) = (0, 0u64);
+                    each(moved, |i| {
+                        most = most.max(streams[i][0].word);
+                        sum += u64::from(streams[i][0].word);
+                    });
+                    program.issued += u64::from(most);
+                    program.lanes += sum;
+                    code.insts.push(Inst { mask: moved, word: most, count: 0, site, kind: Kind::Alu, waits: true });
+                }
+                OpKind::Load | OpKind::Store => {
+                    let waits = self.gather(&streams, moved);
+                    let kind = if kind == OpKind::Load { Kind::Load } else { Kind::Store };
+                    push(code, &mut program, &self.sectors, Inst { mask: moved, word: 0, count: 0, site, kind, waits });
+                }
+                OpKind::Lock | OpKind::Unlock => {
+                    self.sectors.clear();
+                    each(moved, |i| self.sectors.push(streams[i][0].word));
+                    if kind == OpKind::Unlock {
+                        self.give_locks(&streams, &mut keys, moved)?;
+                    }
+                    let kind = if kind == OpKind::Lock { Kind::Lock } else { Kind::Unlock };
+                    let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits: true };
+                    push(code, &mut program, &self.sectors, inst);
+                }
+            }
+            each(moved, |i| {
+                streams[i] = &streams[i][1..];
+                keys[i] = streams[i].first().map_or(NONE, key);
+            });
+        }
+        if streams.iter().any(|stream| !stream.is_empty()) {
+            return Err(self.deadlock(&streams));
+        }
+        program.to = code.insts.len() as u32;
+        code.programs.push(program);
+        Ok(code.programs.len() as u32 - 1)
+    }
+
+    /// The sectors that lanes touch, each once, in order; says whether one of their addresses came from a load.
+    fn gather(&mut self, streams: &[&[LaneOp]; WARP], mask: u32) -> bool {
+        self.sectors.clear();
+        let mut waits = false;
+        each(mask, |i| {
+            let op = &streams[i][0];
+            waits |= op.depends;
+            let lane = if op.word & OF_PACKET == 0 { 0 } else { (i as u32) << LANE_SHIFT };
+            self.sectors.extend((0..u32::from(op.sectors)).map(|n| (op.word + n) | lane));
+        });
+        self.sectors.sort_unstable();
+        self.sectors.dedup();
+        waits
+    }
+
+    /// Of the lanes at a lock, those that get theirs; the others are left out until it is given back.
+    fn take_locks(&mut self, streams: &[&[LaneOp]; WARP], keys: &mut [u32; WARP], mask: u32) -> u32 {
+        let mut got = 0;
+        each(mask, |i| {
+            if *self.holders.entry(streams[i][0].word).or_insert(i) == i {
+                got |= 1 << i;
+            } else {
+                keys[i] = NONE;
+            }
+        });
+        got
+    }
+
+    fn give_locks(&mut self, streams: &[&[LaneOp]; WARP], keys: &mut [u32; WARP], mask: u32) -> Result<(), MergeError> {
+        let mut wrong = None;
+        each(mask, |i| {
+            let lock = streams[i][0].word;
+            if self.holders.get(&lock) == Some(&i) {
+                self.holders.remove(&lock);
+            } else {
+                wrong = Some(MergeError::NotHeld { lane: i, lock });
+            }
+        });
+        // Who was left out may try again.
+        for (key_of, stream) in keys.iter_mut().zip(streams) {
+            if let (NONE, Some(op)) = (*key_of, stream.first()) {
+                *key_of = key(op);
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn deadlock(&self, streams: &[&[LaneOp]; WARP]) -> MergeError {
+        let waiting = streams.iter().enumerate().filter_map(|(i, stream)| Some((i, stream.first()?.word)));
+        let (lanes, locks) = waiting.unzip();
+        MergeError::Deadlock { lanes, locks }
+    }
+}
+
+fn push(code: &mut Code, program: &mut Program, words: &[u32], inst: Inst) {
+    program.issued += 1;
+    program.lanes += u64::from(inst.mask.count_ones());
+    code.insts.push(Inst { word: code.words.len() as u32, count: words.len() as u16, ..inst });
+    code.words.extend_from_slice(words);
+}
+
+#[inline(always)]
+fn each(mut mask: u32, mut f: impl FnMut(usize)) {
+    while mask != 0 {
+        f(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+/// Sectors of a packet's slot of `bytes` bytes.
+pub fn slot_sectors(bytes: u64) -> u32 {
+    bytes.div_ceil(SECTOR_BYTES).min(u64::from(OFFSET)) as u32
+}
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

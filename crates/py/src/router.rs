@@ -1,0 +1,56 @@
+//! The router that runs: a specification in, JSON out.
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use router::RouterError;
+use router::bench::{BenchSpec, Point};
+use router::setup::RunSpec;
+
+use super::{InputError, interruptible, json_of};
+
+/// What cannot be used is the caller's to change; what breaks while it runs is the machine's, and a bug is ours.
+fn error(e: RouterError) -> PyErr {
+    let text = e.to_string();
+    match e {
+        RouterError::File { .. } | RouterError::Interface { .. } => PyOSError::new_err(text),
+        RouterError::Protocol { .. } | RouterError::Panicked { .. } => PyRuntimeError::new_err(text),
+        _ => InputError::new_err(text),
+    }
+}
+
+/// Routes; JSON in and out.
+#[pyfunction]
+pub fn route(py: Python<'_>, spec: &str) -> PyResult<String> {
+    let spec: RunSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
+    json_of(&interruptible(py, None, move || router::setup::run(&spec))?.map_err(error)?)
+}
+
+/// What this machine's GPU offers, under `gpu`, or under `reason` why there is none to be used; JSON.
+#[pyfunction]
+#[pyo3(signature = (driver=None))]
+pub fn probe_gpu(py: Python<'_>, driver: Option<String>) -> PyResult<String> {
+    match interruptible(py, None, move || router::cuda::probe(driver.as_deref()))? {
+        Ok(offer) => json_of(&serde_json::json!({ "gpu": offer })),
+        Err(reason) if reason.is_no_gpu() => json_of(&serde_json::json!({ "gpu": null, "reason": reason.to_string() })),
+        Err(e) => Err(error(e)),
+    }
+}
+
+/// Delay against throughput; JSON in and out. `each` is given each point as JSON as soon as it is there, and ends it by false.
+#[pyfunction]
+pub fn bench_router(py: Python<'_>, spec: &str, each: Py<PyAny>) -> PyResult<String> {
+    let spec: BenchSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
+    let tell = move |point: &Point| {
+        Python::attach(|py| {
+            let told = json_of(point).and_then(|point| each.call1(py, (point,)));
+            told.and_then(|go_on| go_on.extract::<bool>(py)).unwrap_or(false)
+        })
+    };
+    json_of(&interruptible(py, None, move || router::bench::bench(&spec, tell))?.map_err(error)?)
+}
+
+/// The columns of a benchmark's CSV.
+#[pyfunction]
+pub fn bench_columns() -> &'static str {
+    Point::COLUMNS
+}

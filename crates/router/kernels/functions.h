@@ -1,0 +1,344 @@
+/* Packet functions of one lane.
+ *
+ * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs, classify/linear.rs): the same verdicts, the same bytes, and the
+ * same references to the packet and to the tables, but for two that a register saves: the descriptor is one load where
+ * Rust reads six fields of an mbuf, and the time to live is kept from the header check.
+ *
+ * A header is brought in by aligned loads of 16 bytes, two for IPv4 and three or four for IPv6: byte by byte it would be as
+ * many loads as fields. Nothing here reads or writes a single byte of memory.
+ *
+ * Source: RFC 1812 5.2.2, 5.3.1, 5.3.7; RFC 8200 3; RFC 1624 equation 3; Gupta, Lin, McKeown, IEEE INFOCOM 1998. */
+#ifndef WIRESPEED_FUNCTIONS_H
+#define WIRESPEED_FUNCTIONS_H
+
+#include "router.h"
+
+#define FORWARD_BY(port) ((uint32_t)VERDICT_FORWARD << 16 | (port))
+#define DROP_FOR(reason) ((uint32_t)VERDICT_DROP << 16 | (uint32_t)(reason))
+
+/* Words of a header in the byte order of memory, and where they are. */
+typedef struct {
+    uint32_t word[10];
+} Header;
+
+/* The quad at `at` of the slot, of which the bytes `from` to `to` of the slot are wanted. */
+FUNCTION Quad packet_quad(const Lane *lane, const uint8_t *slot, uint32_t at, uint32_t from, uint32_t to) {
+    (void)lane, (void)from, (void)to;
+    TOUCH(lane, REGION_PACKET, (at > from ? at : from) - FRAME_OFFSET,
+          (uint16_t)((at + 16 < to ? at + 16 : to) - (at > from ? at : from)), ACCESS_LOAD);
+    return load_quad(slot + at);
+}
+
+FUNCTION uint32_t packet_word(const Lane *lane, const uint8_t *slot, uint32_t at) {
+    (void)lane;
+    TOUCH(lane, REGION_PACKET, at - FRAME_OFFSET, 4, ACCESS_LOAD);
+    return *(const uint32_t *)(slot + at);
+}
+
+FUNCTION void set_packet_word(const Lane *lane, uint8_t *slot, uint32_t at, uint32_t value) {
+    (void)lane;
+    TOUCH(lane, REGION_PACKET, at - FRAME_OFFSET, 4, ACCESS_STORE);
+    *(uint32_t *)(slot + at) = value;
+}
+
+/* Writes the word of an IPv6 header whose last byte is the hop limit; the other three stay as they are. */
+FUNCTION void set_hop_limit(const Lane *lane, uint8_t *slot, uint32_t header, uint32_t word) {
+    (void)lane;
+    TOUCH(lane, REGION_PACKET, header + 7 - FRAME_OFFSET, 1, ACCESS_STORE);
+    *(uint32_t *)(slot + header + 4) = swap32(word);
+}
+
+/* The first `words` words at `at`, which is a multiple of 4: 5 words take two quads, 10 take three or, where they begin with
+ * the last word of a quad, four. Words are shifted into place, never indexed by a variable: that would go to local memory. */
+FUNCTION Header packet_header(const Lane *lane, const uint8_t *slot, uint32_t at, uint32_t words) {
+    uint32_t aligned = at & ~15u, skip = (at & 15u) / 4, end = at + 4 * words;
+    uint32_t word[16] = {0};
+    Header header;
+    Quad a = packet_quad(lane, slot, aligned, at, end), b = packet_quad(lane, slot, aligned + 16, at, end);
+    for (uint32_t i = 0; i < 4; i++) word[i] = a.word[i], word[4 + i] = b.word[i];
+    if (words > 5) {
+        Quad c = packet_quad(lane, slot, aligned + 32, at, end);
+        for (uint32_t i = 0; i < 4; i++) word[8 + i] = c.word[i];
+        if (skip == 3) {
+            Quad d = packet_quad(lane, slot, aligned + 48, at, end);
+            for (uint32_t i = 0; i < 4; i++) word[12 + i] = d.word[i];
+        }
+    }
+    for (uint32_t i = 0; i < 14; i++) word[i] = skip & 2 ? word[i + 2] : word[i];
+    for (uint32_t i = 0; i < 13; i++) word[i] = skip & 1 ? word[i + 1] : word[i];
+    for (uint32_t i = 0; i < 10; i++) header.word[i] = word[i];
+    return header;
+}
+
+FUNCTION int is_unicast_v4(uint32_t address) {
+    return !((address - (1u << 24) >= 223u << 24) | (address >> 24 == 127) | (address >> 16 == 0xa9fe));
+}
+
+FUNCTION uint32_t special_v4(uint32_t source, uint32_t destination) {
+    if (!is_unicast_v4(source) && source >> 16 != 0xa9fe) return DROP_FOR(DROP_SOURCE_MARTIAN);
+    if (destination == 0xffffffffu) return DROP_FOR(DROP_DESTINATION_BROADCAST);
+    if (destination >> 28 == 14) return DROP_FOR(DROP_DESTINATION_MULTICAST);
+    if (!is_unicast_v4(destination) && destination >> 16 != 0xa9fe) return DROP_FOR(DROP_DESTINATION_MARTIAN);
+    return DROP_FOR(DROP_LINK_LOCAL);
+}
+
+/* 0 if the packet may go on, or else a verdict. */
+FUNCTION uint32_t check_v4(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot,
+                           const Header *header) {
+    uint32_t first = swap32(header->word[0]);
+    uint32_t total = first & 0xffff, header_bytes = (first >> 24 & 15) * 4;
+    uint32_t carried = packet.frame_bytes > packet.l3_offset ? packet.frame_bytes - packet.l3_offset : 0;
+    if (first >> 28 != 4) return DROP_FOR(DROP_BAD_VERSION);
+    if (header_bytes < 20) return DROP_FOR(DROP_BAD_HEADER_LENGTH);
+    if (total < header_bytes || total > carried) return DROP_FOR(DROP_BAD_TOTAL_LENGTH);
+    if (program->software_checksum) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < 5; i++) sum += header->word[i];
+        if (packet.captured < packet.l3_offset + header_bytes) return DROP_FOR(DROP_TRUNCATED);
+        for (uint32_t at = 20; at < header_bytes; at += 4)
+            sum += packet_word(lane, slot, FRAME_OFFSET + packet.l3_offset + at);
+        sum = (sum & 0xffffffffu) + (sum >> 32);
+        sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+        if ((sum & 0xffff) + (sum >> 16) != 0xffff) return DROP_FOR(DROP_BAD_CHECKSUM);
+    }
+    uint32_t source = swap32(header->word[3]), destination = swap32(header->word[4]);
+    if (!(is_unicast_v4(source) & is_unicast_v4(destination))) return special_v4(source, destination);
+    return 0;
+}
+
+/* Whether an address of four words, in the host's byte order, is :: or ::1. */
+FUNCTION int is_unspecified_or_loopback(uint32_t a, uint32_t b, uint32_t c, uint32_t d) { return (a | b | c) == 0 && d <= 1; }
+
+FUNCTION uint32_t check_v6(Descriptor packet, const Header *header) {
+    uint32_t w[10];
+    for (uint32_t i = 0; i < 10; i++) w[i] = swap32(header->word[i]);
+    uint32_t payload = w[1] >> 16;
+    uint32_t carried = packet.frame_bytes > packet.l3_offset ? packet.frame_bytes - packet.l3_offset : 0;
+    if (w[0] >> 28 != 6) return DROP_FOR(DROP_BAD_VERSION);
+    if (payload + 40 > carried) return DROP_FOR(DROP_BAD_TOTAL_LENGTH);
+    if (is_unspecified_or_loopback(w[2], w[3], w[4], w[5]) || w[2] >> 24 == 0xff) return DROP_FOR(DROP_SOURCE_MARTIAN);
+    if (is_unspecified_or_loopback(w[6], w[7], w[8], w[9])) return DROP_FOR(DROP_DESTINATION_MARTIAN);
+    if (w[6] >> 24 == 0xff) return DROP_FOR(DROP_DESTINATION_MULTICAST);
+    if (w[2] >> 22 == 0x3fa || w[6] >> 22 == 0x3fa) return DROP_FOR(DROP_LINK_LOCAL);
+    return 0;
+}
+
+/* The entry at `at` of an IPv4 table, widened so that the top bit says "group" in either width. */
+FUNCTION uint32_t entry_v4(const Lane *lane, const Program *program, uint16_t region, const void *table, uint64_t at) {
+    (void)lane, (void)region;
+    TOUCH(lane, region, at * program->entry_bytes, (uint16_t)program->entry_bytes, ACCESS_LOAD);
+    if (program->entry_bytes == 2) {
+        uint32_t entry = ((const uint16_t *)table)[at];
+        return (entry & 0x8000) << 16 | (entry & 0x7fff);
+    }
+    return ((const uint32_t *)table)[at];
+}
+
+/* The next hop's number plus 1, or 0. */
+FUNCTION uint32_t look_up_v4(const Lane *lane, const Program *program, uint32_t address) {
+    uint32_t entry = entry_v4(lane, program, REGION_TBL24, program->tbl24, address >> 8);
+    if (entry >> 31) {
+        uint64_t at = (uint64_t)(entry & 0x7fffffff) * 256 + (address & 255);
+        if (at >= program->tbl8_entries) return 0;
+        entry = entry_v4(lane, program, REGION_TBL8, program->tbl8, at);
+    }
+    return entry & 0x7fffffff;
+}
+
+FUNCTION uint32_t look_up_v6(const Lane *lane, const Program *program, const Header *header) {
+    uint32_t first = swap32(header->word[6]);
+    TOUCH(lane, REGION_TBL24_V6, (uint64_t)(first >> 8) * 4, 4, ACCESS_LOAD);
+    uint32_t entry = program->tbl24_v6[first >> 8];
+    /* The 104 bits after the first 24, to be taken from the top, 8 a level. */
+    uint64_t high = (uint64_t)(first & 255) << 56 | (uint64_t)swap32(header->word[7]) << 24 | swap32(header->word[8]) >> 8;
+    uint64_t low = (uint64_t)(swap32(header->word[8]) & 255) << 56 | (uint64_t)swap32(header->word[9]) << 24;
+    for (uint32_t level = 1; level < 14 && entry >> 31; level++) {
+        uint64_t at = (uint64_t)(entry & 0x7fffffff) * 256 + (high >> 56);
+        if (at >= program->tbl8_v6_entries) return 0;
+        TOUCH(lane, REGION_TBL8_V6, at * 4, 4, ACCESS_LOAD);
+        entry = program->tbl8_v6[at];
+        high = high << 8 | low >> 56;
+        low <<= 8;
+    }
+    return entry >> 31 ? 0 : entry;
+}
+
+/* The word of an IPv4 header at byte 8 with the time to live less one and the checksum in step; the caller has seen that it
+ * is 2 or more. */
+FUNCTION uint32_t decremented_ttl(uint32_t word) {
+    uint32_t sum = (word & 0xffff) + 0x100;
+    return ((word - (1u << 24)) & 0xffff0000u) | ((sum + (sum >= 0xffff)) & 0xffff);
+}
+
+/* Puts on the Ethernet addresses of the next hop `id`: with the EtherType, and the two bytes before the frame, one store. */
+FUNCTION uint32_t send(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot, uint32_t id) {
+    if (id >= program->next_hop_count) return DROP_FOR(DROP_NO_ROUTE);
+    (void)lane;
+    TOUCH(lane, REGION_NEXT_HOPS, (uint64_t)id * 16, 16, ACCESS_LOAD);
+    Quad hop = load_quad((const uint8_t *)program->next_hops + (uint64_t)id * 16), front;
+    front.word[0] = hop.word[0] << 16;
+    front.word[1] = hop.word[0] >> 16 | hop.word[1] << 16;
+    front.word[2] = hop.word[1] >> 16 | hop.word[2] << 16;
+    front.word[3] = hop.word[2] >> 16 | (uint32_t)packet.ethertype << 16;
+    TOUCH(lane, REGION_PACKET, 0, 12, ACCESS_STORE);
+    store_quad(slot, front);
+    return FORWARD_BY(hop.word[3] & 0xffff);
+}
+
+/* The port that a function sends by which does not route: the other one of a pair. */
+FUNCTION uint32_t across(const Program *program, Descriptor packet) {
+    return FORWARD_BY(((packet.port & 0xffff) ^ 1) % program->ports);
+}
+
+/* IP forwarding. */
+FUNCTION uint32_t forward(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 5);
+        uint32_t verdict = check_v4(lane, program, packet, slot, &header);
+        if (verdict) return verdict;
+        uint32_t hop = look_up_v4(lane, program, swap32(header.word[4]));
+        if (!hop) return DROP_FOR(DROP_NO_ROUTE);
+        uint32_t ttl = swap32(header.word[2]);
+        if (ttl < 2u << 24) return DROP_FOR(DROP_TTL_EXPIRED);
+        set_packet_word(lane, slot, at + 8, swap32(decremented_ttl(ttl)));
+        return send(lane, program, packet, slot, hop - 1);
+    }
+    if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 10);
+        uint32_t verdict = check_v6(packet, &header);
+        if (verdict) return verdict;
+        uint32_t hop = look_up_v6(lane, program, &header);
+        if (!hop) return DROP_FOR(DROP_NO_ROUTE);
+        uint32_t limit = swap32(header.word[1]);
+        if ((limit & 255) <= 1) return DROP_FOR(DROP_HOP_LIMIT_EXCEEDED);
+        set_hop_limit(lane, slot, at, limit - 1);
+        return send(lane, program, packet, slot, hop - 1);
+    }
+    return DROP_FOR(DROP_NOT_IP);
+}
+
+/* The header check alone. */
+FUNCTION uint32_t check(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, verdict;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 5);
+        verdict = check_v4(lane, program, packet, slot, &header);
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = packet_header(lane, slot, at, 10);
+        verdict = check_v6(packet, &header);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return verdict ? verdict : across(program, packet);
+}
+
+/* Route lookup alone. */
+FUNCTION uint32_t look_up(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, hop;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        hop = look_up_v4(lane, program, swap32(packet_word(lane, slot, at + 16)));
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        Header header = {{0}};
+        /* One reference of 16 bytes, which as it is aligned takes four loads. */
+        TOUCH(lane, REGION_PACKET, packet.l3_offset + 24, 16, ACCESS_LOAD);
+        for (uint32_t i = 0; i < 4; i++) header.word[6 + i] = *(const uint32_t *)(slot + at + 24 + 4 * i);
+        hop = look_up_v6(lane, program, &header);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return hop ? FORWARD_BY((hop - 1) % program->ports & 0xffff) : DROP_FOR(DROP_NO_ROUTE);
+}
+
+/* The time to live alone. The word of the hop limit begins with three bytes that stay as they are. */
+FUNCTION uint32_t lower_ttl(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 12u) return DROP_FOR(DROP_TRUNCATED);
+        uint32_t ttl = swap32(packet_word(lane, slot, at + 8));
+        if (ttl < 2u << 24) return DROP_FOR(DROP_TTL_EXPIRED);
+        set_packet_word(lane, slot, at + 8, swap32(decremented_ttl(ttl)));
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 8u) return DROP_FOR(DROP_TRUNCATED);
+        TOUCH(lane, REGION_PACKET, packet.l3_offset + 7, 1, ACCESS_LOAD);
+        uint32_t limit = swap32(*(const uint32_t *)(slot + at + 4));
+        if ((limit & 255) <= 1) return DROP_FOR(DROP_HOP_LIMIT_EXCEEDED);
+        set_hop_limit(lane, slot, at, limit - 1);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return across(program, packet);
+}
+
+/* The first rule that matches, one after the other. All lanes of a warp look at the same rule. */
+FUNCTION uint32_t classify(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot,
+                           uint32_t *class_of) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, found = 0xffffffffu;
+    *class_of = found;
+    if (packet.l3 == 6) return program->drop_unmatched ? DROP_FOR(DROP_UNCLASSIFIED) : across(program, packet);
+    if (packet.l3 != 4) return DROP_FOR(DROP_NOT_IP);
+    if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+    Header header = packet_header(lane, slot, at, 5);
+    uint32_t header_bytes = (swap32(header.word[0]) >> 24 & 15) * 4;
+    if (header_bytes < 20) return DROP_FOR(DROP_BAD_HEADER_LENGTH);
+    uint32_t l4 = packet.l3_offset + header_bytes, protocol = swap32(header.word[2]) >> 16 & 0xff;
+    uint32_t source = swap32(header.word[3]), destination = swap32(header.word[4]);
+    uint32_t source_port = 0, destination_port = 0, flags = 0;
+    if ((swap32(header.word[1]) & 0x1fff) == 0 && (protocol == 6 || protocol == 17)) {
+        if (packet.captured < l4 + 4) return DROP_FOR(DROP_TRUNCATED);
+        uint32_t ports = swap32(packet_word(lane, slot, FRAME_OFFSET + l4));
+        source_port = ports >> 16, destination_port = ports & 0xffff;
+        if (protocol == 6 && packet.captured > l4 + 13) {
+            /* The word that the byte lies in. */
+            TOUCH(lane, REGION_PACKET, l4 + 13, 1, ACCESS_LOAD);
+            flags = (swap32(*(const uint32_t *)(slot + FRAME_OFFSET + l4 + 12)) >> 16 & 0xff) << 8;
+        }
+    }
+    for (uint32_t i = 0; i < program->rule_count; i++) {
+        const uint8_t *rule = (const uint8_t *)program->rules + (uint64_t)i * 32;
+        TOUCH(lane, REGION_RULES, (uint64_t)i * 32, 16, ACCESS_LOAD);
+        Quad addresses = load_quad(rule);
+        if (((source ^ addresses.word[0]) & addresses.word[1]) | ((destination ^ addresses.word[2]) & addresses.word[3]))
+            continue;
+        TOUCH(lane, REGION_RULES, (uint64_t)i * 32 + 16, 16, ACCESS_LOAD);
+        Quad rest = load_quad(rule + 16);
+        if ((source_port >= (rest.word[0] & 0xffff)) & (source_port <= rest.word[0] >> 16) &
+            (destination_port >= (rest.word[1] & 0xffff)) & (destination_port <= rest.word[1] >> 16) &
+            (((flags ^ rest.word[2]) & rest.word[2] >> 16) == 0) &
+            (((protocol ^ rest.word[3]) & rest.word[3] >> 8 & 0xff) == 0)) {
+            found = i;
+            break;
+        }
+    }
+    *class_of = found;
+    if (found == 0xffffffffu && program->drop_unmatched) return DROP_FOR(DROP_UNCLASSIFIED);
+    return across(program, packet);
+}
+
+/* What the program does with packet `lane->packet_idx`: its verdict. */
+FUNCTION uint32_t process(const Lane *lane, const Program *program, const Packets *packets) {
+    uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict, class_of;
+    uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
+    TOUCH(lane, REGION_MBUF, 0, 16, ACCESS_LOAD);
+    Quad fields = load_quad(packets->descriptors + place);
+    Descriptor packet = {fields.word[0], (uint16_t)fields.word[1], (uint16_t)(fields.word[1] >> 16),
+                         (uint16_t)fields.word[2], (uint16_t)(fields.word[2] >> 16), fields.word[3]};
+    switch (program->function) {
+        case FUNCTION_CHECK: return check(lane, program, packet, slot);
+        case FUNCTION_LOOKUP: return look_up(lane, program, packet, slot);
+        case FUNCTION_TTL: return lower_ttl(lane, program, packet, slot);
+        case FUNCTION_CLASSIFY:
+            verdict = classify(lane, program, packet, slot, &class_of);
+            packets->classes[place] = class_of;
+            return verdict;
+        default: return forward(lane, program, packet, slot);
+    }
+}
+
+#endif

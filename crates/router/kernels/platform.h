@@ -1,0 +1,130 @@
+/* What the kernel needs of the machine under it, twice: as CUDA C for nvcc, and as C11 for the host's compiler.
+ *
+ * On the host a warp is a thread, and its 32 lanes are a loop: LANES(lane) runs what follows once a lane. Values that each
+ * lane has for itself are declared with PER_LANE and read with OF(name, lane). Nothing else of the kernel knows where it runs.
+ *
+ * Memory that the host shares with the device is only ever read and written by aligned words of 8 bytes, with the order that
+ * the name says; read-modify-write stays in device memory. On PCIe nothing more is promised.
+ *
+ * Source: PTX ISA 9.0, sections 8 (memory consistency model) and 9.7.9 (ld, st); C11 7.17 by the __atomic builtins. */
+#ifndef WIRESPEED_PLATFORM_H
+#define WIRESPEED_PLATFORM_H
+
+#include <stdint.h>
+
+#define WARP_LANES 32u
+
+typedef struct {
+    uint32_t word[4];
+} Quad;
+
+#ifdef __CUDACC__
+
+#define FUNCTION static __device__ __forceinline__
+#define LANES(lane) for (uint32_t lane = threadIdx.x & 31u, once_##lane = 1; once_##lane; once_##lane = 0)
+#define PER_LANE(type, name) type name = 0
+#define OF(name, lane) name
+#define WARP_INDEX ((blockIdx.x * blockDim.x + threadIdx.x) >> 5)
+
+FUNCTION uint64_t load_system(const uint64_t *at) {
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+}
+FUNCTION void store_system(uint64_t *at, uint64_t value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+FUNCTION uint64_t load_device(const uint64_t *at) {
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+}
+FUNCTION void store_device(uint64_t *at, uint64_t value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+FUNCTION uint64_t add_device(uint64_t *at, uint64_t by) {
+    uint64_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(by) : "memory");
+    return before;
+}
+FUNCTION int take_device(uint64_t *lock) {
+    uint64_t before;
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;" : "=l"(before) : "l"(lock), "l"(0ull), "l"(1ull) : "memory");
+    return before == 0;
+}
+FUNCTION void fence_device(void) { asm volatile("fence.sc.gpu;" ::: "memory"); }
+FUNCTION void fence_system(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+FUNCTION uint64_t now_ns(void) {
+    uint64_t time;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+    return time;
+}
+FUNCTION void pause_ns(uint32_t ns) { __nanosleep(ns); }
+FUNCTION void warp_sync(void) { __syncwarp(); }
+/* The value that lane 0 has, in every lane. */
+FUNCTION uint64_t from_first(uint64_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+FUNCTION int is_first_lane(void) { return (threadIdx.x & 31u) == 0; }
+#define BALLOT(mask, name) uint32_t mask = __ballot_sync(0xffffffffu, name)
+
+FUNCTION Quad load_quad(const void *at) {
+    uint4 loaded = *(const uint4 *)at;
+    Quad quad = {{loaded.x, loaded.y, loaded.z, loaded.w}};
+    return quad;
+}
+FUNCTION void store_quad(void *at, Quad quad) {
+    *(uint4 *)at = make_uint4(quad.word[0], quad.word[1], quad.word[2], quad.word[3]);
+}
+FUNCTION uint32_t swap32(uint32_t value) { return __byte_perm(value, 0, 0x0123); }
+
+#else
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#define FUNCTION static inline
+#define LANES(lane) for (uint32_t lane = 0; lane < WARP_LANES; lane++)
+#define PER_LANE(type, name) type name[WARP_LANES] = {0}
+#define OF(name, lane) name[lane]
+
+FUNCTION uint64_t load_system(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+FUNCTION void store_system(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+FUNCTION uint64_t load_device(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+FUNCTION void store_device(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+FUNCTION uint64_t add_device(uint64_t *at, uint64_t by) { return __atomic_fetch_add(at, by, __ATOMIC_ACQ_REL); }
+FUNCTION int take_device(uint64_t *lock) {
+    uint64_t free_ = 0;
+    return __atomic_compare_exchange_n(lock, &free_, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+FUNCTION void fence_device(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+FUNCTION void fence_system(void) { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+FUNCTION uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+/* Threads of a host share its cores, which warps of a device do not: who waits makes room, and who has waited sleeps. */
+FUNCTION void pause_ns(uint32_t ns) {
+    struct timespec time = {0, 20000};
+    if (ns < 100)
+        sched_yield();
+    else
+        nanosleep(&time, 0);
+}
+FUNCTION void warp_sync(void) {}
+FUNCTION uint64_t from_first(uint64_t value) { return value; }
+FUNCTION int is_first_lane(void) { return 1; }
+#define BALLOT(mask, name)                          \
+    uint32_t mask = 0;                              \
+    for (uint32_t bit_ = 0; bit_ < WARP_LANES; bit_++) mask |= (uint32_t)(name[bit_] != 0) << bit_
+
+FUNCTION Quad load_quad(const void *at) {
+    Quad quad;
+    memcpy(&quad, at, sizeof quad);
+    return quad;
+}
+FUNCTION void store_quad(void *at, Quad quad) { memcpy(at, &quad, sizeof quad); }
+FUNCTION uint32_t swap32(uint32_t value) { return __builtin_bswap32(value); }
+
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* The kernels as functions of the host: what each warp of the persistent kernel does, on a thread of the caller. */
+#include "router.cu"
+
+#include <stddef.h>
+
+/* Runs warp `warp` until the router is stopped. */
+void wirespeed_router_warp(const Router *router, uint32_t warp, Trace *trace) {
+    leave(router, warp == 0 ? dispatch(router) : work(router, trace));
+}
+
+/* Packets `first` and on, one after the other. */
+void wirespeed_router_batch(const Program *program, const Packets *packets, uint64_t first, uint32_t count, Trace *trace) {
+    for (uint32_t i = 0; i < count; i++) {
+        Lane self = LANE_OF(first + i);
+        packets->verdicts[(uint32_t)self.packet_idx & packets->mask] = process(&self, program, packets);
+    }
+}
+
+/* Sizes and places of what crosses the border, for the test that compares them with the other side's. */
+uint32_t wirespeed_router_layout(uint32_t which) {
+    switch (which) {
+        case 0: return sizeof(Descriptor);
+        case 1: return sizeof(Packets);
+        case 2: return sizeof(Program);
+        case 3: return sizeof(Router);
+        case 4: return offsetof(Router, fifo);
+        case 5: return offsetof(Router, base);
+        case 6: return offsetof(Router, commit);
+        case 7: return offsetof(Program, entry_bytes);
+        case 8: return sizeof(Touch);
+        case 9: return RING_ENTRIES;
+        case 10: return STATE_WORDS;
+        case 11: return CONTROL_WORDS;
+        case 12: return STATUS_WORDS;
+        default: return 0;
+    }
+}

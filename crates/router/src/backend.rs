@@ -1,0 +1,378 @@
+//! What takes tasks and commits them, and the backend that every machine has: threads with the packet functions themselves.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use functions::{Function, PacketFunction, Verdict};
+use packet::Packet;
+use probe::Null;
+use serde::Serialize;
+use units::Ps;
+
+use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
+use crate::protocol::{Ledger, Ring};
+use crate::{Program, RouterError};
+
+/// How tasks are committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u32)]
+pub enum Commit {
+    /// In order of arrival, by a queue where the workers are: the host sees its head.
+    #[default]
+    Device = 0,
+    /// In order of arrival, by a queue in host memory, whose head the host finds.
+    Host = 1,
+    /// As they finish.
+    Unordered = 2,
+}
+
+impl Commit {
+    /// Whether packets leave in the order in which they came.
+    pub fn is_ordered(self) -> bool {
+        self != Commit::Unordered
+    }
+}
+
+/// Packets that are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The first one's number.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+}
+
+/// Takes packets by number, and tasks of packets that follow each other; gives them back once they are committed.
+pub trait Backend {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// How many packets it holds: number `n` lies in slot `n` modulo this. A power of two.
+    fn slots(&self) -> u64;
+
+    /// The most packets of a task.
+    fn most(&self) -> u32 {
+        WARP_LANES
+    }
+
+    /// How many of `count` packets from `first` on can be one task.
+    fn fit(&self, _first: u64, count: u64) -> u64 {
+        count.min(u64::from(self.most()))
+    }
+
+    /// The first `packets` packets are in their slots, and will be posted as they are: what can be done beforehand is done
+    /// now, and what is fetched back after each task is left for [`Backend::settle`].
+    ///
+    /// # Errors
+    /// The backend fails.
+    fn prepare(&mut self, _packets: u64) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    /// Ends what [`Backend::prepare`] began: the packets can be taken.
+    ///
+    /// # Errors
+    /// The backend fails.
+    fn settle(&mut self, _packets: u64) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    /// Lays packet `number` into its slot, which is free, and leaves any other packet in its place.
+    fn put(&mut self, number: u64, packet: &mut Packet);
+
+    /// Posts a task; false if as many are uncommitted as there may be.
+    ///
+    /// # Errors
+    /// The backend no longer works.
+    fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError>;
+
+    /// Appends what was committed since.
+    ///
+    /// # Errors
+    /// The backend no longer works, or did nothing for longer than its deadline though there is something to do.
+    fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError>;
+
+    /// Takes committed packet `number` out of its slot, and leaves any other packet in its place.
+    ///
+    /// # Errors
+    /// There is no verdict.
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError>;
+
+    /// Lets all that was posted be done, and ends. Nothing may be posted after.
+    ///
+    /// # Errors
+    /// It does not end within its deadline.
+    fn stop(&mut self) -> Result<(), RouterError>;
+}
+
+impl<B: Backend + ?Sized> Backend for Box<B> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn slots(&self) -> u64 {
+        (**self).slots()
+    }
+    fn most(&self) -> u32 {
+        (**self).most()
+    }
+    fn fit(&self, first: u64, count: u64) -> u64 {
+        (**self).fit(first, count)
+    }
+    fn prepare(&mut self, packets: u64) -> Result<(), RouterError> {
+        (**self).prepare(packets)
+    }
+    fn settle(&mut self, packets: u64) -> Result<(), RouterError> {
+        (**self).settle(packets)
+    }
+    fn put(&mut self, number: u64, packet: &mut Packet) {
+        (**self).put(number, packet);
+    }
+    fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
+        (**self).post(first, count)
+    }
+    fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        (**self).poll(out)
+    }
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
+        (**self).take(number, packet)
+    }
+    fn stop(&mut self) -> Result<(), RouterError> {
+        (**self).stop()
+    }
+}
+
+/// Notices that nothing happens any more.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    deadline: Duration,
+    since: Instant,
+}
+
+impl Watchdog {
+    pub(crate) fn new(deadline: Duration) -> Watchdog {
+        Watchdog { deadline, since: Instant::now() }
+    }
+
+    /// Something was committed, or nothing is left to do.
+    pub(crate) fn calm(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// How long nothing happened, if that is too long.
+    pub(crate) fn bark(&self) -> Option<Duration> {
+        Some(self.since.elapsed()).filter(|&waited| waited > self.deadline)
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+}
+
+/// Threads that work on tasks with the packet functions of `functions`, in their interleaved and prefetching form.
+pub struct Cpu {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    ledger: Ledger,
+    commit: Commit,
+    watchdog: Watchdog,
+    slots: u64,
+}
+
+struct Shared {
+    ring: Ring<AtomicU64>,
+    packets: Box<[UnsafeCell<Packet>]>,
+    verdicts: Box<[UnsafeCell<Option<Verdict>>]>,
+}
+
+// SAFETY: a slot belongs to the host until a task with it is posted, then to the worker that draws that task's ticket, and to
+// the host again once the task is committed. The ring's words carry the order: see `protocol`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+/// What a test may have happen to a task before it is done.
+pub type Hook = Arc<dyn Fn(Task) + Send + Sync>;
+
+impl Cpu {
+    /// `threads` workers, room for `slots` packets (a power of two), numbers of tasks from `base`.
+    ///
+    /// # Errors
+    /// No threads, no slots.
+    pub fn new(
+        program: &Program,
+        threads: usize,
+        slots: u64,
+        commit: Commit,
+        deadline: Duration,
+    ) -> Result<Cpu, RouterError> {
+        Cpu::with_hook(program, threads, slots, commit, deadline, 0, None)
+    }
+
+    /// As [`Cpu::new`], with tasks numbered from `base`, and something that happens before each task.
+    ///
+    /// # Errors
+    /// As [`Cpu::new`].
+    pub fn with_hook(
+        program: &Program,
+        threads: usize,
+        slots: u64,
+        commit: Commit,
+        deadline: Duration,
+        base: u64,
+        hook: Option<Hook>,
+    ) -> Result<Cpu, RouterError> {
+        if !(1..=1024).contains(&threads) {
+            let allowed = "allowed are 1 to 1024";
+            return Err(RouterError::Setting { what: "threads", came: threads.to_string(), allowed });
+        }
+        if !slots.is_power_of_two() || slots > 1 << 31 {
+            let allowed = "must be a power of two, up to 2^31";
+            return Err(RouterError::Setting { what: "slots", came: slots.to_string(), allowed });
+        }
+        let shared = Arc::new(Shared {
+            ring: Ring::new(RING_ENTRIES, base),
+            packets: (0..slots).map(|_| UnsafeCell::default()).collect(),
+            verdicts: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
+        });
+        let workers = (0..threads)
+            .map(|_| {
+                let (shared, function, hook) = (shared.clone(), program.function().clone(), hook.clone());
+                std::thread::spawn(move || work(&shared, function, commit, hook.as_deref()))
+            })
+            .collect();
+        let (ledger, watchdog) = (Ledger::new(RING_ENTRIES, base), Watchdog::new(deadline));
+        Ok(Cpu { shared, workers, ledger, commit, watchdog, slots })
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number & (self.slots - 1)) as usize
+    }
+}
+
+fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
+    let mut verdicts = Vec::with_capacity(256);
+    let mask = shared.packets.len() - 1;
+    loop {
+        let ticket = shared.ring.draw();
+        let Some(task) = shared.ring.wait(ticket) else { return };
+        if let Some(hook) = hook {
+            hook(task);
+        }
+        verdicts.clear();
+        let first = task.first as usize & mask;
+        let before_the_end = (task.count as usize).min(mask + 1 - first);
+        // A task over the end of the slots is done in two parts.
+        for (from, n) in [(first, before_the_end), (0, task.count as usize - before_the_end)] {
+            // SAFETY: this worker has the task, so nobody else uses its slots. An UnsafeCell has the layout of what it holds.
+            let burst = unsafe { std::slice::from_raw_parts_mut(shared.packets[from].get(), n) };
+            function.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts);
+        }
+        for (i, &verdict) in verdicts.iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { *shared.verdicts[(first + i) & mask].get() = Some(verdict) };
+        }
+        match commit {
+            Commit::Unordered => shared.ring.finish(ticket),
+            Commit::Device | Commit::Host => shared.ring.commit(ticket),
+        }
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    fn put(&mut self, number: u64, packet: &mut Packet) {
+        let place = self.place(number);
+        // SAFETY: the slot is free: it is the host's.
+        unsafe {
+            std::mem::swap(&mut *self.shared.packets[place].get(), packet);
+            *self.shared.verdicts[place].get() = None;
+        }
+    }
+
+    fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
+        let Some(number) = self.ledger.room() else { return Ok(false) };
+        if self.ledger.uncommitted() == 0 {
+            self.watchdog.calm();
+        }
+        let task = Task { first, count };
+        self.ledger.post(task);
+        self.shared.ring.post(number, task);
+        Ok(true)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        let before = out.len();
+        let ring = &self.shared.ring;
+        let broken = |what: String| RouterError::Protocol { backend: "cpu", what };
+        if self.commit.is_ordered() {
+            let head = ring.head();
+            for number in self.ledger.oldest()..head {
+                let task = self.ledger.commit(number).ok_or_else(|| broken(format!("head {head}")))?;
+                out.push(Committed { first: task.first, count: task.count });
+            }
+        } else {
+            while let Some(low) = ring.finished(self.ledger.committed()) {
+                let number = widen(low, self.ledger.oldest());
+                let task = self.ledger.commit(number).ok_or_else(|| broken(format!("ticket {number} finished")))?;
+                out.push(Committed { first: task.first, count: task.count });
+            }
+        }
+        if out.len() > before || self.ledger.uncommitted() == 0 {
+            self.watchdog.calm();
+        } else if self.workers.iter().any(JoinHandle::is_finished) {
+            return Err(RouterError::Panicked { backend: "cpu" });
+        } else if let Some(waited) = self.watchdog.bark() {
+            return Err(RouterError::Silent { backend: "cpu", uncommitted: self.ledger.uncommitted(), waited });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
+        let place = self.place(number);
+        // SAFETY: the packet was committed: its slot is the host's.
+        let verdict = unsafe {
+            std::mem::swap(&mut *self.shared.packets[place].get(), packet);
+            (*self.shared.verdicts[place].get()).take()
+        };
+        let what = || format!("packet {number} was committed without a verdict");
+        verdict.ok_or_else(|| RouterError::Protocol { backend: "cpu", what: what() })
+    }
+
+    fn stop(&mut self) -> Result<(), RouterError> {
+        self.shared.ring.stop(self.ledger.posted());
+        let asked = Instant::now();
+        while self.workers.iter().any(|worker| !worker.is_finished()) {
+            if asked.elapsed() > self.watchdog.deadline() {
+                return Err(RouterError::Stuck { backend: "cpu", waited: asked.elapsed() });
+            }
+            std::thread::yield_now();
+        }
+        let ended = self.workers.drain(..).map(JoinHandle::join).collect::<Vec<_>>();
+        match ended.into_iter().any(|worker| worker.is_err()) {
+            true => Err(RouterError::Panicked { backend: "cpu" }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        self.shared.ring.stop(0);
+    }
+}
+
+/// A number of which the lower 40 bits are `low`, and which is `near` or at most a ring above it.
+pub(crate) fn widen(low: u64, near: u64) -> u64 {
+    near + (low.wrapping_sub(near) & ((1 << crate::layout::FIRST_BITS) - 1))
+}

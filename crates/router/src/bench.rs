@@ -1,0 +1,348 @@
+//! Delay against throughput, for every way to route that this machine has.
+//!
+//! Packets are laid into packet memory beforehand, as a NIC would have; what is measured is what comes after: waiting for a
+//! batch, posting, the function, the commit. Arrivals are open loop, one every 1/rate; a packet's delay runs from its arrival
+//! to the moment egress sees its commit. A first run without arrivals finds what a mode carries at most at a batch; the curve
+//! follows at shares of it. Every packet's verdict is compared with that of the scalar function.
+//!
+//! Left out: writing packets to a sink, and the NIC's own part.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use functions::{ChecksumCheck, PacketFunction, Verdict};
+use packet::Packet;
+use probe::Null;
+use serde::{Deserialize, Serialize};
+use traffic::{Blueprint, Load, SourceSpec};
+use units::{PacketRate, Ps};
+
+use crate::backend::{Backend, Commit, Cpu};
+use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
+use crate::delay::Delays;
+use crate::persistent::{Persistent, Setup};
+use crate::setup::{FunctionName, ProgramSpec, program, table, workers};
+use crate::{Program, RouterError};
+
+/// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
+const FRAME_BYTES: usize = 94;
+/// A point is carried if so much of what was offered came out in the time of its arrivals and one batch more.
+const SUSTAINED: f64 = 0.99;
+/// Graphs are made for each batch of the ring.
+const MOST_GRAPHS: u64 = 1024;
+
+/// What is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BenchSpec {
+    /// What is done with each packet.
+    pub function: FunctionName,
+    /// Rules for classification; made ones if left out.
+    pub rules: Option<PathBuf>,
+    /// Strings for inspection; made ones if left out.
+    pub patterns: Option<PathBuf>,
+    /// A prefix table; a made one if left out.
+    pub table: Option<PathBuf>,
+    /// A capture whose packets are used, again and again; made ones if left out.
+    pub capture: Option<PathBuf>,
+    /// Batches.
+    pub batches: Vec<u32>,
+    /// Shares of what a mode carries at most.
+    pub shares: Vec<f64>,
+    /// Packets a point, a power of two.
+    pub packets: u64,
+    /// Numbers of workers of the CPU.
+    pub threads: Vec<u32>,
+    /// Whether the GPU is left out.
+    pub cpu_only: bool,
+    /// The GPU driver's library.
+    pub driver: Option<String>,
+    /// Seconds after which a backend that does not answer is given up.
+    pub deadline_s: f64,
+    /// Seed of what is made.
+    pub seed: u64,
+}
+
+impl Default for BenchSpec {
+    fn default() -> BenchSpec {
+        BenchSpec {
+            function: FunctionName::default(),
+            rules: None,
+            patterns: None,
+            table: None,
+            capture: None,
+            batches: (5..=13).map(|bits| 1 << bits).collect(),
+            shares: vec![0.2, 0.5, 0.8, 0.95],
+            packets: 1 << 19,
+            threads: vec![workers()],
+            cpu_only: false,
+            driver: None,
+            deadline_s: 5.0,
+            seed: 0,
+        }
+    }
+}
+
+/// A way to route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    Cpu(u32),
+    ZeroCopy,
+    Resident,
+    Batch,
+    Streams,
+    Graph,
+}
+
+/// A point of a curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// cpu, zero_copy, resident, batch, streams or graph.
+    pub mode: &'static str,
+    /// Workers of the CPU; 0 on a GPU.
+    pub threads: u32,
+    /// Packets that are waited for.
+    pub batch: u32,
+    /// Millions a second; none where all packets were there at once.
+    pub offered_mpps: Option<f64>,
+    /// Millions a second.
+    pub carried_mpps: f64,
+    /// Whether what was offered was carried.
+    pub sustained: bool,
+    /// Mean delay; none where all packets were there at once. The same below.
+    pub mean_us: Option<f64>,
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 99 %.
+    pub p99_us: Option<f64>,
+    /// Interquartile range.
+    pub iqr_us: Option<f64>,
+    /// Packets.
+    pub packets: u64,
+    /// Verdicts that differ from the scalar function's: 0, or there is a bug.
+    pub wrong: u64,
+}
+
+impl Point {
+    /// The columns of the CSV.
+    pub const COLUMNS: &str =
+        "mode,threads,batch,offered_mpps,carried_mpps,sustained,mean_us,p50_us,p99_us,iqr_us,packets,wrong";
+
+    /// A line of it, without its end.
+    pub fn csv(&self) -> String {
+        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
+        let delays = [self.mean_us, self.p50_us, self.p99_us, self.iqr_us].map(number).join(",");
+        let (offered, carried) = (number(self.offered_mpps), self.carried_mpps);
+        let Point { mode, threads, batch, sustained, packets, wrong, .. } = self;
+        format!("{mode},{threads},{batch},{offered},{carried:.4},{sustained},{delays},{packets},{wrong}")
+    }
+}
+
+/// What was measured, beside the points.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Benched {
+    /// The GPU's name, if there is one.
+    pub gpu: Option<String>,
+    /// What was assumed, or left out.
+    pub notes: Vec<String>,
+    /// How many points.
+    pub points: usize,
+}
+
+/// Measures, and gives each point as soon as it is there; ends early where `each` says false.
+///
+/// # Errors
+/// Settings, files, traffic or tables that cannot be used; a backend that fails, but for a GPU that is not there.
+pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<Benched, RouterError> {
+    let mut done = Benched::default();
+    if !spec.packets.is_power_of_two() || !(1 << 10..=1 << 24).contains(&spec.packets) {
+        let allowed = "must be a power of two from 2^10 to 2^24";
+        return Err(RouterError::Setting { what: "packets", came: spec.packets.to_string(), allowed });
+    }
+    for &batch in &spec.batches {
+        if !batch.is_power_of_two() || u64::from(batch) * 4 > spec.packets {
+            let allowed = "must be powers of two, up to a quarter of the packets";
+            return Err(RouterError::Setting { what: "batches", came: batch.to_string(), allowed });
+        }
+    }
+    if let Some(share) = spec.shares.iter().find(|share| !(share.is_finite() && **share > 0.0 && **share <= 2.0)) {
+        let allowed = "must be numbers above 0, up to 2";
+        return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
+    }
+    let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
+    let sources = ProgramSpec {
+        function: spec.function,
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: 4,
+        checksum: ChecksumCheck::Nic,
+        seed: spec.seed,
+    };
+    let (program, _) = program(&sources, &table, &mut done.notes)?;
+    let packets = packets(spec, &table)?;
+    let expected = verdicts(&program, &packets);
+    let mut ways: Vec<Way> = spec.threads.iter().map(|&threads| Way::Cpu(threads)).collect();
+    if spec.function == FunctionName::Inspect {
+        done.notes.push("no GPU part: kernels do not have inspection".into());
+    } else if spec.cpu_only {
+        done.notes.push("the GPU was left out as asked".into());
+    } else {
+        match Gpu::open(&GpuSpec { library: spec.driver.clone(), ..GpuSpec::default() }) {
+            Ok(gpu) => {
+                done.gpu = Some(gpu.offer().name.clone());
+                ways.extend([Way::ZeroCopy, Way::Resident, Way::Batch, Way::Streams, Way::Graph]);
+            }
+            Err(reason) if reason.is_no_gpu() => done.notes.push(format!("no GPU part: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+    }
+    let bench = Bench { spec, program: &program, packets: &packets, expected: &expected };
+    for way in ways {
+        for &batch in &spec.batches {
+            let most = bench.point(way, batch, None)?;
+            done.points += 1;
+            if !each(&most) {
+                return Ok(done);
+            }
+            for share in &spec.shares {
+                let point = bench.point(way, batch, Some(share * most.carried_mpps))?;
+                done.points += 1;
+                if !each(&point) {
+                    return Ok(done);
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, RouterError> {
+    let traffic = SourceSpec { capture: spec.capture.clone(), ..SourceSpec::default() };
+    let load = Load::Packets(PacketRate::from_mpps(1.0));
+    let mut source = Blueprint::new(&traffic, Some(table))?.source(spec.seed, &load)?;
+    let (mut packets, mut packet) = (Vec::with_capacity(spec.packets as usize), Packet::default());
+    while (packets.len() as u64) < spec.packets && source.next(&mut packet) {
+        if spec.function != FunctionName::Inspect {
+            packet.data.truncate(FRAME_BYTES);
+        }
+        packets.push(packet.clone());
+    }
+    Ok(packets)
+}
+
+fn verdicts(program: &Program, packets: &[Packet]) -> Vec<Verdict> {
+    let (mut function, mut verdicts) = (program.function().clone(), Vec::with_capacity(packets.len()));
+    for burst in packets.chunks(1024) {
+        function.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut Null, &mut verdicts);
+    }
+    verdicts
+}
+
+struct Bench<'a> {
+    spec: &'a BenchSpec,
+    program: &'a Program,
+    packets: &'a [Packet],
+    expected: &'a [Verdict],
+}
+
+impl Bench<'_> {
+    fn backend(&self, way: Way, batch: u32, slots: u64) -> Result<Box<dyn Backend>, RouterError> {
+        let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
+        let setup = Setup { slots, frame_bytes: FRAME_BYTES, commit: Commit::Device, deadline, base: 0 };
+        let gpu = |placement| GpuSpec { library: self.spec.driver.clone(), placement, ..GpuSpec::default() };
+        let persistent = |placement| Persistent::new(Gpu::open(&gpu(placement))?, self.program, setup);
+        let batches =
+            |mode| Batch::new(&gpu(Placement::Resident), self.program, mode, batch, slots, FRAME_BYTES, deadline);
+        Ok(match way {
+            Way::Cpu(threads) => Box::new(Cpu::new(self.program, threads as usize, slots, setup.commit, deadline)?),
+            Way::ZeroCopy => Box::new(persistent(Placement::ZeroCopy)?),
+            Way::Resident => Box::new(persistent(Placement::Resident)?),
+            Way::Batch => Box::new(batches(BatchMode::Serial)?),
+            Way::Streams => Box::new(batches(BatchMode::Streams)?),
+            Way::Graph => Box::new(batches(BatchMode::Graph)?),
+        })
+    }
+
+    /// One run; without a rate all packets are there at once.
+    fn point(&self, way: Way, batch: u32, mpps: Option<f64>) -> Result<Point, RouterError> {
+        let mut count = self.packets.len() as u64;
+        if way == Way::Graph {
+            count = count.min(MOST_GRAPHS * u64::from(batch));
+        }
+        let slots = count.next_power_of_two();
+        let mut backend = self.backend(way, batch, slots)?;
+        for (number, packet) in (0..count).zip(self.packets) {
+            backend.put(number, &mut packet.clone());
+        }
+        backend.prepare(count)?;
+        let gap = mpps.map_or(0.0, |mpps| 1e3 / mpps);
+        let (mut delays, mut out) = (Delays::default(), Vec::new());
+        let (mut ready, mut posted, mut committed, mut last) = (0, 0, 0, 0.0);
+        // A first arrival in a while: whoever starts threads has them by then.
+        let start = Instant::now() + Duration::from_millis(2);
+        let now = || start.elapsed().as_nanos() as f64;
+        while committed < count {
+            let arrived = match gap {
+                0.0 => count,
+                gap => ((now() / gap) as u64).min(count),
+            };
+            // Whole batches; the last packets, fewer than one, wait for nothing that will come.
+            ready =
+                if arrived == count { count } else { ready + (arrived - ready) / u64::from(batch) * u64::from(batch) };
+            while posted < ready {
+                let task = backend.fit(posted, ready - posted);
+                if !backend.post(posted, task as u32)? {
+                    break;
+                }
+                posted += task;
+            }
+            backend.poll(&mut out)?;
+            if out.is_empty() {
+                std::thread::yield_now();
+                continue;
+            }
+            last = now();
+            for done in out.drain(..) {
+                committed += u64::from(done.count);
+                if gap > 0.0 {
+                    for number in done.first..done.first + u64::from(done.count) {
+                        delays.add((last - number as f64 * gap).max(0.0) as u64);
+                    }
+                }
+            }
+        }
+        backend.stop()?;
+        backend.settle(count)?;
+        let (mut wrong, mut packet) = (0, Packet::default());
+        for (number, expected) in (0..count).zip(self.expected) {
+            wrong += u64::from(backend.take(number, &mut packet)? != *expected);
+        }
+        let carried_mpps = count as f64 / last.max(1.0) * 1e3;
+        // A batch is waited for, and so the last commit is that much after the last arrival.
+        let due = count as f64 * gap + f64::from(batch) * gap;
+        let delay = delays.summary();
+        let (mode, threads) = match way {
+            Way::Cpu(threads) => ("cpu", threads),
+            Way::ZeroCopy => ("zero_copy", 0),
+            Way::Resident => ("resident", 0),
+            Way::Batch => ("batch", 0),
+            Way::Streams => ("streams", 0),
+            Way::Graph => ("graph", 0),
+        };
+        Ok(Point {
+            mode,
+            threads,
+            batch,
+            offered_mpps: mpps,
+            carried_mpps,
+            sustained: gap == 0.0 || last * SUSTAINED <= due,
+            mean_us: delay.map(|d| d.mean_us),
+            p50_us: delay.map(|d| d.p50_us),
+            p99_us: delay.map(|d| d.p99_us),
+            iqr_us: delay.map(|d| d.iqr_us),
+            packets: count,
+            wrong,
+        })
+    }
+}

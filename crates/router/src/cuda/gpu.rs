@@ -1,0 +1,539 @@
+//! One GPU: its memory, its streams, and the kernel that stays.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::PTX;
+use super::driver::{Address, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
+use crate::RouterError;
+use crate::layout::Router;
+use crate::machine::Machine;
+use crate::memory::Shared;
+
+/// Threads of a block: four warps, so that the limit on blocks of a shader core is not met before the one on warps.
+const BLOCK: u32 = 128;
+/// `CU_STREAM_NON_BLOCKING`: work in it does not wait for the default stream.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTALLOC_DEVICEMAP`.
+const MAPPED: c_uint = 3;
+
+/// Numbers of `CUdevice_attribute`.
+mod attribute {
+    pub(super) const CLOCK_KHZ: i32 = 13;
+    pub(super) const CORES: i32 = 16;
+    pub(super) const EXEC_TIMEOUT: i32 = 17;
+    pub(super) const INTEGRATED: i32 = 18;
+    pub(super) const CAN_MAP: i32 = 19;
+    pub(super) const L2_BYTES: i32 = 38;
+    pub(super) const COPY_ENGINES: i32 = 40;
+    pub(super) const MAJOR: i32 = 75;
+    pub(super) const MINOR: i32 = 76;
+    pub(super) const COOPERATIVE: i32 = 95;
+}
+
+/// Where packets lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// In pinned host memory, which the kernel reads and writes over the bus.
+    #[default]
+    ZeroCopy,
+    /// In the GPU's memory.
+    Resident,
+}
+
+/// Which GPU, and how it is used.
+#[derive(Clone, Debug, Default)]
+pub struct GpuSpec {
+    /// The driver's library, if it is not [`super::LIBRARY`].
+    pub library: Option<String>,
+    /// Which of several GPUs.
+    pub device: i32,
+    /// Where packets lie.
+    pub placement: Placement,
+    /// Warps a shader core (MCW), if not as many as fit.
+    pub warps_per_core: Option<u32>,
+}
+
+/// What a machine's GPU offers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Offer {
+    /// Its name.
+    pub name: String,
+    /// 1000 times the major version of CUDA that the driver has, and 10 times the minor one.
+    pub driver: i32,
+    /// How many GPUs there are.
+    pub devices: i32,
+    /// Compute capability.
+    pub capability: (i32, i32),
+    /// Shader cores.
+    pub cores: i32,
+    /// Their clock in MHz.
+    pub clock_mhz: i32,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Bytes of it that are free.
+    pub free: usize,
+    /// Bytes of the L2 cache.
+    pub l2: i32,
+    /// Engines that copy while kernels run.
+    pub copy_engines: i32,
+    /// Whether it shares the host's memory, as an integrated chip does.
+    pub integrated: bool,
+    /// Whether a display may end kernels that stay.
+    pub display: bool,
+    /// Warps of the persistent kernel that a shader core holds.
+    pub warps_per_core: u32,
+}
+
+/// A GPU with the kernels loaded.
+pub struct Gpu {
+    pub(super) driver: Arc<Driver>,
+    device: c_int,
+    context: Handle,
+    module: Handle,
+    persistent: Handle,
+    pub(super) batch: Handle,
+    kernel_stream: Handle,
+    copy_stream: Handle,
+    offer: Offer,
+    warps: u32,
+    placement: Placement,
+    pinned: Vec<NonNull<u8>>,
+    own: Vec<Address>,
+    running: bool,
+    /// A kernel did not leave: what it may write stays.
+    stuck: bool,
+}
+
+// SAFETY: handles of the driver, which may be used by any thread once the context is made current there.
+unsafe impl Send for Gpu {}
+
+/// What the GPU of this machine offers.
+///
+/// # Errors
+/// Why there is none that can be used.
+pub fn probe(library: Option<&str>) -> Result<Offer, RouterError> {
+    let gpu = Gpu::open(&GpuSpec { library: library.map(str::to_string), ..GpuSpec::default() })?;
+    Ok(gpu.offer.clone())
+}
+
+impl Gpu {
+    /// Loads the driver and the kernels.
+    ///
+    /// # Errors
+    /// No driver, an old one, no GPU, or one that lacks what the kernels need.
+    pub fn open(spec: &GpuSpec) -> Result<Gpu, RouterError> {
+        let driver = Arc::new(Driver::open(spec.library.as_deref())?);
+        if !(0..driver.devices).contains(&spec.device) {
+            let allowed = "there are fewer GPUs (the first is 0)";
+            return Err(RouterError::Setting { what: "device", came: spec.device.to_string(), allowed });
+        }
+        let mut device = 0;
+        // SAFETY: a place for an integer.
+        driver.check("cuDeviceGet", unsafe { (driver.call.device)(&mut device, spec.device) })?;
+        let mut offer = describe(&driver, device)?;
+        let unfit = |lacks: &str| Err(RouterError::Unfit { name: offer.name.clone(), lacks: lacks.into() });
+        if offer.capability < (7, 5) {
+            let (major, minor) = offer.capability;
+            return unfit(&format!("compute capability {major}.{minor}, and the kernels need 7.5 (Turing) or more"));
+        }
+        if attribute_of(&driver, device, attribute::CAN_MAP)? == 0 {
+            return unfit("it cannot map host memory");
+        }
+        if attribute_of(&driver, device, attribute::COOPERATIVE)? == 0 {
+            return unfit("it cannot launch a kernel whose warps all run at once");
+        }
+        let mut context = ptr::null_mut();
+        // SAFETY: a place for a handle; the same below.
+        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.call.context_retain)(&mut context, device) })?;
+        let null = ptr::null_mut();
+        let mut gpu = Gpu {
+            driver: driver.clone(),
+            device,
+            context,
+            module: null,
+            persistent: null,
+            batch: null,
+            kernel_stream: null,
+            copy_stream: null,
+            offer: offer.clone(),
+            warps: 0,
+            placement: spec.placement,
+            pinned: Vec::new(),
+            own: Vec::new(),
+            running: false,
+            stuck: false,
+        };
+        gpu.current()?;
+        let text = CString::new(PTX).map_err(|_| RouterError::Driver {
+            call: "cuModuleLoadData",
+            name: "the shipped PTX has a zero in it".into(),
+            code: 0,
+            hint: "",
+        })?;
+        let call = &driver.call;
+        // SAFETY: a text that ends with 0.
+        driver.check("cuModuleLoadData", unsafe { (call.module_load)(&mut gpu.module, text.as_ptr().cast()) })?;
+        gpu.persistent = gpu.function(c"persistent")?;
+        gpu.batch = gpu.function(c"batch")?;
+        gpu.kernel_stream = gpu.stream()?;
+        gpu.copy_stream = gpu.stream()?;
+        let mut blocks = 0;
+        // SAFETY: a place for an integer, and a function of the module.
+        let status = unsafe { (call.occupancy)(&mut blocks, gpu.persistent, BLOCK as c_int, 0) };
+        driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        offer.warps_per_core = blocks.max(0) as u32 * BLOCK / 32;
+        let most = offer.warps_per_core * offer.cores.max(0) as u32;
+        gpu.warps = match spec.warps_per_core {
+            None => most,
+            Some(wanted) if wanted >= 1 && wanted <= offer.warps_per_core => wanted * offer.cores.max(0) as u32,
+            Some(wanted) => {
+                let allowed = "allowed are 1 and more, up to what fits (`wirespeed router probe` tells)";
+                return Err(RouterError::Setting { what: "warps a core", came: wanted.to_string(), allowed });
+            }
+        };
+        if gpu.warps < 2 {
+            return Err(RouterError::Unfit { name: offer.name, lacks: "room for a dispatcher and a worker".into() });
+        }
+        gpu.offer = offer;
+        Ok(gpu)
+    }
+
+    /// What it offers.
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Where packets lie.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// Something runs that does not end: nothing is freed.
+    pub(super) fn abandon(&mut self) {
+        self.stuck = true;
+    }
+
+    pub(super) fn current(&self) -> Result<(), RouterError> {
+        // SAFETY: the context that was retained.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.call.context_set)(self.context) })
+    }
+
+    pub(super) fn stream(&self) -> Result<Handle, RouterError> {
+        let mut stream = ptr::null_mut();
+        // SAFETY: a place for a handle.
+        let status = unsafe { (self.driver.call.stream_create)(&mut stream, NON_BLOCKING) };
+        self.driver.check("cuStreamCreate", status)?;
+        Ok(stream)
+    }
+
+    fn function(&self, name: &CStr) -> Result<Handle, RouterError> {
+        let mut function = ptr::null_mut();
+        let call = &self.driver.call;
+        // SAFETY: a place for a handle, the module, a text that ends with 0.
+        let status = unsafe { (call.module_function)(&mut function, self.module, name.as_ptr()) };
+        self.driver.check("cuModuleGetFunction", status)?;
+        // Now, not at the first launch: loading waits for kernels that run.
+        // SAFETY: a function of the module.
+        self.driver.check("cuFuncLoad", unsafe { (call.function_load)(function) })?;
+        Ok(function)
+    }
+
+    fn refused(&self, call: &'static str, what: &str, bytes: usize, status: i32) -> RouterError {
+        if status != OUT_OF_MEMORY {
+            return self.driver.check(call, status).err().unwrap_or_else(|| self.lost(call));
+        }
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: places for two sizes.
+        unsafe { (self.driver.call.memory_info)(&mut free, &mut total) };
+        let reason = format!("{call}: {}; {free} of {total} bytes are free", self.driver.name_of(status));
+        RouterError::Memory { what: what.into(), bytes, reason, remedy: "free the GPU, or use fewer slots or routes" }
+    }
+
+    fn lost(&self, call: &'static str) -> RouterError {
+        RouterError::Driver { call, name: "it gave nothing".into(), code: 0, hint: "" }
+    }
+
+    pub(super) fn allocate(&mut self, what: &str, bytes: usize) -> Result<Address, RouterError> {
+        self.current()?;
+        let mut at = 0;
+        // SAFETY: a place for an address.
+        let status = unsafe { (self.driver.call.alloc)(&mut at, bytes.max(1)) };
+        if status != 0 || at == 0 {
+            return Err(self.refused("cuMemAlloc", what, bytes, status));
+        }
+        self.own.push(at);
+        // SAFETY: memory of that length.
+        let status = unsafe { (self.driver.call.set_bytes)(at, 0, bytes.max(1), self.copy_stream) };
+        self.driver.check("cuMemsetD8Async", status)?;
+        self.wait(self.copy_stream)?;
+        Ok(at)
+    }
+
+    pub(super) fn wait(&self, stream: Handle) -> Result<(), RouterError> {
+        // SAFETY: a stream of this context.
+        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.call.stream_wait)(stream) })
+    }
+
+    pub(super) fn pin(&mut self, what: &str, bytes: usize) -> Result<NonNull<u8>, RouterError> {
+        self.current()?;
+        let mut at = ptr::null_mut();
+        // SAFETY: a place for a pointer.
+        let status = unsafe { (self.driver.call.host_alloc)(&mut at, bytes.max(1), MAPPED) };
+        let Some(at) = NonNull::new(at.cast::<u8>()).filter(|_| status == 0) else {
+            return Err(self.refused("cuMemHostAlloc", what, bytes, status));
+        };
+        // SAFETY: memory of that length.
+        unsafe { ptr::write_bytes(at.as_ptr(), 0, bytes.max(1)) };
+        self.pinned.push(at);
+        Ok(at)
+    }
+
+    /// Copies to the GPU's memory, in order with other work of `stream`.
+    ///
+    /// # Safety
+    /// Both are there for as long as the copy takes.
+    pub(super) unsafe fn to_device(
+        &self,
+        at: Address,
+        from: *const u8,
+        bytes: usize,
+        stream: Handle,
+    ) -> Result<(), RouterError> {
+        // SAFETY: as the caller promises.
+        let status = unsafe { (self.driver.call.to_device)(at, from.cast(), bytes, stream) };
+        self.driver.check("cuMemcpyHtoDAsync", status)
+    }
+
+    /// Copies from the GPU's memory, in order with other work of `stream`.
+    ///
+    /// # Safety
+    /// Both are there for as long as the copy takes.
+    pub(super) unsafe fn to_host(
+        &self,
+        at: *mut u8,
+        from: Address,
+        bytes: usize,
+        stream: Handle,
+    ) -> Result<(), RouterError> {
+        // SAFETY: as the caller promises.
+        let status = unsafe { (self.driver.call.to_host)(at.cast(), from, bytes, stream) };
+        self.driver.check("cuMemcpyDtoHAsync", status)
+    }
+}
+
+fn attribute_of(driver: &Driver, device: c_int, which: i32) -> Result<i32, RouterError> {
+    let mut value = 0;
+    // SAFETY: a place for an integer.
+    let status = unsafe { (driver.call.device_attribute)(&mut value, which, device) };
+    driver.check("cuDeviceGetAttribute", status)?;
+    Ok(value)
+}
+
+fn describe(driver: &Driver, device: c_int) -> Result<Offer, RouterError> {
+    let (mut name, mut memory) = ([0 as c_char; 256], 0);
+    // SAFETY: places of these lengths.
+    unsafe {
+        driver.check("cuDeviceGetName", (driver.call.device_name)(name.as_mut_ptr(), 255, device))?;
+        driver.check("cuDeviceTotalMem", (driver.call.device_memory)(&mut memory, device))?;
+    }
+    let of = |which| attribute_of(driver, device, which);
+    // SAFETY: at most 255 of 256 characters were written: a zero follows.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    Ok(Offer {
+        name,
+        driver: driver.version,
+        devices: driver.devices,
+        capability: (of(attribute::MAJOR)?, of(attribute::MINOR)?),
+        cores: of(attribute::CORES)?,
+        clock_mhz: of(attribute::CLOCK_KHZ).unwrap_or(0) / 1000,
+        memory,
+        free: memory,
+        l2: of(attribute::L2_BYTES).unwrap_or(0),
+        copy_engines: of(attribute::COPY_ENGINES).unwrap_or(0),
+        integrated: of(attribute::INTEGRATED)? != 0,
+        display: of(attribute::EXEC_TIMEOUT)? != 0,
+        warps_per_core: 0,
+    })
+}
+
+impl Machine for Gpu {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+        let host = self.pin(what, bytes)?;
+        let mut device = 0;
+        // SAFETY: a place for an address, and memory that was allocated mapped.
+        let status = unsafe { (self.driver.call.host_address)(&mut device, host.as_ptr().cast(), 0) };
+        self.driver.check("cuMemHostGetDevicePointer", status)?;
+        Ok(Shared { host, device, bytes })
+    }
+
+    fn packets(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+        if self.placement == Placement::ZeroCopy {
+            return self.shared(what, bytes);
+        }
+        let host = self.pin(what, bytes)?;
+        Ok(Shared { host, device: self.allocate(what, bytes)?, bytes })
+    }
+
+    fn carries(&self) -> bool {
+        self.placement == Placement::Resident
+    }
+
+    fn upload(&mut self, memory: &Shared, at: usize, bytes: usize) -> Result<(), RouterError> {
+        if !self.carries() {
+            return Ok(());
+        }
+        self.current()?;
+        // SAFETY: within the memory, which lives as long as `self`; the copy is waited for.
+        unsafe {
+            let from = memory.host.as_ptr().add(at);
+            self.to_device(memory.device + at as u64, from, bytes, self.copy_stream)?;
+        }
+        self.wait(self.copy_stream)
+    }
+
+    fn download(&mut self, memory: &Shared, at: usize, bytes: usize) -> Result<(), RouterError> {
+        if !self.carries() {
+            return Ok(());
+        }
+        self.current()?;
+        // SAFETY: as for `upload`.
+        unsafe {
+            let to = memory.host.as_ptr().add(at);
+            self.to_host(to, memory.device + at as u64, bytes, self.copy_stream)?;
+        }
+        self.wait(self.copy_stream)
+    }
+
+    unsafe fn release(&mut self, memory: Shared) {
+        if let Some(at) = self.pinned.iter().position(|&block| block == memory.host) {
+            self.pinned.swap_remove(at);
+            // SAFETY: allocated by the driver, and no longer used, as the caller promises. A failure leaks it.
+            unsafe { (self.driver.call.host_free)(memory.host.as_ptr().cast()) };
+        }
+        if let Some(at) = self.own.iter().position(|&block| block == memory.device) {
+            self.own.swap_remove(at);
+            // SAFETY: as above.
+            unsafe { (self.driver.call.free)(memory.device) };
+        }
+    }
+
+    fn near(&mut self, what: &str, bytes: usize) -> Result<u64, RouterError> {
+        self.allocate(what, bytes)
+    }
+
+    fn write(&mut self, at: u64, words: &[u64]) -> Result<(), RouterError> {
+        self.current()?;
+        // SAFETY: the address is one that `near` gave for as many bytes; the copy is waited for.
+        unsafe { self.to_device(at, words.as_ptr().cast(), size_of_val(words), self.copy_stream)? };
+        self.wait(self.copy_stream)
+    }
+
+    fn table(&mut self, what: &str, bytes: &[u8]) -> Result<u64, RouterError> {
+        let at = self.allocate(what, bytes.len())?;
+        if !bytes.is_empty() {
+            // SAFETY: memory of that length; the copy is waited for.
+            unsafe { self.to_device(at, bytes.as_ptr(), bytes.len(), self.copy_stream)? };
+            self.wait(self.copy_stream)?;
+        }
+        Ok(at)
+    }
+
+    fn warps(&self) -> u32 {
+        self.warps
+    }
+
+    fn launch(&mut self, router: &Router) -> Result<(), RouterError> {
+        self.current()?;
+        let mut router = *router;
+        let mut arguments = [(&raw mut router).cast::<c_void>()];
+        let blocks = (router.warps * 32).div_ceil(BLOCK);
+        let call = &self.driver.call;
+        // SAFETY: a function of one argument of this type, which the driver copies.
+        let status = unsafe {
+            (call.launch_together)(
+                self.persistent,
+                blocks,
+                1,
+                1,
+                BLOCK,
+                1,
+                1,
+                0,
+                self.kernel_stream,
+                arguments.as_mut_ptr(),
+            )
+        };
+        self.driver.check("cuLaunchCooperativeKernel", status)?;
+        self.running = true;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), RouterError> {
+        self.current()?;
+        // SAFETY: a stream of this context.
+        match unsafe { (self.driver.call.stream_query)(self.kernel_stream) } {
+            NOT_READY => Ok(()),
+            status => self.driver.check("cuStreamQuery", status),
+        }
+    }
+
+    fn join(&mut self, deadline: Duration) -> Result<(), RouterError> {
+        self.current()?;
+        let asked = Instant::now();
+        loop {
+            // SAFETY: a stream of this context. Never waited for without a deadline.
+            match unsafe { (self.driver.call.stream_query)(self.kernel_stream) } {
+                NOT_READY if asked.elapsed() <= deadline => std::thread::yield_now(),
+                NOT_READY => {
+                    self.stuck = true;
+                    return Err(RouterError::Stuck { backend: "cuda", waited: asked.elapsed() });
+                }
+                status => {
+                    self.running = false;
+                    return self.driver.check("cuStreamQuery", status);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // Freeing waits for kernels that run: one that is stuck would be waited for without end. The process's end frees all.
+        if self.stuck || self.running {
+            return;
+        }
+        if self.current().is_err() {
+            return;
+        }
+        let call = &self.driver.call;
+        // SAFETY: what was allocated here, and is used by no kernel any more.
+        unsafe {
+            for block in self.pinned.drain(..) {
+                (call.host_free)(block.as_ptr().cast());
+            }
+            for block in self.own.drain(..) {
+                (call.free)(block);
+            }
+            for stream in [self.kernel_stream, self.copy_stream] {
+                if !stream.is_null() {
+                    (call.stream_destroy)(stream);
+                }
+            }
+            if !self.module.is_null() {
+                (call.module_unload)(self.module);
+            }
+            (call.context_release)(self.device);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What host and kernel both know, as `kernels/router.h` has it: words, rings, and the structures that cross the border.
+//!
+//! Addresses are numbers here: they may be a device's.
+
+use std::fmt;
+
+/// Tasks that may be uncommitted: the entries of the task FIFO and of the DCQ.
+pub const RING_ENTRIES: u64 = 1024;
+/// Lanes of a warp: packets of a task.
+pub const WARP_LANES: u32 = 32;
+/// Where a frame begins in its slot, so that the IP header behind an Ethernet header is aligned to 16 bytes.
+pub const FRAME_OFFSET: usize = 2;
+/// A slot's bytes that are not the frame's: the offset, and what an aligned load of 16 bytes may read beyond a header.
+pub const SLOT_MARGIN: usize = 34;
+
+/// Bits of a packet's number in a task's word.
+pub const FIRST_BITS: u32 = 40;
+/// Bits of the count.
+pub const COUNT_BITS: u32 = 8;
+
+pub(crate) const STATE_TICKET: usize = 0;
+pub(crate) const STATE_HEAD: usize = 16;
+pub(crate) const STATE_DONE: usize = 48;
+pub(crate) const STATE_STOP: usize = 64;
+pub(crate) const STATE_WORDS: usize = 128;
+pub(crate) const CONTROL_STOP: usize = 0;
+pub(crate) const CONTROL_BEAT: usize = 16;
+pub(crate) const CONTROL_WORDS: usize = 32;
+pub(crate) const STATUS_HEAD: usize = 0;
+pub(crate) const STATUS_LEFT: usize = 16;
+pub(crate) const STATUS_WORDS: usize = 32;
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What a task's word says: generation 16 | count 8 | first 40.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The number of the first packet, modulo 2^40.
+    pub first: u64,
+    /// How many packets.
+    pub count: u32,
+}
+
+/// The generation of entry `number` of a ring of `entries`: how often it was used up to then, modulo 2^16.
+#[inline]
+pub const fn generation_of(number: u64, entries: u64) -> u64 {
+    (number / entries + 1) & 0xffff
+}
+
+/// The word of a task.
+#[inline]
+pub const fn make_word(generation: u64, task: Task) -> u64 {
+    generation << (FIRST_BITS + COUNT_BITS)
+        | ((task.count & 0xff) as u64) << FIRST_BITS
+        | task.first & ((1 << FIRST_BITS) - 1)
+}
+
+/// The generation of a word.
+#[inline]
+pub const fn word_generation(word: u64) -> u64 {
+    word >> (FIRST_BITS + COUNT_BITS)
+}
+
+/// The task of a word.
+#[inline]
+pub const fn word_task(word: u64) -> Task {
+    Task { first: word & ((1 << FIRST_BITS) - 1), count: (word >> FIRST_BITS) as u32 & 0xff }
+}
+
+/// What an entry of a ring holds before its first use, when the ring's first number is `base`: a word of the lap before.
+pub(crate) const fn unused_word(place: u64, base: u64, entries: u64) -> u64 {
+    let first = base - base % entries + place;
+    let first = if first < base { first + entries } else { first };
+    make_word(generation_of(first, entries).wrapping_sub(1) & 0xffff, Task { first: 0, count: 0 })
+}
+
+/// Why a kernel has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It was asked to.
+    Asked,
+    /// It did not hear of the host for longer than its deadline.
+    HostSilent,
+    /// Its workers did not hear of the dispatcher.
+    DispatcherSilent,
+    /// The host posted over tasks that were not committed.
+    Overrun,
+    /// A number that nobody knows.
+    Unknown(u64),
+}
+
+impl Left {
+    pub(crate) fn of(word: u64) -> Option<Left> {
+        Some(match word {
+            0 => return None,
+            1 => Left::Asked,
+            2 => Left::HostSilent,
+            3 => Left::DispatcherSilent,
+            4 => Left::Overrun,
+            other => Left::Unknown(other),
+        })
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Left::Asked => f.write_str("it was asked to"),
+            Left::HostSilent => f.write_str("it heard nothing of the host within its deadline"),
+            Left::DispatcherSilent => f.write_str("its workers heard nothing of its dispatcher within their deadline"),
+            Left::Overrun => f.write_str("the task FIFO was written over uncommitted tasks"),
+            Left::Unknown(word) => write!(f, "status {word}"),
+        }
+    }
+}
+
+/// What a NIC tells of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Descriptor {
+    /// Bytes on the wire, without FCS.
+    pub frame_bytes: u32,
+    /// Bytes of the frame that are in the slot.
+    pub captured: u16,
+    /// Where the network header starts.
+    pub l3_offset: u16,
+    /// 4, 6, or 0 for neither.
+    pub l3: u16,
+    /// Bytes 12 and 13 of the frame as they lie in memory.
+    pub ethertype: u16,
+    /// The port it came in by.
+    pub port: u32,
+}
+
+/// The shared packet memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Packets {
+    /// [`Descriptor`]s.
+    pub descriptors: u64,
+    /// Slots.
+    pub slots: u64,
+    /// A word a packet.
+    pub verdicts: u64,
+    /// A word a packet: its class, or all ones.
+    pub classes: u64,
+    /// Slots less 1; their number is a power of two.
+    pub mask: u32,
+    /// Bytes of a slot, a multiple of 64.
+    pub stride: u32,
+}
+
+/// A function's tables.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Tables {
+    /// tbl24 of IPv4.
+    pub tbl24: u64,
+    /// tbl8 of IPv4.
+    pub tbl8: u64,
+    /// tbl24 of IPv6.
+    pub tbl24_v6: u64,
+    /// tbl8 of IPv6.
+    pub tbl8_v6: u64,
+    /// Next hops, 16 bytes each.
+    pub next_hops: u64,
+    /// Entries of tbl8.
+    pub tbl8_entries: u64,
+    /// Entries of tbl8_v6.
+    pub tbl8_v6_entries: u64,
+    /// How many next hops.
+    pub next_hop_count: u32,
+    /// Bytes of an IPv4 entry.
+    pub entry_bytes: u32,
+    /// Whether the function sums IPv4 headers.
+    pub software_checksum: u32,
+    /// Which function.
+    pub function: u32,
+    /// Rules, 32 bytes each.
+    pub rules: u64,
+    /// How many rules.
+    pub rule_count: u32,
+    /// Whether packets that no rule matches are dropped.
+    pub drop_unmatched: u32,
+    /// Ports of the router.
+    pub ports: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+/// Everything the persistent kernel is given.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Router {
+    /// The function.
+    pub program: Tables,
+    /// The packets.
+    pub packets: Packets,
+    /// The task FIFO, in host memory.
+    pub fifo: u64,
+    /// What the host tells, in host memory.
+    pub control: u64,
+    /// What the kernel tells, in host memory.
+    pub status: u64,
+    /// Commits, in host memory.
+    pub commits: u64,
+    /// The ring of published tasks, in device memory.
+    pub tasks: u64,
+    /// The DCQ in device memory.
+    pub done: u64,
+    /// Counters, in device memory.
+    pub state: u64,
+    /// The number of the first task.
+    pub base: u64,
+    /// How long the kernel waits for signs of life.
+    pub deadline_ns: u64,
+    /// Warps, the dispatcher included.
+    pub warps: u32,
+    /// A [`Commit`](crate::Commit) as a number.
+    pub commit: u32,
+}
+
+/// A reference that the host's build of the kernel has recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Touch {
+    /// The packet's number.
+    pub packet: u64,
+    /// Bytes from the start of the region.
+    pub offset: u64,
+    /// As [`probe::RegionId`] numbers it.
+    pub region: u16,
+    /// How many bytes.
+    pub bytes: u16,
+    /// 0 for a load, 1 for a store.
+    pub access: u32,
+}
+
+/// Where references are recorded.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Trace {
+    pub(crate) touches: *mut Touch,
+    pub(crate) capacity: u64,
+    pub(crate) count: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::machine::twin_layout;
+
+    #[test]
+    fn both_sides_have_the_same_layout() {
+        let ours = [
+            size_of::<Descriptor>(),
+            size_of::<Packets>(),
+            size_of::<Tables>(),
+            size_of::<Router>(),
+            offset_of!(Router, fifo),
+            offset_of!(Router, base),
+            offset_of!(Router, commit),
+            offset_of!(Tables, entry_bytes),
+            size_of::<Touch>(),
+            RING_ENTRIES as usize,
+            STATE_WORDS,
+            CONTROL_WORDS,
+            STATUS_WORDS,
+        ];
+        for (which, ours) in ours.into_iter().enumerate() {
+            assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");
+        }
+    }
+
+    #[test]
+    fn words_hold_generation_count_and_first() {
+        for (generation, count, first) in [(0, 0, 0), (0xffff, 32, (1 << 40) - 1), (1, 1, 0x12_3456_789a)] {
+            let word = make_word(generation, Task { first, count });
+            assert_eq!((word_generation(word), word_task(word)), (generation, Task { first, count }));
+        }
+        assert_eq!(word_task(make_word(3, Task { first: 1 << 40 | 5, count: 7 })).first, 5);
+    }
+
+    #[test]
+    fn an_unused_entry_is_of_the_lap_before_its_first() {
+        for base in [0, 1, 1023, 1024, 1500, 65_535 * 1024, 65_535 * 1024 + 7, 65_536 * 1024] {
+            for number in base..base + RING_ENTRIES {
+                let word = unused_word(number % RING_ENTRIES, base, RING_ENTRIES);
+                let behind = generation_of(number, RING_ENTRIES).wrapping_sub(word_generation(word)) & 0xffff;
+                assert_eq!(behind, 1, "number {number} from {base}");
+            }
+        }
+    }
+}

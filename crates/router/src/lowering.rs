@@ -1,0 +1,77 @@
+//! The kernels' packet functions on this host, packet by packet, with every reference that they make.
+//!
+//! A lowering is admitted on equal verdicts, equal bytes and equal references: `tests/lowering.rs` compares this one with the
+//! functions of `functions` on real traffic and damaged packets.
+
+use functions::Verdict;
+use packet::Packet;
+
+use crate::layout::{Tables, Touch};
+use crate::machine::Twin;
+use crate::memory::PacketMemory;
+use crate::program::verdict_of;
+use crate::{Program, RouterError};
+
+/// A packet function as the kernels have it.
+pub struct Lowering {
+    memory: PacketMemory,
+    tables: Tables,
+    /// Owns the memory.
+    _machine: Twin,
+    /// Owns the tables.
+    _program: Program,
+}
+
+impl Lowering {
+    /// Room for bursts of up to `burst` packets, of whose frames the kernel sees the first `frame_bytes`.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(program: &Program, burst: usize, frame_bytes: usize) -> Result<Lowering, RouterError> {
+        let (mut machine, program) = (Twin::new(1), program.clone());
+        let memory = PacketMemory::new(&mut machine, burst.max(1).next_power_of_two() as u64, frame_bytes)?;
+        let tables = program.place(&mut machine)?;
+        Ok(Lowering { memory, tables, _machine: machine, _program: program })
+    }
+
+    /// Processes a burst, changes its bytes, and appends verdicts to `out`. With room for `references` it returns what was
+    /// touched, the packet's place in the burst being its number.
+    ///
+    /// # Errors
+    /// More packets than there is room for, or more references.
+    pub fn process_burst(
+        &mut self,
+        burst: &mut [Packet],
+        references: usize,
+        out: &mut Vec<Verdict>,
+    ) -> Result<Vec<Touch>, RouterError> {
+        if burst.len() as u64 > self.memory.count {
+            let (came, allowed) = (burst.len().to_string(), "allowed are as many packets as there was made room for");
+            return Err(RouterError::Setting { what: "burst", came, allowed });
+        }
+        let packets = self.memory.layout();
+        for (number, packet) in (0..).zip(burst.iter()) {
+            // SAFETY: nothing works on the memory.
+            unsafe { self.memory.put(number, packet) };
+        }
+        // SAFETY: every packet of the batch is in its slot, and the tables live as long as `self`.
+        let (touches, lost) = unsafe { Twin::batch(&self.tables, &packets, 0, burst.len() as u32, references) };
+        if lost && references > 0 {
+            let allowed = "the burst makes more: make room for them";
+            return Err(RouterError::Setting { what: "references", came: references.to_string(), allowed });
+        }
+        for (number, packet) in (0..).zip(burst.iter_mut()) {
+            // SAFETY: the batch is done.
+            let word = unsafe { self.memory.take(number, packet) };
+            let what = || format!("verdict {word:#x} on packet {number}");
+            out.push(verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: "twin", what: what() })?);
+        }
+        Ok(touches)
+    }
+
+    /// The classes of the packets of the latest burst, by a classifier.
+    pub fn classes(&self, burst: usize) -> Vec<Option<u32>> {
+        // SAFETY: nothing works on the memory.
+        (0..(burst as u64).min(self.memory.count)).map(|number| unsafe { self.memory.class(number) }).collect()
+    }
+}

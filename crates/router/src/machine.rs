@@ -1,0 +1,286 @@
+//! Where kernels run. A GPU is one such place ([`crate::cuda::Gpu`]); threads of this host are another: the same source,
+//! compiled as C, with a thread in place of each warp.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::RouterError;
+use crate::layout::{Packets, Router, Tables, Touch, Trace};
+use crate::memory::Shared;
+
+/// Memory, and a kernel that stays.
+pub trait Machine: Send {
+    /// The backend's name.
+    fn name(&self) -> &'static str;
+
+    /// Zeroed memory that host and kernel see.
+    ///
+    /// # Errors
+    /// No memory.
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError>;
+
+    /// Zeroed memory for packets, which the host fills: shared, or a device's own with a copy for the host.
+    ///
+    /// # Errors
+    /// No memory.
+    fn packets(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+        self.shared(what, bytes)
+    }
+
+    /// Whether packets have to be carried between the host's copy and the device's.
+    fn carries(&self) -> bool {
+        false
+    }
+
+    /// Carries bytes of packet memory to the device.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn upload(&mut self, _memory: &Shared, _at: usize, _bytes: usize) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    /// Carries bytes of packet memory to the host.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn download(&mut self, _memory: &Shared, _at: usize, _bytes: usize) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// Nobody uses it any more.
+    unsafe fn release(&mut self, memory: Shared);
+
+    /// Zeroed memory near the kernel, which the host does not see.
+    ///
+    /// # Errors
+    /// No memory.
+    fn near(&mut self, what: &str, bytes: usize) -> Result<u64, RouterError>;
+
+    /// Writes words to memory near the kernel.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn write(&mut self, at: u64, words: &[u64]) -> Result<(), RouterError>;
+
+    /// The address of a table for the kernel. The caller keeps the table for as long as the kernel runs.
+    ///
+    /// # Errors
+    /// No memory.
+    fn table(&mut self, what: &str, bytes: &[u8]) -> Result<u64, RouterError>;
+
+    /// Warps that can run at once, the dispatcher included.
+    fn warps(&self) -> u32;
+
+    /// Starts the kernel that stays.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn launch(&mut self, router: &Router) -> Result<(), RouterError>;
+
+    /// Whether the kernel failed, as far as the machine knows.
+    ///
+    /// # Errors
+    /// How.
+    fn check(&mut self) -> Result<(), RouterError>;
+
+    /// Waits for a kernel that was asked to leave.
+    ///
+    /// # Errors
+    /// It does not leave in time. Its memory is then kept for good: it may still be written.
+    fn join(&mut self, deadline: Duration) -> Result<(), RouterError>;
+}
+
+unsafe extern "C" {
+    fn wirespeed_router_warp(router: *const Router, warp: u32, trace: *mut Trace);
+    fn wirespeed_router_batch(
+        program: *const Tables,
+        packets: *const Packets,
+        first: u64,
+        count: u32,
+        trace: *mut Trace,
+    );
+}
+
+#[cfg(test)]
+pub(crate) fn twin_layout(which: u32) -> u32 {
+    unsafe extern "C" {
+        fn wirespeed_router_layout(which: u32) -> u32;
+    }
+    // SAFETY: a function of its argument.
+    unsafe { wirespeed_router_layout(which) }
+}
+
+/// The kernels on threads of this host: for tests, and to see the protocol at work where there is no GPU.
+pub struct Twin {
+    warps: u32,
+    blocks: Vec<(NonNull<u8>, Layout)>,
+    threads: Vec<JoinHandle<()>>,
+    record: usize,
+    left: Arc<AtomicU64>,
+    lost: Arc<AtomicBool>,
+    touches: Arc<std::sync::Mutex<Vec<Touch>>>,
+}
+
+// SAFETY: the blocks are owned, and what points into them is handed out by address only.
+unsafe impl Send for Twin {}
+
+impl Twin {
+    /// `workers` warps and the dispatcher.
+    pub fn new(workers: u32) -> Twin {
+        Twin::recording(workers, 0)
+    }
+
+    /// As [`Twin::new`]; each warp records up to `references` references, which [`Twin::touches`] gives after the end.
+    pub fn recording(workers: u32, references: usize) -> Twin {
+        Twin {
+            warps: workers.max(1) + 1,
+            blocks: Vec::new(),
+            threads: Vec::new(),
+            record: references,
+            left: Arc::default(),
+            lost: Arc::default(),
+            touches: Arc::default(),
+        }
+    }
+
+    /// What was recorded, after the end, and whether anything had to be left out.
+    pub fn touches(&self) -> (Vec<Touch>, bool) {
+        let touches = self.touches.lock().map(|touches| touches.clone()).unwrap_or_default();
+        (touches, self.lost.load(Ordering::Acquire))
+    }
+
+    fn block(&mut self, what: &str, bytes: usize) -> Result<NonNull<u8>, RouterError> {
+        let refused = || RouterError::Memory {
+            what: what.into(),
+            bytes,
+            reason: "the system refuses".into(),
+            remedy: "ask for fewer slots",
+        };
+        // Page-aligned, as pinned memory is.
+        let layout = Layout::from_size_align(bytes.max(1), 4096).map_err(|_| refused())?;
+        // SAFETY: of a size above 0.
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        self.blocks.push((block, layout));
+        Ok(block)
+    }
+
+    /// Runs a batch on the caller's thread, as the kernel of that name does, and returns what it touched, if `record`.
+    ///
+    /// # Safety
+    /// Both tell of memory that is there and that nobody else uses, with every packet of the batch in its slot.
+    pub(crate) unsafe fn batch(
+        program: &Tables,
+        packets: &Packets,
+        first: u64,
+        count: u32,
+        record: usize,
+    ) -> (Vec<Touch>, bool) {
+        let mut touches = vec![Touch::default(); record];
+        let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
+        let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
+        // SAFETY: as the caller promises.
+        unsafe { wirespeed_router_batch(program, packets, first, count, to) };
+        touches.truncate(trace.count as usize);
+        (touches, trace.count as usize > record)
+    }
+}
+
+impl Machine for Twin {
+    fn name(&self) -> &'static str {
+        "twin"
+    }
+
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+        let host = self.block(what, bytes)?;
+        Ok(Shared { host, device: host.as_ptr() as u64, bytes })
+    }
+
+    unsafe fn release(&mut self, memory: Shared) {
+        if let Some(at) = self.blocks.iter().position(|(block, _)| *block == memory.host) {
+            let (block, layout) = self.blocks.swap_remove(at);
+            // SAFETY: allocated with this layout, and no longer used, as the caller promises.
+            unsafe { dealloc(block.as_ptr(), layout) };
+        }
+    }
+
+    fn near(&mut self, what: &str, bytes: usize) -> Result<u64, RouterError> {
+        Ok(self.block(what, bytes)?.as_ptr() as u64)
+    }
+
+    fn write(&mut self, at: u64, words: &[u64]) -> Result<(), RouterError> {
+        // SAFETY: an address that `near` gave, of at least as many bytes; no kernel runs yet.
+        unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), at as *mut u64, words.len()) };
+        Ok(())
+    }
+
+    fn table(&mut self, _: &str, bytes: &[u8]) -> Result<u64, RouterError> {
+        Ok(bytes.as_ptr() as u64)
+    }
+
+    fn warps(&self) -> u32 {
+        self.warps
+    }
+
+    fn launch(&mut self, router: &Router) -> Result<(), RouterError> {
+        self.left.store(0, Ordering::Release);
+        for warp in 0..router.warps {
+            let (router, record) = (*router, self.record);
+            let (left, lost, all) = (self.left.clone(), self.lost.clone(), self.touches.clone());
+            self.threads.push(std::thread::spawn(move || {
+                let mut touches = vec![Touch::default(); record];
+                let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
+                let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
+                // SAFETY: the memory that the router names lives until the threads have ended: see `join`.
+                unsafe { wirespeed_router_warp(&router, warp, to) };
+                lost.fetch_or(trace.count as usize > record && record > 0, Ordering::AcqRel);
+                touches.truncate(trace.count as usize);
+                if let Ok(mut all) = all.lock() {
+                    all.append(&mut touches);
+                }
+                left.fetch_add(1, Ordering::AcqRel);
+            }));
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    fn join(&mut self, deadline: Duration) -> Result<(), RouterError> {
+        let asked = Instant::now();
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if asked.elapsed() > deadline {
+                // They may still write: what they write to stays.
+                self.blocks.clear();
+                self.threads.clear();
+                return Err(RouterError::Stuck { backend: "twin", waited: asked.elapsed() });
+            }
+            std::thread::yield_now();
+        }
+        match self.threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count() {
+            0 => Ok(()),
+            _ => Err(RouterError::Panicked { backend: "twin" }),
+        }
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        if self.threads.iter().any(|thread| !thread.is_finished()) {
+            return;
+        }
+        for (block, layout) in self.blocks.drain(..) {
+            // SAFETY: allocated with this layout; no thread runs that could use it.
+            unsafe { dealloc(block.as_ptr(), layout) };
+        }
+    }
+}

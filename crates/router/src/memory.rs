@@ -1,0 +1,224 @@
+//! The shared packet memory: what takes the place of copies between host and device.
+//!
+//! The paper's `RMalloc` and `RFree` are [`rmalloc`] and [`rfree`]: memory that host and kernel both see. Its `packetIdx`, the
+//! only index that a kernel needs once there are no thread blocks, is a packet's number here, and `packet_idx` in
+//! `kernels/functions.h`.
+//!
+//! Source: Zhu, Deng, Chen, DAC 2011, section 3.3.
+
+use std::ptr::NonNull;
+
+use packet::{L3, Packet};
+
+use crate::RouterError;
+use crate::layout::{Descriptor, FRAME_OFFSET, Packets, SLOT_MARGIN};
+use crate::machine::Machine;
+
+/// Memory that the host and a device see, each by its own address.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// As the host sees it.
+    pub host: NonNull<u8>,
+    /// As the device sees it.
+    pub device: u64,
+    /// How long it is.
+    pub bytes: usize,
+}
+
+// SAFETY: an address; who uses it follows the protocol of the ring that it belongs to.
+unsafe impl Send for Shared {}
+
+/// Zeroed memory for packets or rings, seen by host and device: `RMalloc`.
+///
+/// # Errors
+/// No memory.
+pub fn rmalloc(machine: &mut impl Machine, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+    machine.packets(what, bytes)
+}
+
+/// Gives back what [`rmalloc`] gave: `RFree`.
+///
+/// # Safety
+/// Neither host nor device uses it any more.
+pub unsafe fn rfree(machine: &mut impl Machine, memory: Shared) {
+    // SAFETY: as the caller promises.
+    unsafe { machine.release(memory) }
+}
+
+/// Packets in shared memory: number `n` in slot `n` modulo the number of slots.
+#[derive(Debug)]
+pub(crate) struct PacketMemory {
+    pub(crate) descriptors: Shared,
+    pub(crate) slots: Shared,
+    pub(crate) verdicts: Shared,
+    pub(crate) classes: Shared,
+    pub(crate) count: u64,
+    pub(crate) stride: usize,
+}
+
+impl PacketMemory {
+    /// `count` slots, a power of two, each for frames of up to `frame_bytes`; of longer ones the first part.
+    pub(crate) fn new(machine: &mut impl Machine, count: u64, frame_bytes: usize) -> Result<PacketMemory, RouterError> {
+        if !count.is_power_of_two() || count > 1 << 31 {
+            let allowed = "must be a power of two, up to 2^31";
+            return Err(RouterError::Setting { what: "slots", came: count.to_string(), allowed });
+        }
+        let stride = (frame_bytes.clamp(64, 1 << 16) + SLOT_MARGIN).next_multiple_of(64);
+        let slots = count as usize;
+        Ok(PacketMemory {
+            descriptors: rmalloc(machine, "packet descriptors", slots * size_of::<Descriptor>())?,
+            slots: rmalloc(machine, "packet memory", slots * stride)?,
+            verdicts: rmalloc(machine, "verdicts", slots * 4)?,
+            classes: rmalloc(machine, "classes", slots * 4)?,
+            count,
+            stride,
+        })
+    }
+
+    /// Carries the packets from `first` on to the device, where it has a copy of its own.
+    pub(crate) fn upload(&self, machine: &mut impl Machine, first: u64, count: u64) -> Result<(), RouterError> {
+        for (place, count) in self.ranges(first, count) {
+            let bytes = size_of::<Descriptor>();
+            machine.upload(&self.descriptors, place * bytes, count * bytes)?;
+            machine.upload(&self.slots, place * self.stride, count * self.stride)?;
+        }
+        Ok(())
+    }
+
+    /// Carries them, and their verdicts, back.
+    pub(crate) fn download(&self, machine: &mut impl Machine, first: u64, count: u64) -> Result<(), RouterError> {
+        for (place, count) in self.ranges(first, count) {
+            machine.download(&self.slots, place * self.stride, count * self.stride)?;
+            machine.download(&self.verdicts, place * 4, count * 4)?;
+            machine.download(&self.classes, place * 4, count * 4)?;
+        }
+        Ok(())
+    }
+
+    /// Places that follow each other: two runs where the packets go over the end.
+    pub(crate) fn ranges(&self, first: u64, count: u64) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (place, count, slots) = (self.place(first), count as usize, self.count as usize);
+        let before_the_end = count.min(slots - place);
+        [(place, before_the_end), (0, count - before_the_end)].into_iter().filter(|&(_, count)| count > 0)
+    }
+
+    pub(crate) fn place(&self, number: u64) -> usize {
+        (number & (self.count - 1)) as usize
+    }
+
+    /// As kernels see it.
+    pub(crate) fn layout(&self) -> Packets {
+        Packets {
+            descriptors: self.descriptors.device,
+            slots: self.slots.device,
+            verdicts: self.verdicts.device,
+            classes: self.classes.device,
+            mask: (self.count - 1) as u32,
+            stride: self.stride as u32,
+        }
+    }
+
+    /// The class of packet `number`, where a classifier has been.
+    ///
+    /// # Safety
+    /// The packet was committed.
+    pub(crate) unsafe fn class(&self, number: u64) -> Option<u32> {
+        // SAFETY: within the memory.
+        let class = unsafe { self.classes.host.as_ptr().cast::<u32>().add(self.place(number)).read() };
+        (class != u32::MAX).then_some(class)
+    }
+
+    /// Bytes of a frame that a slot holds.
+    pub(crate) fn room(&self) -> usize {
+        self.stride - SLOT_MARGIN
+    }
+
+    /// Writes packet `number` as a NIC would.
+    ///
+    /// # Safety
+    /// No kernel works on the slot.
+    pub(crate) unsafe fn put(&mut self, number: u64, packet: &Packet) {
+        let place = self.place(number);
+        let kept = packet.data.len().min(self.room()).min(usize::from(u16::MAX));
+        let descriptor = describe(packet, kept);
+        // SAFETY: the slot and the descriptor lie within their memory, and nobody else uses them, as the caller promises.
+        unsafe {
+            let slot = self.slots.host.as_ptr().add(place * self.stride + FRAME_OFFSET);
+            std::ptr::copy_nonoverlapping(packet.data.as_ptr(), slot, kept);
+            self.descriptors.host.as_ptr().cast::<Descriptor>().add(place).write(descriptor);
+            self.verdicts.host.as_ptr().cast::<u32>().add(place).write(0);
+        }
+    }
+
+    /// The verdict on packet `number`, whose changed bytes go into `packet`, which [`PacketMemory::put`] was given.
+    ///
+    /// # Safety
+    /// The packet was committed.
+    pub(crate) unsafe fn take(&self, number: u64, packet: &mut Packet) -> u32 {
+        let place = self.place(number);
+        let kept = packet.data.len().min(self.room()).min(usize::from(u16::MAX));
+        // SAFETY: as for `put`.
+        unsafe {
+            let slot = self.slots.host.as_ptr().add(place * self.stride + FRAME_OFFSET);
+            std::ptr::copy_nonoverlapping(slot, packet.data.as_mut_ptr(), kept);
+            self.verdict(number)
+        }
+    }
+
+    /// The verdict on packet `number`.
+    ///
+    /// # Safety
+    /// The packet was committed.
+    pub(crate) unsafe fn verdict(&self, number: u64) -> u32 {
+        // SAFETY: within the memory.
+        unsafe { self.verdicts.host.as_ptr().cast::<u32>().add(self.place(number)).read() }
+    }
+}
+
+/// What a NIC tells of `packet`, of which `kept` bytes are in memory.
+pub(crate) fn describe(packet: &Packet, kept: usize) -> Descriptor {
+    let ethertype = packet.data.get(12..14).map_or([0; 2], |bytes| [bytes[0], bytes[1]]);
+    Descriptor {
+        frame_bytes: packet.frame_bytes,
+        captured: kept as u16,
+        l3_offset: packet.l3_offset,
+        // An Ethernet header and tags of four bytes: anything else is not what `Packet::parse` finds.
+        l3: match packet.l3 {
+            L3::V4 if packet.l3_offset % 4 == 2 => 4,
+            L3::V6 if packet.l3_offset % 4 == 2 => 6,
+            _ => 0,
+        },
+        ethertype: u16::from_ne_bytes(ethertype),
+        port: u32::from(packet.port.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Twin;
+
+    #[test]
+    fn shared_memory_is_zeroed_aligned_and_the_same_for_both_until_it_is_given_back() {
+        let mut machine = Twin::new(1);
+        let memory = rmalloc(&mut machine, "packets", 10_000).unwrap();
+        assert_eq!((memory.host.as_ptr() as u64 % 4096, memory.bytes), (0, 10_000));
+        assert_eq!(memory.device, memory.host.as_ptr() as u64);
+        // SAFETY: memory of that length, which nobody else uses.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(memory.host.as_ptr(), memory.bytes) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes.fill(7);
+        // SAFETY: nobody uses it any more.
+        unsafe { rfree(&mut machine, memory) };
+    }
+
+    #[test]
+    fn slots_are_a_power_of_two_and_ranges_go_over_their_end() {
+        let mut machine = Twin::new(1);
+        assert!(PacketMemory::new(&mut machine, 100, 64).is_err());
+        let memory = PacketMemory::new(&mut machine, 128, 64).unwrap();
+        assert_eq!((memory.stride, memory.room()), (128, 94));
+        assert_eq!(memory.ranges(120, 8).collect::<Vec<_>>(), [(120, 8)]);
+        assert_eq!(memory.ranges(128 + 120, 20).collect::<Vec<_>>(), [(120, 8), (0, 12)]);
+    }
+}

@@ -1,0 +1,320 @@
+//! The host's side of the kernel that stays: rings, posting, commits, signs of life, and the end.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use functions::Verdict;
+use packet::Packet;
+
+use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
+use crate::layout::{
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, Left, NEVER, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD, STATE_STOP,
+    STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word,
+    unused_word, word_generation, word_task,
+};
+use crate::machine::Machine;
+use crate::memory::{PacketMemory, Shared};
+use crate::program::verdict_of;
+use crate::protocol::Ledger;
+use crate::{Program, RouterError};
+
+/// Packets that are laid in between two signs of life.
+const PUTS_A_BEAT: u64 = 4096;
+
+/// How a persistent kernel is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Packets that fit, a power of two.
+    pub slots: u64,
+    /// Bytes of a frame that the kernel sees; what is beyond stays with the host.
+    pub frame_bytes: usize,
+    /// How tasks are committed.
+    pub commit: Commit,
+    /// How long host and kernel wait for each other before they give up.
+    pub deadline: Duration,
+    /// The number of the first task: 0 but in tests of what happens when generations wrap.
+    pub base: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            slots: RING_ENTRIES * u64::from(WARP_LANES),
+            frame_bytes: 2048,
+            commit: Commit::Device,
+            deadline: Duration::from_secs(5),
+            base: 0,
+        }
+    }
+}
+
+/// A kernel that stays on `M`.
+pub struct Persistent<M: Machine> {
+    machine: M,
+    /// Its tables are read by the kernel.
+    _program: Program,
+    memory: PacketMemory,
+    fifo: Words,
+    control: Words,
+    status: Words,
+    commits: Words,
+    ledger: Ledger,
+    packets: Vec<Packet>,
+    watchdog: Watchdog,
+    commit: Commit,
+    beat: u64,
+    stopped: bool,
+    /// Packets were laid into the device's memory beforehand, and are fetched at the end.
+    prepared: bool,
+}
+
+/// Words of 8 bytes that host and kernel see.
+struct Words {
+    memory: Shared,
+    words: NonNull<AtomicU64>,
+}
+
+// SAFETY: atomics.
+unsafe impl Send for Words {}
+
+impl Words {
+    fn new(machine: &mut impl Machine, what: &str, words: usize) -> Result<Words, RouterError> {
+        let memory = machine.shared(what, words * 8)?;
+        Ok(Words { memory, words: memory.host.cast() })
+    }
+
+    /// Word `at`, which must be one.
+    fn at(&self, at: usize) -> &AtomicU64 {
+        assert!(at < self.memory.bytes / 8);
+        // SAFETY: within the memory, which is aligned to a page and lives as long as `self`.
+        unsafe { self.words.add(at).as_ref() }
+    }
+
+    fn fill(&self, value: impl Fn(u64) -> u64) {
+        for place in 0..self.memory.bytes / 8 {
+            self.at(place).store(value(place as u64), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<M: Machine> Persistent<M> {
+    /// Allocates, then launches: nothing is allocated while the kernel runs.
+    ///
+    /// # Errors
+    /// No memory, slots that are no power of two, a kernel that cannot be launched.
+    pub fn new(mut machine: M, program: &Program, setup: Setup) -> Result<Persistent<M>, RouterError> {
+        let program = program.clone();
+        let memory = PacketMemory::new(&mut machine, setup.slots, setup.frame_bytes)?;
+        let entries = RING_ENTRIES as usize;
+        let unused = |place| unused_word(place, setup.base, RING_ENTRIES);
+        let fifo = Words::new(&mut machine, "the task FIFO", entries)?;
+        let commits = Words::new(&mut machine, "the delay commit queue", entries)?;
+        let control = Words::new(&mut machine, "control words", CONTROL_WORDS)?;
+        let status = Words::new(&mut machine, "status words", STATUS_WORDS)?;
+        fifo.fill(unused);
+        commits.fill(unused);
+        control.at(CONTROL_STOP).store(NEVER, Ordering::Relaxed);
+        status.at(STATUS_HEAD).store(setup.base, Ordering::Relaxed);
+        let ring: Vec<u64> = (0..RING_ENTRIES).map(unused).collect();
+        let mut state = [0; STATE_WORDS];
+        (state[STATE_TICKET], state[STATE_HEAD], state[STATE_DONE]) = (setup.base, setup.base, setup.base);
+        state[STATE_STOP] = NEVER;
+        let mut near = |what, words: &[u64]| {
+            let at = machine.near(what, words.len() * 8)?;
+            machine.write(at, words)?;
+            Ok::<u64, RouterError>(at)
+        };
+        let (tasks, done) = (near("published tasks", &ring)?, near("the delay commit queue", &ring)?);
+        let state = near("counters", &state)?;
+        let router = Router {
+            program: program.place(&mut machine)?,
+            packets: memory.layout(),
+            fifo: fifo.memory.device,
+            control: control.memory.device,
+            status: status.memory.device,
+            commits: commits.memory.device,
+            tasks,
+            done,
+            state,
+            base: setup.base,
+            deadline_ns: setup.deadline.as_nanos() as u64,
+            warps: machine.warps(),
+            commit: setup.commit as u32,
+        };
+        machine.launch(&router)?;
+        Ok(Persistent {
+            machine,
+            _program: program,
+            packets: vec![Packet::default(); memory.count as usize],
+            memory,
+            fifo,
+            control,
+            status,
+            commits,
+            ledger: Ledger::new(RING_ENTRIES, setup.base),
+            watchdog: Watchdog::new(setup.deadline),
+            commit: setup.commit,
+            beat: 0,
+            stopped: false,
+            prepared: false,
+        })
+    }
+
+    /// Where it runs.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// A sign of life. Whoever does not poll must give it.
+    pub fn beat(&mut self) {
+        self.beat += 1;
+        self.control.at(CONTROL_BEAT).store(self.beat, Ordering::Relaxed);
+    }
+
+    fn left(&self) -> Option<Left> {
+        Left::of(self.status.at(STATUS_LEFT).load(Ordering::Acquire))
+    }
+
+    fn give(&mut self, number: u64, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        let backend = self.machine.name();
+        let (oldest, posted) = (self.ledger.oldest(), self.ledger.posted());
+        let what = format!("task {number} was committed, and {oldest} to {posted} are uncommitted");
+        let task = self.ledger.commit(number).ok_or(RouterError::Protocol { backend, what })?;
+        if !self.prepared {
+            self.memory.download(&mut self.machine, task.first, u64::from(task.count))?;
+        }
+        out.push(Committed { first: task.first, count: task.count });
+        Ok(())
+    }
+}
+
+impl<M: Machine> Backend for Persistent<M> {
+    fn name(&self) -> &'static str {
+        self.machine.name()
+    }
+
+    fn slots(&self) -> u64 {
+        self.memory.count
+    }
+
+    fn put(&mut self, number: u64, packet: &mut Packet) {
+        // Whoever lays in many packets before the first is posted is alive all the while.
+        if number % PUTS_A_BEAT == 0 {
+            self.beat();
+        }
+        // SAFETY: the slot is free.
+        unsafe { self.memory.put(number, packet) };
+        std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
+    }
+
+    fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
+        let Some(number) = self.ledger.room() else { return Ok(false) };
+        if self.ledger.uncommitted() == 0 {
+            self.watchdog.calm();
+        }
+        if !self.prepared {
+            self.memory.upload(&mut self.machine, first, u64::from(count))?;
+        }
+        let task = Task { first, count };
+        self.ledger.post(task);
+        let word = make_word(generation_of(number, RING_ENTRIES), task);
+        self.fifo.at((number % RING_ENTRIES) as usize).store(word, Ordering::Release);
+        Ok(true)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        self.beat();
+        let before = out.len();
+        match self.commit {
+            Commit::Device => {
+                let head = self.status.at(STATUS_HEAD).load(Ordering::Acquire);
+                for number in self.ledger.oldest()..head {
+                    self.give(number, out)?;
+                }
+            }
+            Commit::Host => loop {
+                let number = self.ledger.oldest();
+                let word = self.commits.at((number % RING_ENTRIES) as usize).load(Ordering::Acquire);
+                if word_generation(word) != generation_of(number, RING_ENTRIES) {
+                    break;
+                }
+                self.give(number, out)?;
+            },
+            Commit::Unordered => loop {
+                let place = self.ledger.committed();
+                let word = self.commits.at((place % RING_ENTRIES) as usize).load(Ordering::Acquire);
+                if word_generation(word) != generation_of(place, RING_ENTRIES) {
+                    break;
+                }
+                self.give(widen(word_task(word).first, self.ledger.oldest()), out)?;
+            },
+        }
+        if out.len() > before {
+            self.watchdog.calm();
+            return Ok(());
+        }
+        let backend = self.machine.name();
+        if let Some(why) = self.left() {
+            return Err(RouterError::Left { backend, why });
+        }
+        self.machine.check()?;
+        if self.ledger.uncommitted() == 0 {
+            self.watchdog.calm();
+        } else if let Some(waited) = self.watchdog.bark() {
+            return Err(RouterError::Silent { backend, uncommitted: self.ledger.uncommitted(), waited });
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, packets: u64) -> Result<(), RouterError> {
+        self.prepared = true;
+        self.memory.upload(&mut self.machine, 0, packets)
+    }
+
+    fn settle(&mut self, packets: u64) -> Result<(), RouterError> {
+        self.memory.download(&mut self.machine, 0, packets)
+    }
+
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
+        std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
+        // SAFETY: the packet was committed.
+        let word = unsafe { self.memory.take(number, packet) };
+        let what = || format!("packet {number} was committed with verdict {word:#x}");
+        verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.machine.name(), what: what() })
+    }
+
+    fn stop(&mut self) -> Result<(), RouterError> {
+        if std::mem::replace(&mut self.stopped, true) {
+            return Ok(());
+        }
+        self.control.at(CONTROL_STOP).store(self.ledger.posted(), Ordering::Release);
+        let (asked, backend) = (Instant::now(), self.machine.name());
+        let why = loop {
+            self.beat();
+            if let Some(why) = self.left() {
+                break why;
+            }
+            self.machine.check()?;
+            if asked.elapsed() > self.watchdog.deadline() {
+                // The kernel may still read its tables.
+                std::mem::forget(self._program.clone());
+                self.machine.join(Duration::ZERO)?;
+                return Err(RouterError::Stuck { backend, waited: asked.elapsed() });
+            }
+            std::thread::yield_now();
+        };
+        self.machine.join(self.watchdog.deadline())?;
+        match why {
+            Left::Asked => Ok(()),
+            why => Err(RouterError::Left { backend, why }),
+        }
+    }
+}
+
+impl<M: Machine> Drop for Persistent<M> {
+    fn drop(&mut self) {
+        // Whoever did not ask does not want to know.
+        let _ = self.stop();
+    }
+}

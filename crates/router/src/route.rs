@@ -1,0 +1,343 @@
+//! The router's loop: packets in, tasks posted, commits seen, packets out.
+//!
+//! One thread does ingress and egress, one clock measures. Where packets arrive by a schedule, the delay of a packet is from
+//! its scheduled arrival to the moment egress sees its commit: a router that falls behind is charged for it, since a late
+//! ingress does not move the arrival. Where packets are taken as fast as they go there is no arrival, and no delay is told.
+//!
+//! A task is posted when a batch is full or when its oldest packet has waited for the timeout. The paper posts after two warp
+//! arrival times at the latest; so does [`Timeout::Adaptive`], with an estimate of the arrival rate, which the paper names as
+//! what should be done.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use functions::Verdict;
+use packet::Packet;
+use serde::Serialize;
+
+use crate::RouterError;
+use crate::backend::{Backend, Committed};
+use crate::delay::{DelaySummary, Delays};
+use crate::sink::Sink;
+use crate::source::{Next, Source};
+
+/// The weight of the latest gap in the estimate of the mean gap: 1/64.
+const GAP_SHIFT: u32 = 6;
+
+/// When packets are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// As fast as the router takes them.
+    #[default]
+    AsFast,
+    /// When they arrive.
+    Arrival,
+}
+
+/// How long a batch may wait to be full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timeout {
+    /// So long.
+    After(Duration),
+    /// Two warp arrival times, as the estimated rate has it.
+    #[default]
+    Adaptive,
+}
+
+/// How a router is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Packets that are waited for before tasks are posted.
+    pub batch: u32,
+    /// And how long.
+    pub timeout: Timeout,
+    /// When packets are taken.
+    pub pace: Pace,
+    /// Packets after which to end; none is as many as there are.
+    pub packets: Option<u64>,
+    /// Time after which to end.
+    pub time: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { batch: 32, timeout: Timeout::Adaptive, pace: Pace::AsFast, packets: None, time: None }
+    }
+}
+
+/// What was routed.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The backend.
+    pub backend: &'static str,
+    /// Packets taken, all of them committed.
+    pub packets: u64,
+    /// Packets that left.
+    pub forwarded: u64,
+    /// Packets that were dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Packets that left, by port.
+    pub ports: BTreeMap<u16, u64>,
+    /// Packets that the source could not hold, where it knows.
+    pub missed: Option<u64>,
+    /// Packets that were committed after one that came later.
+    pub reordered: u64,
+    /// Tasks.
+    pub tasks: u64,
+    /// Tasks of fewer packets than the backend takes at once.
+    pub partial_tasks: u64,
+    /// How often a task had to wait since as many were uncommitted as there may be.
+    pub refusals: u64,
+    /// Seconds from the first packet's arrival to the last commit.
+    pub wall_s: f64,
+    /// Million packets a second.
+    pub mpps: f64,
+    /// Billion bits a second of frames with their check sequence (L2).
+    pub gbps: f64,
+    /// From scheduled arrival to commit; none where packets had no schedule.
+    pub delay: Option<DelaySummary>,
+}
+
+/// Routes all packets of `source` through `backend` to `sink`, and ends the backend.
+///
+/// # Errors
+/// Any of the three fails. What was sent by then is sent.
+pub fn route(
+    source: &mut dyn Source,
+    backend: &mut dyn Backend,
+    sink: &mut dyn Sink,
+    options: &Options,
+) -> Result<Report, RouterError> {
+    if options.batch == 0 || u64::from(options.batch) > backend.slots() / 2 {
+        let allowed = "allowed are 1 and more, up to half the slots";
+        return Err(RouterError::Setting { what: "batch", came: options.batch.to_string(), allowed });
+    }
+    let mut run = Run::new(backend, sink, options);
+    let mut packet = Packet::default();
+    let mut waiting = false;
+    let mut ended = false;
+    loop {
+        // A turn of ingress takes at most a batch, so that egress has its turn as well.
+        for _ in 0..options.batch.max(32) {
+            if ended || run.is_full() {
+                break;
+            }
+            if options.packets.is_some_and(|most| run.put >= most) || run.is_over() {
+                ended = true;
+                break;
+            }
+            if !waiting {
+                match source.next(&mut packet)? {
+                    Next::Packet => waiting = true,
+                    Next::NotYet => break,
+                    Next::End => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+            if !source.is_live() && options.pace == Pace::Arrival && !run.is_due(&packet) {
+                break;
+            }
+            run.take_in(&mut packet, source.is_live());
+            waiting = false;
+        }
+        run.post(ended)?;
+        run.commit()?;
+        if ended && run.committed == run.put {
+            break;
+        }
+    }
+    run.backend.stop()?;
+    run.sink.finish()?;
+    let mut report = run.report(options);
+    report.missed = source.missed();
+    Ok(report)
+}
+
+struct Run<'a> {
+    backend: &'a mut dyn Backend,
+    sink: &'a mut dyn Sink,
+    batch: u64,
+    timeout: Timeout,
+    most: u64,
+    slots: u64,
+    time: Option<Duration>,
+    /// Packets laid into slots, posted, committed. Slots are free again once all packets before are committed.
+    put: u64,
+    posted: u64,
+    committed: u64,
+    oldest: u64,
+    /// By slot: whether the packet there is committed, and when it arrived.
+    done: Vec<bool>,
+    arrivals: Vec<u64>,
+    timed: bool,
+    start: Instant,
+    first: Option<u64>,
+    last_commit: u64,
+    /// The mean gap between arrivals, times 2^[`GAP_SHIFT`].
+    gap: u64,
+    latest: u64,
+    bytes: u64,
+    highest: u64,
+    out: Vec<Committed>,
+    spare: Packet,
+    delays: Delays,
+    report: Report,
+}
+
+impl<'a> Run<'a> {
+    fn new(backend: &'a mut dyn Backend, sink: &'a mut dyn Sink, options: &Options) -> Run<'a> {
+        let (slots, most, name) = (backend.slots(), u64::from(backend.most()), backend.name());
+        Run {
+            backend,
+            sink,
+            batch: u64::from(options.batch),
+            timeout: options.timeout,
+            most,
+            slots,
+            time: options.time,
+            put: 0,
+            posted: 0,
+            committed: 0,
+            oldest: 0,
+            done: vec![false; slots as usize],
+            arrivals: vec![0; slots as usize],
+            timed: options.pace == Pace::Arrival,
+            start: Instant::now(),
+            first: None,
+            last_commit: 0,
+            gap: 0,
+            latest: 0,
+            bytes: 0,
+            highest: 0,
+            out: Vec::new(),
+            spare: Packet::default(),
+            delays: Delays::default(),
+            report: Report { backend: name, ..Report::default() },
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn is_over(&self) -> bool {
+        self.time.is_some_and(|time| self.start.elapsed() >= time)
+    }
+
+    fn is_full(&self) -> bool {
+        self.put - self.oldest >= self.slots
+    }
+
+    fn is_due(&self, packet: &Packet) -> bool {
+        packet.arrival.0 / 1000 <= self.now()
+    }
+
+    fn take_in(&mut self, packet: &mut Packet, live: bool) {
+        let arrival = if self.timed && !live { packet.arrival.0 / 1000 } else { self.now() };
+        self.timed |= live;
+        let place = (self.put & (self.slots - 1)) as usize;
+        (self.arrivals[place], self.done[place]) = (arrival, false);
+        let gap = arrival.saturating_sub(self.latest);
+        self.gap = self.gap - (self.gap >> GAP_SHIFT) + gap;
+        self.latest = arrival;
+        self.first.get_or_insert(arrival);
+        self.bytes += packet.l2_bytes();
+        self.backend.put(self.put, packet);
+        self.put += 1;
+    }
+
+    fn post(&mut self, ended: bool) -> Result<(), RouterError> {
+        let waiting = self.put - self.posted;
+        if waiting == 0 {
+            return Ok(());
+        }
+        let oldest = self.arrivals[(self.posted & (self.slots - 1)) as usize];
+        let timeout = match self.timeout {
+            Timeout::After(time) => time.as_nanos() as u64,
+            Timeout::Adaptive => 2 * self.batch * (self.gap >> GAP_SHIFT),
+        };
+        let full = waiting >= self.batch;
+        let flush = ended || self.is_full() || (!full && self.now().saturating_sub(oldest) >= timeout);
+        if !full && !flush {
+            return Ok(());
+        }
+        // Whole batches, and the rest only if it waits no longer.
+        let until = if flush { self.put } else { self.posted + waiting / self.batch * self.batch };
+        while self.posted < until {
+            let count = self.backend.fit(self.posted, until - self.posted);
+            if !self.backend.post(self.posted, count as u32)? {
+                self.report.refusals += 1;
+                break;
+            }
+            self.report.tasks += 1;
+            self.report.partial_tasks += u64::from(count < self.most);
+            self.posted += count;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), RouterError> {
+        let mut out = std::mem::take(&mut self.out);
+        self.backend.poll(&mut out)?;
+        if out.is_empty() && (self.posted > self.oldest || self.put == self.posted) {
+            // Workers may need this core.
+            std::thread::yield_now();
+        }
+        if !out.is_empty() {
+            let now = self.now();
+            for committed in out.drain(..) {
+                for number in committed.first..committed.first + u64::from(committed.count) {
+                    self.take_out(number, now)?;
+                }
+            }
+            self.last_commit = now;
+        }
+        self.out = out;
+        Ok(())
+    }
+
+    fn take_out(&mut self, number: u64, now: u64) -> Result<(), RouterError> {
+        let place = (number & (self.slots - 1)) as usize;
+        if number < self.oldest || number >= self.posted || std::mem::replace(&mut self.done[place], true) {
+            let what = format!("packet {number} was committed, which was not to be");
+            return Err(RouterError::Protocol { backend: self.backend.name(), what });
+        }
+        self.committed += 1;
+        self.report.reordered += u64::from(number < self.highest);
+        self.highest = self.highest.max(number);
+        while self.oldest < self.posted && self.done[(self.oldest & (self.slots - 1)) as usize] {
+            self.oldest += 1;
+        }
+        if self.timed {
+            self.delays.add(now.saturating_sub(self.arrivals[place]));
+        }
+        match self.backend.take(number, &mut self.spare)? {
+            Verdict::Forward { port } => {
+                self.report.forwarded += 1;
+                *self.report.ports.entry(port.0).or_default() += 1;
+                self.sink.send(&self.spare, port)
+            }
+            Verdict::Drop(reason) => {
+                *self.report.dropped.entry(reason.name()).or_default() += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn report(self, options: &Options) -> Report {
+        let mut report = self.report;
+        report.packets = self.committed;
+        report.wall_s = self.last_commit.saturating_sub(self.first.unwrap_or(0)) as f64 * 1e-9;
+        if report.wall_s > 0.0 {
+            report.mpps = report.packets as f64 / report.wall_s / 1e6;
+            report.gbps = self.bytes as f64 * 8.0 / report.wall_s / 1e9;
+        }
+        if self.timed || options.pace == Pace::Arrival {
+            report.delay = self.delays.summary();
+        }
+        report
+    }
+}

@@ -1,0 +1,416 @@
+//! A run as a person asks for it: names and files in, a report and notes out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use functions::classify::Search;
+use functions::inspect::Pattern;
+use functions::lookup::Structure;
+use functions::{ChecksumCheck, ClassifySpec, Forward, ForwardSpec, Inspect, InspectSpec, Lookup, NextHop};
+use serde::{Deserialize, Serialize};
+use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
+use units::PacketRate;
+
+use crate::backend::{Backend, Commit, Cpu};
+use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
+use crate::layout::{RING_ENTRIES, WARP_LANES};
+use crate::machine::Twin;
+use crate::persistent::{Persistent, Setup};
+use crate::route::{Options, Pace, Report, Timeout, route};
+use crate::sink::{Nowhere, PcapSink, Sink};
+use crate::source::Source;
+use crate::{Program, RouterError};
+
+/// Packets of a generator where nobody says how many.
+const MADE_PACKETS: u64 = 1_000_000;
+/// Prefixes and next hops of the table where nobody names one.
+const MADE_TABLE: (usize, u32) = (200_000, 500);
+/// Rules and strings where nobody names any.
+const MADE_RULES: usize = 1_000;
+const MADE_STRINGS: usize = 2_000;
+/// Next hops that entries of two bytes can tell apart.
+const NEXT_HOPS: u32 = 32_000;
+
+/// What does the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Threads with the packet functions.
+    #[default]
+    Cpu,
+    /// A GPU.
+    Cuda,
+    /// A GPU if there is one, or else threads.
+    Auto,
+    /// The GPU's kernel on threads: to try the protocol, not for speed.
+    Twin,
+}
+
+/// What is done with each packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionName {
+    /// IP forwarding.
+    #[default]
+    Forward,
+    /// The header check alone.
+    Check,
+    /// Route lookup alone.
+    Lookup,
+    /// The time to live alone.
+    Ttl,
+    /// Classification by a linear search of rules.
+    Classify,
+    /// Inspection of payloads for strings; no kernel has it.
+    Inspect,
+}
+
+/// How a GPU is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A kernel that stays, packets in host memory.
+    #[default]
+    ZeroCopy,
+    /// A kernel that stays, packets in the GPU's memory.
+    Resident,
+    /// A kernel a batch, one at a time.
+    Batch,
+    /// A kernel a batch, in three streams.
+    Streams,
+    /// A kernel a batch, copies and kernel as one graph.
+    Graph,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// What does the work.
+    pub backend: Choice,
+    /// How a GPU is used.
+    pub mode: Mode,
+    /// What is done with each packet.
+    pub function: FunctionName,
+    /// Rules for classification, in the form of ClassBench; made ones if left out.
+    pub rules: Option<PathBuf>,
+    /// A table of strings for inspection; made ones if left out.
+    pub patterns: Option<PathBuf>,
+    /// A capture to route. Without it and without an interface traffic is made.
+    pub capture: Option<PathBuf>,
+    /// The profile of traffic that is made.
+    pub profile: Option<String>,
+    /// A network interface to receive from.
+    pub interface: Option<String>,
+    /// A prefix table; a made one if left out.
+    pub table: Option<PathBuf>,
+    /// Ports of the router: next hop `n` is reached by port `n` modulo this. 4 if left out.
+    pub ports: Option<u16>,
+    /// A capture to write.
+    pub out: Option<PathBuf>,
+    /// Whether forwarded packets are sent by the interface that they came from.
+    pub reflect: bool,
+    /// Workers; as many as there are cores, less one, if left out.
+    pub threads: Option<u32>,
+    /// Whether packets leave in the order in which they came.
+    pub ordered: bool,
+    /// Packets that are waited for; 32 if left out.
+    pub batch: Option<u32>,
+    /// And how long, in microseconds; two warp arrival times as estimated if left out.
+    pub timeout_us: Option<f64>,
+    /// Packets a second to offer, in millions; as fast as they go if left out.
+    pub mpps: Option<f64>,
+    /// Times as fast as the capture's own timestamps.
+    pub speed: Option<f64>,
+    /// Packets after which to end.
+    pub packets: Option<u64>,
+    /// Seconds after which to end.
+    pub seconds: Option<f64>,
+    /// Whether IPv4 header checksums are verified.
+    pub verify_checksum: bool,
+    /// Seconds after which a backend that does not answer is given up; 5 if left out.
+    pub deadline_s: Option<f64>,
+    /// The GPU driver's library.
+    pub driver: Option<String>,
+    /// Which GPU.
+    pub device: i32,
+    /// Seed of what is made.
+    pub seed: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Routed {
+    /// The packet function.
+    pub function: &'static str,
+    /// Workers on the CPU; none on a GPU.
+    pub threads: Option<u32>,
+    /// Whether packets left in the order in which they came.
+    pub ordered: bool,
+    /// IPv4 and IPv6 routes.
+    pub routes: (usize, usize),
+    /// What was assumed, or done instead of what was asked.
+    pub notes: Vec<String>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Settings, files, traffic, tables or a GPU that cannot be used; a backend that fails.
+pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
+    let mut notes = Vec::new();
+    judge(spec)?;
+    let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut notes)?;
+    let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
+    let sources = ProgramSpec {
+        function: spec.function,
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: spec.ports.unwrap_or(4),
+        checksum,
+        seed: spec.seed,
+    };
+    let (program, routes) = program(&sources, &table, &mut notes)?;
+    // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all else is
+    // there.
+    let (mut source, sender, pace) = source(spec, &table, &mut notes)?;
+    let (mut backend, threads) = backend(spec, &program, &mut notes)?;
+    let mut sink: Box<dyn Sink> = match (sender, &spec.out) {
+        (Some(sender), _) => sender,
+        (None, Some(path)) => Box::new(PcapSink::create(path)?),
+        (None, None) => Box::new(Nowhere),
+    };
+    let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
+    let mut packets = spec.packets;
+    if spec.capture.is_none() && spec.interface.is_none() && packets.is_none() && time.is_none() {
+        packets = Some(MADE_PACKETS);
+        notes.push(format!("{MADE_PACKETS} packets of made traffic: --packets or --seconds says how many"));
+    }
+    let timeout = match spec.timeout_us {
+        Some(us) => Timeout::After(seconds("timeout_us", us * 1e-6)?),
+        None => Timeout::Adaptive,
+    };
+    let options = Options { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
+    let report = route(&mut *source, &mut *backend, &mut *sink, &options)?;
+    Ok(Routed { function: program.name(), threads, ordered: spec.ordered, routes, notes, report })
+}
+
+fn judge(spec: &RunSpec) -> Result<(), RouterError> {
+    let clash = |what, came: &str, allowed| Err(RouterError::Setting { what, came: came.into(), allowed });
+    if spec.capture.is_some() && spec.interface.is_some() {
+        return clash("interface", spec.interface.as_deref().unwrap_or(""), "not together with a capture");
+    }
+    if spec.profile.is_some() && (spec.capture.is_some() || spec.interface.is_some()) {
+        return clash("profile", spec.profile.as_deref().unwrap_or(""), "not together with a capture or an interface");
+    }
+    if spec.reflect && spec.interface.is_none() {
+        return clash("reflect", "true", "only with an interface to receive from");
+    }
+    if spec.reflect && spec.out.is_some() {
+        return clash("reflect", "true", "packets go to an interface or to a capture: leave one out");
+    }
+    if let Some(speed) = spec.speed.filter(|_| spec.capture.is_none()) {
+        return clash("speed", &speed.to_string(), "only with a capture, whose timestamps it scales");
+    }
+    if let Some(mpps) = spec.mpps.filter(|_| spec.speed.is_some() || spec.interface.is_some()) {
+        return clash("mpps", &mpps.to_string(), "not together with a speed or an interface");
+    }
+    if spec.ports == Some(0) {
+        return clash("ports", "0", "allowed are 1 and more");
+    }
+    Ok(())
+}
+
+fn seconds(what: &'static str, value: f64) -> Result<Duration, RouterError> {
+    let allowed = "must be a number above 0, up to a billion seconds";
+    let sound = value.is_finite() && value > 0.0 && value <= 1e9;
+    let bad = || RouterError::Setting { what, came: value.to_string(), allowed };
+    sound.then(|| Duration::from_secs_f64(value)).ok_or_else(bad)
+}
+
+/// The table of that file, or a made one.
+pub(crate) fn table(
+    path: Option<&PathBuf>,
+    seed: u64,
+    captured: bool,
+    notes: &mut Vec<String>,
+) -> Result<Table, RouterError> {
+    if let Some(path) = path {
+        let table = Table::open(path)?;
+        if !table.damage.is_empty() {
+            notes.push(format!("{}: {}", path.display(), table.damage));
+        }
+        return Ok(table);
+    }
+    let (prefixes, next_hops) = MADE_TABLE;
+    let odd = if captured { "; a capture's destinations need not be in it: --table names a real one" } else { "" };
+    notes.push(format!("a made table of {prefixes} IPv4 prefixes{odd}"));
+    Ok(Table::synthetic(seed, prefixes, next_hops))
+}
+
+/// What a function is made of.
+pub(crate) struct ProgramSpec<'a> {
+    pub(crate) function: FunctionName,
+    pub(crate) rules: Option<&'a PathBuf>,
+    pub(crate) patterns: Option<&'a PathBuf>,
+    pub(crate) ports: u16,
+    pub(crate) checksum: ChecksumCheck,
+    pub(crate) seed: u64,
+}
+
+/// The function, and how many IPv4 and IPv6 routes it has.
+pub(crate) fn program(
+    spec: &ProgramSpec<'_>,
+    table: &Table,
+    notes: &mut Vec<String>,
+) -> Result<(Program, (usize, usize)), RouterError> {
+    let &ProgramSpec { function, ports, checksum, seed, .. } = spec;
+    let clash =
+        |what, came: &PathBuf, allowed| Err(RouterError::Setting { what, came: came.display().to_string(), allowed });
+    if let Some(path) = spec.rules.filter(|_| function != FunctionName::Classify) {
+        return clash("rules", path, "only with the function classify");
+    }
+    if let Some(path) = spec.patterns.filter(|_| function != FunctionName::Inspect) {
+        return clash("patterns", path, "only with the function inspect");
+    }
+    let routes = || {
+        (0u32..)
+            .zip(&table.routes)
+            .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i) % NEXT_HOPS)?)))
+    };
+    Ok(match function {
+        FunctionName::Forward => {
+            let forward = Forward::new(routes(), ports, &ForwardSpec { checksum, ..ForwardSpec::default() })?;
+            let routes = forward.routes();
+            (Program::forward(forward), routes)
+        }
+        FunctionName::Lookup => {
+            let lookup = Lookup::new(routes(), ports, Structure::Dir24)?;
+            let routes = lookup.routes();
+            (Program::lookup(lookup, ports), routes)
+        }
+        FunctionName::Check => (Program::check(checksum, ports), (0, 0)),
+        FunctionName::Ttl => (Program::ttl(ports), (0, 0)),
+        FunctionName::Classify => {
+            let rules = match spec.rules {
+                Some(path) => Rules::open(path)?,
+                None => {
+                    notes.push(format!("{MADE_RULES} made rules: --rules names real ones"));
+                    Rules::made(seed, MADE_RULES, table)
+                }
+            };
+            let how = ClassifySpec { search: Search::Linear, ..ClassifySpec::default() };
+            (Program::classify(&rules.rules, &how, ports)?, (0, 0))
+        }
+        FunctionName::Inspect => {
+            let strings = match spec.patterns {
+                Some(path) => SignatureStrings::open(path)?,
+                None => {
+                    notes.push(format!("{MADE_STRINGS} made strings: --patterns names real ones"));
+                    SignatureStrings::made(seed, MADE_STRINGS)
+                }
+            };
+            let taken = strings.select(&PatternSelection::default()).into_iter();
+            let patterns: Vec<Pattern> = taken.map(|(bytes, nocase)| Pattern { bytes, nocase }).collect();
+            (
+                Program::inspect(Inspect::new(
+                    &patterns,
+                    &InspectSpec { drop: true, ..InspectSpec::default() },
+                    ports,
+                )?),
+                (0, 0),
+            )
+        }
+    })
+}
+
+/// Workers where nobody says how many: a core is left for ingress and egress.
+pub(crate) fn workers() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32).saturating_sub(1).max(1)
+}
+
+type Chosen = (Box<dyn Backend>, Option<u32>);
+
+fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result<Chosen, RouterError> {
+    let deadline = seconds("deadline_s", spec.deadline_s.unwrap_or(5.0))?;
+    let threads = spec.threads.unwrap_or_else(workers);
+    let commit = if spec.ordered { Commit::Device } else { Commit::Unordered };
+    let batch = spec.batch.unwrap_or(WARP_LANES);
+    let slots = (RING_ENTRIES * u64::from(WARP_LANES)).max(u64::from(batch).next_power_of_two() * 4);
+    let setup = Setup { slots, commit, deadline, ..Setup::default() };
+    let cpu = |commit| -> Result<Chosen, RouterError> {
+        Ok((Box::new(Cpu::new(program, threads as usize, slots, commit, deadline)?), Some(threads)))
+    };
+    let gpu = || -> Result<Chosen, RouterError> {
+        let placement = if spec.mode == Mode::Resident { Placement::Resident } else { Placement::ZeroCopy };
+        let gpu = GpuSpec { library: spec.driver.clone(), device: spec.device, placement, ..GpuSpec::default() };
+        let mode = match spec.mode {
+            Mode::ZeroCopy | Mode::Resident => {
+                return Ok((Box::new(Persistent::new(Gpu::open(&gpu)?, program, setup)?), None));
+            }
+            Mode::Batch => BatchMode::Serial,
+            Mode::Streams => BatchMode::Streams,
+            Mode::Graph => BatchMode::Graph,
+        };
+        Ok((Box::new(Batch::new(&gpu, program, mode, batch, slots, setup.frame_bytes, deadline)?), None))
+    };
+    match spec.backend {
+        Choice::Cpu => cpu(commit),
+        Choice::Cuda => gpu(),
+        Choice::Twin => Ok((Box::new(Persistent::new(Twin::new(threads), program, setup)?), Some(threads))),
+        Choice::Auto => match gpu() {
+            Err(reason) if reason.is_no_gpu() => {
+                notes.push(format!("backend auto: {reason}; cpu is used in its place"));
+                cpu(commit)
+            }
+            found => found,
+        },
+    }
+}
+
+/// Packets; where to send them if that is where they come from; when they are taken.
+type Packets = (Box<dyn Source>, Option<Box<dyn Sink>>, Pace);
+
+fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Packets, RouterError> {
+    if let Some(name) = &spec.interface {
+        #[cfg(target_os = "linux")]
+        {
+            let interface = crate::source::Interface::open(name, Arc::new(AtomicBool::new(false)))?;
+            let sender = spec.reflect.then(|| Box::new(interface.sender()) as Box<dyn Sink>);
+            return Ok((Box::new(interface), sender, Pace::Arrival));
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let allowed = "network interfaces are read on Linux only";
+            return Err(RouterError::Setting { what: "interface", came: name.clone(), allowed });
+        }
+    }
+    if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
+        return Ok((Box::new(Capture::open(path)?), None, Pace::AsFast));
+    }
+    let traffic = SourceSpec {
+        capture: spec.capture.clone(),
+        profile: spec.profile.clone(),
+        rounds: spec.capture.as_ref().map(|_| 1),
+        ..SourceSpec::default()
+    };
+    let blueprint = Blueprint::new(&traffic, Some(table))?;
+    notes.extend(blueprint.notes().iter().cloned());
+    let rate = |mpps: f64| {
+        let allowed = "must be a number above 0, up to 10000";
+        let sound = mpps.is_finite() && mpps > 0.0 && mpps <= 1e4;
+        let bad = || RouterError::Setting { what: "mpps", came: mpps.to_string(), allowed };
+        sound.then(|| Load::Packets(PacketRate::from_mpps(mpps))).ok_or_else(bad)
+    };
+    let (load, pace) = match (spec.mpps, spec.speed) {
+        (_, Some(speed)) => (Load::Timestamps(speed), Pace::Arrival),
+        (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
+        (None, None) => (rate(1.0)?, Pace::AsFast),
+    };
+    Ok((Box::new(blueprint.source(spec.seed, &load)?), None, pace))
+}

@@ -1,0 +1,135 @@
+//! Where packets go: a capture, a network interface, nowhere.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use packet::Packet;
+use units::PortId;
+
+use crate::RouterError;
+
+/// Takes packets that leave the router.
+pub trait Sink {
+    /// `packet` leaves by `port`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError>;
+
+    /// Nothing more leaves.
+    ///
+    /// # Errors
+    /// What was kept back cannot be written.
+    fn finish(&mut self) -> Result<(), RouterError> {
+        Ok(())
+    }
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn send(&mut self, _: &Packet, _: PortId) -> Result<(), RouterError> {
+        Ok(())
+    }
+}
+
+/// A capture in the pcap format, with nanoseconds. A packet's time is that of its arrival, so that captures of two runs can
+/// be compared byte by byte.
+pub struct PcapSink {
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl PcapSink {
+    /// Creates the file, or replaces it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path) -> Result<PcapSink, RouterError> {
+        let failed = |source| RouterError::File { path: path.into(), source };
+        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+        // Magic of nanoseconds, version 2.4, no offset, no accuracy, longest record, Ethernet.
+        for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, traffic::MAX_STORED_BYTES as u32, 1] {
+            out.write_all(&u32::to_le_bytes(word)).map_err(failed)?;
+        }
+        Ok(PcapSink { path: path.into(), out })
+    }
+}
+
+impl Sink for PcapSink {
+    fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
+        let ns = packet.arrival.0 / 1000;
+        let head =
+            [(ns / 1_000_000_000) as u32, (ns % 1_000_000_000) as u32, packet.data.len() as u32, packet.frame_bytes];
+        let mut write = || {
+            for word in head {
+                self.out.write_all(&word.to_le_bytes())?;
+            }
+            self.out.write_all(&packet.data)
+        };
+        write().map_err(|source| RouterError::File { path: self.path.clone(), source })
+    }
+
+    fn finish(&mut self) -> Result<(), RouterError> {
+        self.out.flush().map_err(|source| RouterError::File { path: self.path.clone(), source })
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub use interface::InterfaceSink;
+
+#[cfg(target_os = "linux")]
+mod interface {
+    use std::io;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::sync::Arc;
+
+    use packet::Packet;
+    use units::PortId;
+
+    use super::Sink;
+    use crate::RouterError;
+
+    /// Sends by a network interface: see [`crate::source::Interface::sender`].
+    pub struct InterfaceSink {
+        name: String,
+        socket: Arc<OwnedFd>,
+        /// Frames that the interface had no room for.
+        pub refused: u64,
+    }
+
+    impl InterfaceSink {
+        pub(crate) fn new(name: String, socket: Arc<OwnedFd>) -> InterfaceSink {
+            InterfaceSink { name, socket, refused: 0 }
+        }
+    }
+
+    impl Sink for InterfaceSink {
+        fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
+            loop {
+                // SAFETY: a buffer of this length.
+                let sent =
+                    unsafe { libc::send(self.socket.as_raw_fd(), packet.data.as_ptr().cast(), packet.data.len(), 0) };
+                if sent >= 0 {
+                    return Ok(());
+                }
+                let error = io::Error::last_os_error();
+                match (error.kind(), error.raw_os_error()) {
+                    (io::ErrorKind::Interrupted, _) => continue,
+                    // A full queue loses the packet, as it does in any router.
+                    (io::ErrorKind::WouldBlock, _) | (_, Some(libc::ENOBUFS)) => {
+                        self.refused += 1;
+                        return Ok(());
+                    }
+                    _ => {
+                        let name = self.name.clone();
+                        return Err(RouterError::Interface { name, doing: "sending", source: error, hint: "" });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The kernels' packet functions do what those of `functions` do: verdicts, bytes, and references, packet by packet. Where the
+//! captures and tables of `shared/data` are missing the tests say so and use made ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use functions::classify::Search;
+use functions::lookup::Structure;
+use functions::{
+    ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Lookup, LookupMode, NextHop,
+    PacketFunction, Verdict,
+};
+use packet::{Packet, internet_checksum};
+use probe::{Event, Record, RegionId};
+use proptest::prelude::*;
+use router::layout::Touch;
+use router::{Lowering, Program};
+use traffic::{Capture, Rules, Table};
+use units::{LINE_BYTES, PacketId, Ps};
+
+const BURST: usize = 64;
+/// More than a packet makes: a classifier looks at each of a thousand rules, once or twice.
+const REFERENCES: usize = 4096;
+/// Places of references in `functions` that the lowering answers from a register: the word of the time to live, which it has
+/// from the header check, and the hop limit. See DEVIATIONS.md.
+const IN_REGISTERS: [u16; 2] = [42, 44];
+
+fn shared(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(folder)
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let Ok(listed) = std::fs::read_dir(shared(folder)) else {
+        println!("skipped: no shared/data/{folder}");
+        return Vec::new();
+    };
+    let mut files: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+fn table() -> Table {
+    let path = shared("tables/full_table_v4v6.txt.gz");
+    match path.exists() {
+        true => Table::open(path).unwrap(),
+        false => {
+            println!("no full table in shared/data: a made one takes its place");
+            Table::synthetic(1, 200_000, 500)
+        }
+    }
+}
+
+fn forward(table: &Table, checksum: ChecksumCheck, entry_bytes: u8) -> Forward {
+    let routes = table
+        .routes
+        .iter()
+        .enumerate()
+        .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i as u32) % 30_000)?)));
+    let spec = ForwardSpec {
+        entry_bytes: Some(entry_bytes),
+        prefetch: false,
+        lookup: LookupMode::Single,
+        checksum,
+        ..ForwardSpec::default()
+    };
+    Forward::new(routes, 4, &spec).unwrap()
+}
+
+type Lines = BTreeMap<(RegionId, u64), u32>;
+
+fn add(lines: &mut Lines, region: RegionId, offset: u64, bytes: u16) {
+    for line in offset / LINE_BYTES..=(offset + u64::from(bytes) - 1) / LINE_BYTES {
+        *lines.entry((region, line)).or_default() += 1;
+    }
+}
+
+/// The number that kernels have for a region of that name: functions alone number their regions in their own way.
+fn region_of(name: &str) -> RegionId {
+    let tables = ["tbl24", "tbl8", "tbl24_v6", "tbl8_v6", "next_hops"];
+    let at = if name == "classify_rules" { Some(0) } else { tables.iter().position(|&table| table == name) };
+    RegionId(RegionId::FIRST_TABLE.0 + at.unwrap_or_else(|| panic!("kernels have no region {name}")) as u16)
+}
+
+/// By packet, how often each line is touched, but for the mbuf and for what the lowering has in registers.
+fn lines_of_function(function: &Function, record: &Record, packets: usize) -> Vec<Lines> {
+    let named: BTreeMap<RegionId, RegionId> =
+        function.regions().iter().map(|region| (region.id, region_of(&region.name))).collect();
+    let (mut lines, mut packet) = (vec![Lines::new(); packets], None);
+    for event in record.iter() {
+        match event {
+            Event::Begin(id) => packet = Some(id.0 as usize),
+            Event::End(_) => packet = None,
+            Event::Touch(r) if r.region != RegionId::MBUF && !IN_REGISTERS.contains(&r.site) => {
+                let region = named.get(&r.region).copied().unwrap_or(r.region);
+                add(&mut lines[packet.expect("within a packet")], region, r.offset, r.bytes);
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn lines_of_lowering(touches: &[Touch], packets: usize) -> Vec<Lines> {
+    let (mut lines, mut descriptors) = (vec![Lines::new(); packets], vec![0; packets]);
+    for touch in touches {
+        let packet = touch.packet as usize;
+        match RegionId(touch.region) {
+            RegionId::MBUF => descriptors[packet] += 1,
+            region => add(&mut lines[packet], region, touch.offset, touch.bytes),
+        }
+    }
+    assert!(descriptors.iter().all(|&loads| loads == 1), "one load of the descriptor a packet");
+    lines
+}
+
+#[derive(Default)]
+struct Compared {
+    packets: u64,
+    verdicts: BTreeMap<String, u64>,
+    references: u64,
+}
+
+fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], so_far: &mut Compared) {
+    let (mut ours, mut theirs) = (burst.to_vec(), burst.to_vec());
+    for (i, packet) in ours.iter_mut().enumerate() {
+        packet.id = PacketId(i as u64);
+    }
+    let (mut record, mut expected, mut found) = (Record::new(), Vec::new(), Vec::new());
+    function.process_burst(Ps::ZERO, &mut ours, &mut record, &mut expected);
+    let touches = lowering.process_burst(&mut theirs, REFERENCES * BURST, &mut found).unwrap();
+    let (by_function, by_lowering) =
+        (lines_of_function(function, &record, burst.len()), lines_of_lowering(&touches, burst.len()));
+    for i in 0..burst.len() {
+        let what = || format!("packet {} after {}: {:x?}", i, so_far.packets, burst[i]);
+        assert_eq!(found[i], expected[i], "verdict of {}", what());
+        assert_eq!(theirs[i].data, ours[i].data, "bytes of {}", what());
+        assert_eq!(by_lowering[i], by_function[i], "lines of {}", what());
+        if let Function::Classify(classifier) = &*function {
+            assert_eq!(lowering.classes(burst.len())[i], classifier.classes()[i], "class of {}", what());
+        }
+        let name = match expected[i] {
+            Verdict::Forward { .. } => "forward",
+            Verdict::Drop(reason) => reason.name(),
+        };
+        *so_far.verdicts.entry(name.into()).or_default() += 1;
+        so_far.references += by_function[i].values().map(|&n| u64::from(n)).sum::<u64>();
+    }
+    so_far.packets += burst.len() as u64;
+}
+
+/// Up to `most` packets of a capture.
+fn compare_capture(path: &Path, most: u64, function: &mut Function, lowering: &mut Lowering, so_far: &mut Compared) {
+    let Ok(mut capture) = Capture::open(path) else { return };
+    let (mut burst, mut packet) = (Vec::new(), Packet::default());
+    let end = so_far.packets + most;
+    while so_far.packets < end && capture.next(&mut packet) {
+        burst.push(packet.clone());
+        if burst.len() == BURST {
+            compare(function, lowering, &burst, so_far);
+            burst.clear();
+        }
+    }
+    compare(function, lowering, &burst, so_far);
+}
+
+#[test]
+fn the_lowering_equals_the_functions_on_real_captures_with_the_full_table() {
+    let table = table();
+    for (checksum, entry_bytes) in [(ChecksumCheck::Software, 2), (ChecksumCheck::Nic, 4)] {
+        let program = Program::forward(forward(&table, checksum, entry_bytes));
+        let (mut forward, mut lowering) = both(&program, 2048);
+        let mut so_far = Compared::default();
+        for path in files("traces") {
+            compare_capture(&path, 20_000, &mut forward, &mut lowering, &mut so_far);
+        }
+        println!("{checksum:?}: {} packets, {} lines, {:?}", so_far.packets, so_far.references, so_far.verdicts);
+        if so_far.packets > 0 {
+            assert!(so_far.packets > 50_000, "of all captures");
+            // Most of these captures have their checksums erased.
+            let least = if checksum == ChecksumCheck::Nic { so_far.packets / 20 } else { so_far.packets / 50 };
+            assert!(so_far.verdicts["forward"] > least, "{:?}", so_far.verdicts);
+        }
+    }
+}
+
+#[test]
+fn malformed_packets_get_the_same_verdict_with_a_reason() {
+    let table = Table::synthetic(1, 20_000, 500);
+    for program in programs(forward(&table, ChecksumCheck::Software, 2), &table) {
+        let (mut function, mut lowering) = both(&program, 2048);
+        let mut so_far = Compared::default();
+        for path in files("adversarial") {
+            let most = if program.name() == "classify" { 300 } else { 5_000 };
+            compare_capture(&path, most, &mut function, &mut lowering, &mut so_far);
+        }
+        println!("{}: {} packets, {:?}", program.name(), so_far.packets, so_far.verdicts);
+    }
+}
+
+#[test]
+fn each_function_alone_equals_its_lowering_on_real_captures() {
+    let table = Table::synthetic(2, 50_000, 500);
+    for program in programs(forward(&table, ChecksumCheck::Nic, 2), &table) {
+        let (mut function, mut lowering) = both(&program, 2048);
+        let mut so_far = Compared::default();
+        for path in files("traces").iter().chain(&files("mobile")) {
+            // A classifier looks at a thousand rules for most packets.
+            let most = if program.name() == "classify" { 200 } else { 2_000 };
+            compare_capture(path, most, &mut function, &mut lowering, &mut so_far);
+        }
+        println!("{}: {} packets, {} lines, {:?}", program.name(), so_far.packets, so_far.references, so_far.verdicts);
+    }
+}
+
+fn both(program: &Program, frame_bytes: usize) -> (Function, Lowering) {
+    (program.function().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
+}
+
+/// Every function that kernels have, forwarding as given.
+fn programs(forward: Forward, table: &Table) -> Vec<Program> {
+    let path = shared("rules/acl1_1k.rules.gz");
+    let rules = if path.exists() { Rules::open(path).unwrap() } else { Rules::made(1, 1000, table) };
+    let linear = |drop_unmatched| ClassifySpec { search: Search::Linear, drop_unmatched };
+    let routes = table.routes.iter().filter(|route| route.prefix.prefix_len() > 8).enumerate();
+    let routes = routes.filter_map(|(i, route)| Some((route.prefix, NextHop::new(i as u32 % 1000)?)));
+    vec![
+        Program::forward(forward),
+        Program::check(ChecksumCheck::Software, 2),
+        Program::check(ChecksumCheck::Nic, 4),
+        Program::lookup(Lookup::new(routes, 5, Structure::Dir24).unwrap(), 5),
+        Program::ttl(3),
+        Program::classify(&rules.rules, &linear(false), 2).unwrap(),
+        Program::classify(&rules.rules[..200], &linear(true), 2).unwrap(),
+    ]
+}
+
+fn ipv4(options: usize, ttl: u8, dst: [u8; 4], tags: usize) -> Vec<u8> {
+    let mut frame = vec![0xee; 12];
+    for _ in 0..tags {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    frame.extend([8, 0]);
+    let bytes = 20 + 4 * options;
+    let mut header = vec![0x40 | (bytes / 4) as u8, 0, 0, (bytes + 20) as u8, 0, 1, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
+    header.extend(dst);
+    header.extend(vec![1; 4 * options]);
+    let sum = internet_checksum(&header).to_be_bytes();
+    header[10..12].copy_from_slice(&sum);
+    frame.extend(header);
+    frame.extend([0; 20]);
+    frame
+}
+
+fn ipv6(hop_limit: u8, dst: u128, tags: usize) -> Vec<u8> {
+    let mut frame = vec![0xee; 12];
+    for _ in 0..tags {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, hop_limit]);
+    frame.extend((0x2001_0db8_u128 << 96 | 5).to_be_bytes());
+    frame.extend(dst.to_be_bytes());
+    frame.extend([0; 8]);
+    frame
+}
+
+fn small() -> Forward {
+    let routes =
+        ["10.0.0.0/8", "10.1.2.128/25", "10.1.2.129/32", "2001:db8::/32", "2001:db8:1:2::/64", "2001:db8:1:2::7/128"];
+    let routes = (0u16..).zip(routes).map(|(i, prefix)| (prefix.parse().unwrap(), NextHop::from(i)));
+    let spec = ForwardSpec {
+        prefetch: false,
+        lookup: LookupMode::Single,
+        checksum: ChecksumCheck::Software,
+        ..ForwardSpec::default()
+    };
+    Forward::new(routes, 4, &spec).unwrap()
+}
+
+fn destinations() -> impl Strategy<Value = [u8; 4]> {
+    prop_oneof![
+        Just([10, 1, 2, 129]),
+        Just([10, 1, 2, 130]),
+        Just([10, 9, 9, 9]),
+        Just([169, 254, 1, 1]),
+        Just([224, 0, 0, 1]),
+        Just([255; 4]),
+        any::<[u8; 4]>(),
+    ]
+}
+
+fn destinations_v6() -> impl Strategy<Value = u128> {
+    let under = |last: u128| 0x2001_0db8_0001_0002_u128 << 64 | last;
+    prop_oneof![
+        Just(under(7)),
+        Just(under(8)),
+        Just(0x2001_0db8_u128 << 96),
+        Just(1),
+        Just(0xff02_u128 << 112 | 1),
+        Just(0xfe80_u128 << 112 | 1),
+        any::<u128>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Frames that are sound, cut off, or with any byte changed, with tags and options.
+    #[test]
+    fn lowering_matches_functions_on_damaged_frames(
+        frames in prop::collection::vec((
+            prop_oneof![
+                (0usize..11, 0u8..4, destinations(), 0usize..2).prop_map(|(o, ttl, dst, tags)| ipv4(o, ttl, dst, tags)),
+                (0u8..4, destinations_v6(), 0usize..2).prop_map(|(limit, dst, tags)| ipv6(limit, dst, tags)),
+            ],
+            prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+            prop::option::of(any::<prop::sample::Index>()),
+            0u32..40,
+        ), 1..BURST),
+    ) {
+        let burst: Vec<Packet> = frames.into_iter().map(|(mut data, change, cut, more)| {
+            if let Some((at, value)) = change {
+                let at = at.index(data.len());
+                data[at] = value;
+            }
+            let frame_bytes = data.len() as u32 + more;
+            if let Some(cut) = cut {
+                data.truncate(cut.index(data.len()) + 1);
+            }
+            let mut packet = Packet::default();
+            packet.set_frame(&data, frame_bytes);
+            packet
+        }).collect();
+        for program in programs(small(), &Table::synthetic(1, 500, 9)) {
+            let (mut function, mut lowering) = both(&program, 256);
+            compare(&mut function, &mut lowering, &burst, &mut Compared::default());
+        }
+    }
+}
+
+/// A comparison that cannot fail is none: a wrong time to live, table or line is noticed.
+#[test]
+fn a_lowering_with_another_table_is_noticed() {
+    let mut frames = Packet::default();
+    frames.set_frame(&ipv4(0, 9, [10, 1, 2, 129], 0), 64);
+    let mut other = Lowering::new(&Program::forward(small()), 1, 256).unwrap();
+    let mut out = Vec::new();
+    let touched = other.process_burst(&mut [frames.clone()], 64, &mut out).unwrap();
+    assert_eq!(touched.iter().filter(|t| t.region == 17).count(), 1, "one entry of tbl8");
+    let mut empty =
+        Lowering::new(&Program::forward(Forward::new(std::iter::empty(), 1, &ForwardSpec::default()).unwrap()), 1, 256)
+            .unwrap();
+    empty.process_burst(&mut [frames], 64, &mut out).unwrap();
+    assert!(matches!(out[0], Verdict::Forward { .. }));
+    assert_eq!(out[1], Verdict::Drop(DropReason::NoRoute));
+}

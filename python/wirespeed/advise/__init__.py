@@ -1,0 +1,84 @@
+"""Advice: which techniques pay on a machine with its traffic, what they cost, and what to set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from wirespeed.advise import advice, bench
+from wirespeed.progress import Callback
+from wirespeed.scenarios import Overrides
+from wirespeed.sweep.plan import PathLike
+
+__all__ = ["Advice", "advise"]
+
+DOCUMENT_FILE: Final = "advice.json"
+PAGE_FILE: Final = "advice.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Advice that was found. `document` is all of it, as JSON has it."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def settings(self) -> list[str]:
+        """What to set: overrides as `set` of `wirespeed.run` takes them."""
+        found: list[str] = self.document["best"]["set"]
+        return found
+
+    @property
+    def command(self) -> str:
+        """The command line that runs the best set."""
+        return str(self.document["best"]["command"])
+
+    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Writes advice.json and advice.html; returns the files. Raises OSError where that is impossible."""
+        from wirespeed.advise.page import page  # drawing costs half a second to import
+
+        base = Path(folder)
+        base.mkdir(parents=True, exist_ok=True)
+        texts = {DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n", PAGE_FILE: page(self.document)}
+        for name, written in texts.items():
+            (base / name).write_text(written, encoding="utf-8")
+        return [base / name for name in texts]
+
+    def __repr__(self) -> str:
+        from wirespeed.advise.text import headline
+
+        return f"<wirespeed advice: {headline(self.document)}>"
+
+
+def advise(
+    scenario: PathLike,
+    capture: PathLike | None = None,
+    table: PathLike | None = None,
+    set: Overrides = None,
+    goal: str = "rate",
+    target: str | None = None,
+    without: Sequence[str] = (),
+    packets: int = bench.PACKETS,
+    jobs: int | None = None,
+    out: PathLike | None = None,
+    progress: Callback | None = None,
+) -> Advice:
+    """Finds which techniques pay on a scenario's machine with its traffic.
+
+    Every technique that fits is switched on and off, in a factorial design of resolution IV, all on the same packets;
+    the best few in every combination; the best set again by longer runs, until its rate is known to 1 %. `goal` is
+    "rate", at saturation, or "p99", at the scenario's load. `target` is a rate such as "20 Mpps": the cheapest set that
+    carries it is found too. `without` leaves out techniques. `packets` are those of a run of the comparison. `out`
+    keeps finished runs, so that advice that was stopped goes on. Nothing depends on `jobs` but the time it takes.
+
+    Raises InputError before anything runs for bad input. Ctrl-C raises KeyboardInterrupt.
+
+        >>> advice = wirespeed.advise("forwarding", target="18 Mpps")         # doctest: +SKIP
+        >>> wirespeed.run("forwarding", set=advice.settings)                  # doctest: +SKIP
+    """
+    asked = bench.Asked(scenario, capture, table, set, goal, target, without, packets, jobs, out, progress)
+    return Advice(advice.advise(asked))

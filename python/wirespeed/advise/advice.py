@@ -1,0 +1,247 @@
+"""Advice from end to end: which techniques pay on a machine with its traffic, and what to set.
+
+1. Where the machine is: its highest rate without loss, and at what it saturates. A machine that carries the line rate
+   shows nothing of what it has in reserve: for the comparison its port and its link to the host are made faster, all
+   else stays.
+2. All techniques that fit, on and off in a factorial design of resolution IV. All points see the same packets
+   (the seeds of replications are the same), so differences are the machine's.
+3. The best few in every combination: what each does alone, how they work together, which set is best.
+4. The cheapest set that carries a wanted rate, tried at that rate.
+5. The best set again, by runs until the half-width of the rate is 1 %, and its highest rate without loss.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from wirespeed.advise import factorial, techniques
+from wirespeed.advise.bench import Asked, Bench
+from wirespeed.advise.factorial import Effect, Runs
+from wirespeed.advise.techniques import Technique, Unfit
+from wirespeed.errors import InputError, nearest
+from wirespeed.sweep import until
+
+SCHEMA: Final = "wirespeed.advice/1"
+GOALS: Final = ("rate", "p99")
+SEEDS: Final = 2
+SEEDS_OF_BEST: Final = 3
+BEST: Final = 4
+_MOST_TRIED: Final = 8
+_SUBSETS_OF: Final = 8
+
+
+def advise(asked: Asked) -> dict[str, Any]:
+    """Finds the advice; all of it, as JSON has it. Raises InputError for what cannot be advised."""
+    if asked.goal not in GOALS:
+        raise InputError(f"--goal {asked.goal}: must be one of {', '.join(GOALS)}{nearest(asked.goal, GOALS)}")
+    if asked.packets < 1000:
+        raise InputError(f"--packets {asked.packets}: must be at least 1000")
+    started = time.monotonic()
+    bench = Bench(asked)
+    fit, unfit = techniques.fitting(bench.resolved)
+    left_out = techniques.named(list(asked.without), fit)
+    fit, clashing = bench.composing([each for each in fit if each not in left_out])
+    unfit = [*unfit, *clashing, *(Unfit(each.name, each.title, "left out with --without") for each in left_out)]
+    if not fit:
+        raise InputError("no technique fits this scenario; `wirespeed tune` searches its settings")
+    try:
+        target = bench.target(asked.target) if asked.target is not None else None
+        now = bench.where_it_is(techniques.largest_pool(bench.resolved, fit))
+        screened = _screened(bench, fit, asked.goal)
+        best = _best_few(fit, screened, asked.goal)
+        combined = _combined(bench, best, asked.goal) if best else None
+        reached = _cheapest(bench, fit, screened, target) if target is not None else None
+        chosen: list[str] = combined["best"]["techniques"] if combined is not None else []
+        confirmed = bench.confirm(techniques.named(chosen, fit), now)
+    finally:
+        bench.close()
+    ranked = _ranked(fit, screened, combined, asked.goal)
+    return {
+        "schema": SCHEMA,
+        "scenario": bench.name,
+        "name": bench.resolved.get("name", ""),
+        "goal": asked.goal,
+        "now": now,
+        "techniques": ranked,
+        "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
+        "elsewhere": dict(techniques.ELSEWHERE),
+        "energy": None,
+        "energy_note": "the server's DRAM model has no currents: energy is left out",
+        "interactions": screened["interactions"] if combined is None else combined["interactions"],
+        "combinations": None if combined is None else combined["sets"],
+        "best": _described(bench, fit, chosen) | {"confirmed": confirmed},
+        "target": None
+        if reached is None
+        else reached | {"command": bench.command(techniques.named(reached["techniques"], fit))},
+        "runs": bench.runs,
+        "ran": bench.ran,
+        "packets": asked.packets,
+        "warmup": bench.warmup,
+        "seconds": time.monotonic() - started,
+    }
+
+
+def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, Any]:
+    """Main effects of all techniques, and groups of interactions."""
+    design = factorial.fractional(len(fit))
+    sets = [frozenset(each.name for each, on in zip(fit, row, strict=True) if on) for row in design.on]
+    responses = bench.measure("screening", sets, fit, SEEDS)
+    main = [[place] for place in range(len(fit))]
+    found: dict[str, Any] = {name: factorial.effects(design, responses[name], main) for name in ("rate", "p99", "loss")}
+    groups = design.aliases()
+    together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups])
+    found["interactions"] = _sure_interactions(fit, groups, together)
+    found["mean"] = float(responses["rate"].mean())
+    return found
+
+
+def _sure_interactions(
+    fit: Sequence[Technique], groups: Sequence[Sequence[tuple[int, int]]], found: Sequence[Effect]
+) -> list[dict[str, Any]]:
+    sure = [
+        {
+            "pairs": [[fit[i].name, fit[j].name] for i, j in pairs],
+            # What both bring beyond the product of what each brings: twice the usual effect.
+            "pct": 100 * math.expm1(2 * effect.value),
+            "half_width_pct": 200 * effect.half_width,
+        }
+        for pairs, effect in zip(groups, found, strict=True)
+        if effect.is_sure
+    ]
+    return sorted(sure, key=lambda each: -abs(each["pct"]))
+
+
+def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[Technique]:
+    """Those that surely help, the most first."""
+    sign = 1 if goal == "rate" else -1
+    helps = [(sign * effect.value, place) for place, effect in enumerate(screened[goal]) if effect.is_sure]
+    return [fit[place] for value, place in sorted(helps, reverse=True) if value > 0][:BEST]
+
+
+def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, Any]:
+    """Every combination of the best few, the others off."""
+    design = factorial.full(len(best))
+    sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
+    responses = bench.measure("the best in every combination", sets, best, SEEDS_OF_BEST)
+    pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
+    together = factorial.effects(design, responses[goal], [list(group[0]) for group in pairs])
+    described: list[dict[str, Any]] = [
+        {
+            "techniques": sorted(chosen),
+            "rate": _against(responses["rate"], place),
+            "p99": _against(responses["p99"], place),
+            "loss": float(responses["loss"][:, place].mean()),
+        }
+        for place, chosen in enumerate(sets)
+    ]
+    sign = 1 if goal == "rate" else -1
+    top = max(described, key=lambda each: sign * each[goal]["pct"])
+    # Of those that cannot be told from the best, the cheapest.
+    near = [
+        each for each in described if sign * (top[goal]["pct"] - each[goal]["pct"]) <= _slack(top[goal], each[goal])
+    ]
+    chosen = min(
+        near,
+        key=lambda each: (
+            techniques.order(techniques.named(each["techniques"], list(best))),
+            -sign * each[goal]["pct"],
+        ),
+    )
+    return {"sets": described, "best": chosen, "interactions": _sure_interactions(best, pairs, together)}
+
+
+def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
+    """What two gains may differ by without being told apart; at least a tenth of a percent."""
+    return max(math.hypot(a["half_width_pct"], b["half_width_pct"]), 0.1)
+
+
+def _against(responses: Runs, place: int) -> dict[str, float]:
+    """A set against none (the first), seed by seed, in percent with half-width."""
+    mean, wide = until.interval([float(x) for x in responses[:, place] - responses[:, 0]])
+    return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+
+
+def _cheapest(bench: Bench, fit: Sequence[Technique], screened: Mapping[str, Any], mpps: float) -> dict[str, Any]:
+    """The cheapest set that carries a rate: sets by cost, and of equal cost by the rate that main effects promise."""
+    gains = {each.name: effect.value for each, effect in zip(fit, screened["rate"], strict=True)}
+    helpful = [each for each in fit if gains[each.name] > 0]
+    helpful = sorted(helpful, key=lambda each: -gains[each.name])[:_SUBSETS_OF]
+    subsets = [subset for size in range(len(helpful) + 1) for subset in itertools.combinations(helpful, size)]
+    subsets.sort(
+        key=lambda subset: (
+            techniques.order(list(subset)),
+            -sum(gains[each.name] for each in subset),
+        )
+    )
+    # Of each cost only the most promising: a target is met by what is tried, not by what is promised.
+    seen: set[tuple[int, ...]] = set()
+    tried: list[dict[str, Any]] = []
+    for subset in subsets:
+        order = techniques.order(list(subset))
+        if order in seen or len(tried) >= _MOST_TRIED:
+            continue
+        seen.add(order)
+        met = bench.carries(subset, mpps)
+        tried.append({"techniques": [each.name for each in subset], "carries": met})
+        if met:
+            break
+    last = tried[-1]
+    chosen = techniques.named(last["techniques"], helpful) if last["carries"] else []
+    return {
+        "command": bench.command(chosen),
+        "mpps": mpps,
+        "met": last["carries"],
+        "techniques": last["techniques"] if last["carries"] else [],
+        "tried": tried,
+    }
+
+
+def _ranked(
+    fit: Sequence[Technique], screened: Mapping[str, Any], combined: Mapping[str, Any] | None, goal: str
+) -> list[dict[str, Any]]:
+    alone = {each["techniques"][0]: each for each in (combined or {}).get("sets", []) if len(each["techniques"]) == 1}
+    rows = []
+    for place, each in enumerate(fit):
+        rate, p99, loss = (screened[name][place] for name in ("rate", "p99", "loss"))
+        rows.append(
+            {
+                "name": each.name,
+                "title": each.title,
+                "system": each.system,
+                "kind": each.kind,
+                "rate": _percent(rate),
+                "p99": _percent(p99),
+                "loss": {"change": loss.value, "half_width": loss.half_width},
+                "alone": alone.get(each.name),
+                "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
+                "cost_words": each.cost.words,
+                "set": list(each.overrides),
+            }
+        )
+    sign = 1 if goal == "rate" else -1
+    return sorted(rows, key=lambda row: -sign * row[goal]["pct"])
+
+
+def _percent(effect: Effect) -> dict[str, Any]:
+    return {
+        "pct": 100 * math.expm1(effect.value),
+        "half_width_pct": 100 * math.exp(effect.value) * effect.half_width,
+        "sure": effect.is_sure,
+    }
+
+
+def _described(bench: Bench, fit: Sequence[Technique], names: Iterable[str]) -> dict[str, Any]:
+    chosen = techniques.named(list(names), list(fit))
+    total = techniques.combined(chosen)
+    return {
+        "techniques": [each.name for each in chosen],
+        "titles": [each.title for each in chosen],
+        "set": [override for each in chosen for override in each.overrides],
+        "cost": {"sram_bits": total.sram_bits, "cores": total.cores, "ways": total.ways},
+        "cost_words": total.words,
+        "command": bench.command(chosen),
+    }

@@ -1,0 +1,268 @@
+"""Runs a scenario with sets of techniques, at saturation and at its own load, all on the same packets."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from wirespeed import api, quantities, scenarios
+from wirespeed.advise.factorial import Runs
+from wirespeed.advise.techniques import Technique, Unfit
+from wirespeed.errors import InputError
+from wirespeed.progress import Callback
+from wirespeed.sweep import Ask, study, until
+from wirespeed.sweep.engine import Local
+from wirespeed.sweep.plan import PathLike
+
+PACKETS: Final = 60_000
+# A port that is so many times as fast, and a link to the host: the first at which this share of packets is lost.
+_LIFTS: Final = (1, 2, 4, 8, 16)
+_SATURATED: Final = 0.3
+# What is lost of line rate beyond chance: then the port is not what limits the machine.
+_LIMITED: Final = 0.01
+_LEAST_WARMUP: Final = 20_000
+_FLOOR: Final = 0.05
+_CONFIRMED_WITHIN: Final = "carried_mpps 1%"
+_TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
+_RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What advice is asked for; see `wirespeed.advise`."""
+
+    scenario: PathLike
+    capture: PathLike | None = None
+    table: PathLike | None = None
+    set: scenarios.Overrides = None
+    goal: str = "rate"
+    target: str | None = None
+    without: Sequence[str] = ()
+    packets: int = PACKETS
+    jobs: int | None = None
+    out: PathLike | None = None
+    progress: Callback | None = field(default=None, compare=False)
+
+
+class Bench:
+    """Runs the scenario with sets of techniques, at saturation and at its own load."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._set = [*scenarios.overrides(asked.set), "run.curve=[]"]
+        self.resolved = tomllib.loads(api.resolve(asked.scenario, asked.capture, asked.table, self._set))
+        if self.resolved["run"].get("search"):
+            raise InputError("run.search: advice searches by itself; leave it out of the scenario")
+        self.name = "<text>" if "\n" in os.fspath(asked.scenario) else os.fspath(asked.scenario)
+        self.warmup = int(self.resolved["run"].get("warmup") or 0)
+        self.runs = self.ran = 0
+        self._lift: list[str] = []
+        self._engine = Local(asked.jobs, held=True)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._engine.close()
+
+    def composing(self, fit: Sequence[Technique]) -> tuple[list[Technique], list[Unfit]]:
+        """Techniques that start alone and with all others; those that do not are left out, the last first."""
+        kept: list[Technique] = []
+        out: list[Unfit] = []
+        for each in fit:
+            for others in (kept, []):
+                why = self._why_not([*others, each])
+                if why is not None:
+                    out.append(Unfit(each.name, each.title, why))
+                    break
+            else:
+                kept.append(each)
+        return kept, out
+
+    def where_it_is(self, pool: int) -> dict[str, Any]:
+        """The scenario as it is: its run, its highest rate without loss, and what saturates it.
+
+        `pool` is the most mbufs that any point has.
+        """
+        own = self._study("as it is", {"own": []}, ["run.packets=100000"], 1, self.warmup == 0)[0]
+        if own["error"] is not None:
+            raise InputError(str(own["error"]))
+        if self.warmup == 0:
+            # All points are measured from the same packet on: after every mbuf was used, and the sojourn had settled.
+            settled = int(own.get("warmup_packets") or 0)
+            self.warmup = max(settled, int(1.25 * pool), _LEAST_WARMUP)
+        for lift in _LIFTS:
+            self._lift = self._lifted(lift)
+            (row,) = self._study("saturation", {f"x{lift}": self._lift}, [f"run.packets={self._asked.packets}"], 1)
+            if row["error"] is None and row["loss"] >= _SATURATED:
+                break
+            if lift == 1 and row["error"] is None and row["loss"] > _LIMITED:
+                break
+        ndr = self._search([])
+        return {
+            "carried_mpps": own["carried_mpps"],
+            "loss": own["loss"],
+            "p99_ns": own.get("sojourn_ns.p99"),
+            "load": own["load"],
+            "ndr_mpps": ndr["mpps"],
+            "ndr_at_line_rate": ndr["load"] >= 1.0,
+            "saturated_mpps": row["carried_mpps"],
+            "lift": lift,
+        }
+
+    def measure(
+        self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int
+    ) -> dict[str, Runs]:
+        """Responses `[replication, set]`: log of the rate at saturation, log of p99 and loss at the scenario's load."""
+        by_name = {each.name: each for each in fit}
+        cases: dict[str, list[str]] = {}
+        for place, chosen in enumerate(sets):
+            on = [override for name in sorted(chosen) for override in by_name[name].overrides]
+            cases[f"{place} saturated"] = [*on, *self._lift]
+            cases[f"{place} own"] = on
+        rows = self._study(phase, cases, [f"run.packets={self._asked.packets}"], seeds)
+        found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss")}
+        for row in rows:
+            number, regime = str(row["case"]).split()
+            at = (int(row["replication"]), int(number))
+            if row["error"] is not None:
+                raise InputError(f"with {', '.join(sorted(sets[int(number)])) or 'no technique'}: {row['error']}")
+            if regime == "saturated":
+                found["rate"][at] = row["carried_mpps"]
+            else:
+                found["p99"][at] = math.log(max(row.get("sojourn_ns.p99") or 1.0, 1.0))
+                found["loss"][at] = row["loss"]
+        # A set that carries next to nothing would drown all others in the mean of logarithms.
+        floor = _FLOOR * float(np.median(found["rate"]))
+        found["rate"] = np.log(np.maximum(found["rate"], floor))
+        return found
+
+    def carries(self, chosen: Sequence[Technique], mpps: float) -> bool:
+        """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
+        on = [override for each in chosen for override in each.overrides]
+        offer = f'traffic.packet_rate="{mpps:.6f} Mpps"'
+        (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={5 * self._asked.packets}"], 1)
+        return row["error"] is None and row["loss"] == 0.0
+
+    def confirm(self, chosen: Sequence[Technique], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The best set beside the machine as it is, by long runs: rates at saturation known to 1 %, and the NDR."""
+        on = [override for each in chosen for override in each.overrides]
+        cases = {"as it is": self._lift, "best": [*on, *self._lift]}
+        ask = self._ask(cases, [f"run.packets={4 * self._asked.packets}"])
+        found = study.run(
+            Ask(**{**ask, "until": [_CONFIRMED_WITHIN]}),
+            self._asked.out,
+            self._engine,
+            progress=self._told("confirmation"),
+        )
+        self._count(found)
+        rates = {
+            name: until.interval([row["carried_mpps"] for row in found.rows if row["case"] == name]) for name in cases
+        }
+        before, after = rates["as it is"], rates["best"]
+        gain = 100 * (after[0] / before[0] - 1)
+        # Of a ratio of independent means, by the sum of squares of relative half-widths.
+        wide = 100 * after[0] / before[0] * math.hypot(before[1] / before[0], after[1] / after[0])
+        ndr = self._search(chosen) if chosen else {"mpps": now["ndr_mpps"], "load": 0.0}
+        return {
+            "saturated_mpps": {"before": before[0], "after": after[0]},
+            "half_width_mpps": {"before": before[1], "after": after[1]},
+            "gain_pct": gain,
+            "half_width_pct": wide,
+            "runs": len(found.rows),
+            "ndr_mpps": {"before": now["ndr_mpps"], "after": ndr["mpps"]},
+        }
+
+    def command(self, chosen: Sequence[Technique]) -> str:
+        """The command line that runs a set."""
+        words = ["wirespeed", "run", self.name]
+        for option, given in (("--capture", self._asked.capture), ("--table", self._asked.table)):
+            words += [option, os.fspath(given)] if given is not None else []
+        given_set = scenarios.overrides(self._asked.set)
+        added = [override for each in chosen for override in each.overrides]
+        words += [text for override in [*given_set, *added] for text in ("--set", override)]
+        return shlex.join(words)
+
+    def target(self, text: str) -> float:
+        """A wanted rate in Mpps. Raises InputError for what is no rate, or is more than the port carries."""
+        found = _TARGET.fullmatch(text)
+        if found is None or not float(found.group(1)) > 0:
+            raise InputError(f"--target {text!r}: must be a rate, for example '20 Mpps' or '90 Gbps'")
+        (row,) = self._study("line rate", {"line": ["traffic.load=1.0"]}, ["run.packets=20000"], 1)
+        if row["error"] is not None:
+            raise InputError(str(row["error"]))
+        line, line_gbps = float(row["offered_mpps"]), _gbps(self.resolved["nic"]["rate"])
+        value = float(found.group(1))
+        mpps = value if found.group(2).lower() == "mpps" else value / line_gbps * line
+        if mpps > line * 1.001:
+            raise InputError(
+                f"--target {text}: is more than the port's line rate, {quantities.mpps(line)} or {line_gbps:g} Gbps of "
+                "this traffic; give less, or raise nic.rate"
+            )
+        return min(mpps, line)
+
+    def _search(self, chosen: Sequence[Technique]) -> dict[str, float]:
+        on = [override for each in chosen for override in each.overrides]
+        fixed = ["run.search=ndr", "run.search_resolution=0.01", "run.packets=20000"]
+        (row,) = self._study("NDR", {"ndr": on}, fixed, 1, True)
+        if row["error"] is not None:
+            raise InputError(str(row["error"]))
+        return {"mpps": float(row["search.mpps"]), "load": float(row["search.load"])}
+
+    def _study(
+        self, phase: str, cases: Mapping[str, list[str]], fixed: list[str], seeds: int, settles: bool = False
+    ) -> Sequence[Mapping[str, Any]]:
+        ask = self._ask(cases, fixed, settles)
+        found = study.run(Ask(**ask, replications=seeds), self._asked.out, self._engine, progress=self._told(phase))
+        self._count(found)
+        return found.rows
+
+    def _ask(self, cases: Mapping[str, list[str]], fixed: list[str], settles: bool = False) -> dict[str, Any]:
+        # All in the bundles, where a later setting replaces an earlier one: the user's own comes first.
+        warmup = [] if settles or not self.warmup else [f"run.warmup={self.warmup}"]
+        return {
+            "scenario": self._asked.scenario,
+            "cases": {name: [*self._set, *fixed, *warmup, *bundle] for name, bundle in cases.items()},
+            "capture": self._asked.capture,
+            "table": self._asked.table,
+        }
+
+    def _told(self, phase: str) -> Callback | None:
+        told = self._asked.progress
+        if told is None:
+            return None
+        return lambda _, done, total, note: told(phase, done, total, note)
+
+    def _count(self, found: study.Study) -> None:
+        self.runs += len(found.rows)
+        self.ran += found.ran
+
+    def _why_not(self, chosen: Sequence[Technique]) -> str | None:
+        on = [override for each in chosen for override in each.overrides]
+        try:
+            api.resolve(self._asked.scenario, self._asked.capture, self._asked.table, [*self._set, *on])
+        except InputError as e:
+            return str(e)
+        return None
+
+    def _lifted(self, factor: int) -> list[str]:
+        """Line rate offered, by a port and a link to the host that are so many times as fast."""
+        if factor == 1:
+            return ["traffic.load=1.0"]
+        nic = self.resolved["nic"]
+        rates = {"nic.rate": nic["rate"], "nic.pcie.rate": nic["pcie"]["rate"]}
+        return ["traffic.load=1.0", *(f'{path}="{_gbps(rate) * factor:g} Gbps"' for path, rate in rates.items())]
+
+
+def _gbps(rate: object) -> float:
+    """A rate of a resolved scenario: a number of Gbps, or text such as `100 Gbps`."""
+    if isinstance(rate, int | float):
+        return float(rate)
+    number, unit = str(rate).split()
+    return float(number) * _RATES[unit]

@@ -1,0 +1,131 @@
+"""The command `wirespeed advise`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+from rich.console import Console
+
+from wirespeed import terminal
+from wirespeed.advise import Advice, advice, bench, text
+from wirespeed.progress import Bar
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed advise forwarding\n\n"
+    "  wirespeed advise my.toml --capture trace.pcap.gz --target '12 Mpps'\n\n"
+    "  wirespeed advise upf --goal p99 --without core\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
+)
+_TRAFFIC, _ADVICE, _OUTPUT = "Traffic and machine", "Advice", "Output"
+DEFAULT_FOLDER: Final = "wirespeed-advice"
+
+
+def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
+    """Adds the command to `app`; `show` prints to stdout, `stoppable` stands around what Ctrl-C may end."""
+
+    @app.command("advise", epilog=_EPILOG)
+    def advise(
+        scenario: Annotated[
+            str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a shipped scenario.")
+        ],
+        goal: Annotated[
+            str,
+            typer.Option(
+                "--goal", help="What techniques are ranked by: rate (at saturation) or p99.", rich_help_panel=_ADVICE
+            ),
+        ] = "rate",
+        target: Annotated[
+            str | None,
+            typer.Option(
+                "--target",
+                metavar="RATE",
+                help="Also find the cheapest set that carries this without loss: [bold]'20 Mpps'[/bold], '90 Gbps'.",
+                show_default=False,
+                rich_help_panel=_ADVICE,
+            ),
+        ] = None,
+        without: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--without",
+                metavar="NAME",
+                help="Leave out this technique. May be given several times.",
+                show_default=False,
+                rich_help_panel=_ADVICE,
+            ),
+        ] = None,
+        packets: Annotated[
+            int,
+            typer.Option(
+                "--packets", metavar="N", help="Packets of each run of the comparison.", rich_help_panel=_ADVICE
+            ),
+        ] = bench.PACKETS,
+        jobs: Annotated[
+            int | None,
+            typer.Option(
+                "--jobs",
+                metavar="N",
+                help="Processes; as many as there are cores if left out. The result does not depend on it.",
+                show_default=False,
+                rich_help_panel=_ADVICE,
+            ),
+        ] = None,
+        capture: Annotated[
+            Path | None,
+            typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=_TRAFFIC),
+        ] = None,
+        table: Annotated[
+            Path | None,
+            typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=_TRAFFIC),
+        ] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set",
+                metavar="PATH=VALUE",
+                help="Override one setting at every point. May be given several times.",
+                show_default=False,
+                rich_help_panel=_TRAFFIC,
+            ),
+        ] = None,
+        out: Annotated[
+            Path,
+            typer.Option(
+                "--out",
+                metavar="DIR",
+                help="Keep finished runs, advice.json and advice.html here.",
+                rich_help_panel=_OUTPUT,
+            ),
+        ] = Path(DEFAULT_FOLDER),
+        form: Annotated[
+            Literal["table", "json"],
+            typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=_OUTPUT),
+        ] = "table",
+        quiet: Annotated[
+            bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
+        ] = False,
+    ) -> int:
+        """Say which techniques pay on this machine with this traffic, what they cost, and what to set."""
+        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
+            asked = bench.Asked(
+                scenario, capture, table, settings, goal, target, without or [], packets, jobs, out, bar
+            )
+            found = Advice(advice.advise(asked))
+        files = found.write(out)
+        if form == "json":
+            show(json.dumps(found.document, indent=2, allow_nan=False))
+        else:
+            show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
+            show(f"\nRun the best\n  {found.command}")  # in one piece, to be copied
+            if found.document["target"] is not None and found.document["target"]["met"]:
+                show(f"\nRun the cheapest that carries the target\n  {found.document['target']['command']}")
+        if not quiet:
+            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+        return 0

@@ -1,0 +1,119 @@
+"""Two-level factorial designs of resolution IV, and what their runs say.
+
+A factor's column is the product of an odd number of base columns. So a product of two factors is even and of three odd:
+no main effect is confused with an interaction of two (Box and Hunter, Technometrics 1961; Wu and Hamada, "Experiments",
+chapter 5). Interactions of two are confused among themselves; `aliases` says which.
+
+The error of an effect comes from replications: what a contrast differs by from seed to seed, pooled over all contrasts.
+It says how well the simulated effect is known, not how well the model fits a machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Runs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Which factors are on in which run: `on[run, factor]`."""
+
+    words: tuple[int, ...]
+    """Of each factor the base columns that it is the product of, as bits."""
+    on: npt.NDArray[np.bool_]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every combination is among the runs."""
+        return bool(len(self.on) == 1 << len(self.words))
+
+    def aliases(self) -> list[list[tuple[int, int]]]:
+        """Pairs of factors whose interactions cannot be told apart, in groups; one pair a group in a full design."""
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for i, j in itertools.combinations(range(len(self.words)), 2):
+            groups.setdefault(self.words[i] ^ self.words[j], []).append((i, j))
+        return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """By how much the response changes from off to on, with its 95 % half-width."""
+
+    value: float
+    half_width: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return abs(self.value) > self.half_width
+
+
+def fractional(factors: int) -> Design:
+    """The smallest design of resolution IV (a full one up to four factors): 2^b runs for up to 2^(b-1) factors."""
+    if factors <= 4:
+        return full(factors)
+    base = math.ceil(math.log2(factors)) + 1
+    odd = [word for word in range(1, 1 << base) if word.bit_count() % 2]
+    words = sorted(odd, key=lambda word: (word.bit_count(), word))[:factors]
+    return _design(words, base)
+
+
+def full(factors: int) -> Design:
+    """Every combination; the first run has all off."""
+    return _design([1 << i for i in range(factors)], factors)
+
+
+def effects(design: Design, replications: Runs, products: Sequence[Sequence[int]]) -> list[Effect]:
+    """Effects of products of factors (one factor: its main effect), on responses `replications[replication, run]`.
+
+    An effect is the mean where the product is positive less where it is negative; of an interaction half of it, as is
+    usual, so that effects of a model add up.
+    """
+    from scipy.special import stdtrit
+
+    signs = np.where(design.on, 1.0, -1.0)
+    found = []
+    for product in products:
+        column = np.prod(signs[:, list(product)], axis=1)
+        found.append(replications @ column * 2 / len(column))
+    each = np.array(found)  # product, replication
+    count = replications.shape[0]
+    mean = each.mean(axis=1)
+    if count < 2:
+        return [Effect(float(value), math.inf) for value in mean]
+    contrasts = _all_contrasts(design, replications)
+    degrees = contrasts.shape[0] * (count - 1)
+    variance = float(contrasts.var(axis=1, ddof=1).mean())
+    wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / count)
+    return [Effect(float(value), wide) for value in mean]
+
+
+def _all_contrasts(design: Design, replications: Runs) -> Runs:
+    """Every orthogonal contrast but the mean, by replication: all have the same error."""
+    runs = len(design.on)
+    base = runs.bit_length() - 1
+    levels = (np.arange(runs)[:, None] >> np.arange(base)) & 1
+    signs = 1.0 - 2.0 * levels
+    rows = []
+    for word in range(1, runs):
+        column = np.prod(signs[:, [i for i in range(base) if word >> i & 1]], axis=1)
+        rows.append(replications @ column * 2 / runs)
+    return np.array(rows)
+
+
+def _design(words: Sequence[int], base: int) -> Design:
+    runs = 1 << base
+    on = np.zeros((runs, len(words)), dtype=np.bool_)
+    for run in range(runs):
+        for factor, word in enumerate(words):
+            # The product of columns that are -1 where the run's bit is not set; the first run has all off.
+            off = word.bit_count() - (run & word).bit_count()
+            on[run, factor] = off % 2 == 0
+    return Design(tuple(words), on)

@@ -1,0 +1,68 @@
+"""The page of advice: what to switch on, what each technique brings, how they work together. Nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import altair as alt
+
+from wirespeed.advise import text
+from wirespeed.report import charts
+from wirespeed.sweep.page import shell, table
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """One HTML document that needs no network."""
+    best = document["best"]
+    under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
+    under += f"<p class=about>{escape(text.confirmation(document))}</p>"
+    met = text.target(document)
+    body = "<section><h2>Run it</h2><pre>" + escape(best["command"]) + "</pre>"
+    if met is not None:
+        body += f"<p>{escape(met)}</p><pre>{escape(document['target']['command'])}</pre>"
+    body += f"</section><section><h2>What each technique brings</h2><figure>{_bars(document)}</figure>"
+    heads, rows = text.ranked(document)
+    titles = {each["name"]: (each["title"], each["system"]) for each in document["techniques"]}
+    rows = [[row[0], *titles[row[0]], *row[1:]] for row in rows]
+    body += table([heads[0], "what it is", "of", *heads[1:-1], "needs"], rows)
+    body += (
+        "<p class=note>Averaged over all others on and off, at saturation (rate) and at the scenario's own load (p99, "
+        "loss); ± is the 95 % half-width over seeds, brackets may be no change at all.</p></section>"
+    )
+    if document["combinations"]:
+        body += f"<section><h2>The best few, in every combination</h2>{table(*text.combinations(document))}</section>"
+    told = "".join(f"<li>{escape(line)}</li>" for line in text.interactions(document))
+    body += f"<section><h2>How they work together</h2><ul>{told}</ul></section>" if told else ""
+    left = [[each["name"], each["title"], each["why"]] for each in document["not_fitting"]]
+    left += [["", name, where] for name, where in document["elsewhere"].items()]
+    body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left)}"
+    body += f"<p class=note>{escape(document['energy_note'])}.</p></section>"
+    return shell(f"Advice for {document['name'] or document['scenario']}", text.headline(document), under, body)
+
+
+def _bars(document: Mapping[str, Any]) -> str:
+    """The change that each technique makes, with its interval, as SVG."""
+    goal = document["goal"]
+    rows = [
+        {
+            "name": each["name"],
+            "y": each[goal]["pct"],
+            "low": each[goal]["pct"] - each[goal]["half_width_pct"],
+            "high": each[goal]["pct"] + each[goal]["half_width_pct"],
+            "helps": (each[goal]["pct"] > 0) == (goal == "rate") and each[goal]["sure"],
+            "words": f"{each['title']}: {each[goal]['pct']:+.1f} %",
+        }
+        for each in document["techniques"]
+    ]
+    title = {"rate": "rate at saturation, %", "p99": "99th percentile of sojourn, %"}[goal]
+    base = alt.Chart(charts.data(rows)).encode(y=alt.Y("name:N", sort=None, title=None))
+    bars = base.mark_bar(height=12).encode(
+        x=alt.X("y:Q", title=title),
+        color=alt.condition("datum.helps", alt.value(charts.CARRIED), alt.value(charts.OFFERED)),
+        description="words:N",
+    )
+    spans = base.mark_rule(strokeWidth=1.5, color="var(--ink)").encode(x=alt.X("low:Q", title=title), x2="high:Q")
+    drawn = (bars + spans).properties(width=2 * charts.WIDTH, height=22 * len(rows))
+    return charts.svg(drawn, f"What each technique changes: {title}")

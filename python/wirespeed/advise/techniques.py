@@ -1,0 +1,334 @@
+"""Techniques that a machine can have or not: what switches each on, where it fits, and what it costs.
+
+They are those of the five systems that this project rebuilds, as far as they can be switched on a server of a scenario;
+`ELSEWHERE` names the others, and where they are studied. Each is switched on by settings alone, so that all compose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from wirespeed import cost as hardware
+from wirespeed.errors import InputError
+
+Kind = Literal["setting", "software", "core", "hardware"]
+Resolved = Mapping[str, Any]
+
+_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_LINE: Final = 64
+# Of physical addresses, for tags: what Skylake-SP has (Intel SDM volume 1, table 16-1, 46 bits).
+_ADDRESS_BITS: Final = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a technique takes: bits of SRAM that the chip does not have, cores, and ways that cores lose."""
+
+    sram_bits: int = 0
+    cores: int = 0
+    ways: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.sram_bits + other.sram_bits, self.cores + other.cores, self.ways + other.ways)
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        parts = [f"{self.cores} core"] if self.cores else []
+        parts += [f"{self.ways} ways"] if self.ways else []
+        if self.sram_bits:
+            kib = self.sram_bits / 8192
+            parts.append(f"{kib:,.0f} KiB SRAM" if kib >= 1 else f"{self.sram_bits} bits")
+        return ", ".join(parts) or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """One that fits: what it is, which system it is of, the settings that switch it on, and its cost."""
+
+    name: str
+    title: str
+    system: str
+    kind: Kind
+    overrides: tuple[str, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """One that does not fit, and why."""
+
+    name: str
+    title: str
+    why: str
+
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "GPU lanes, warps and a task FIFO (Hermes)": "another machine: `wirespeed papers list`",
+    "LLC slices over stacked DRAM, skip selection (Korikawa et al.)": (
+        "another memory: `wirespeed papers run 2020-access-korikawa`"
+    ),
+    "batching, blocked output and row prefetch (Hasan et al.)": (
+        "another controller: `wirespeed papers run 2003-isca-hasan`, `wirespeed memory buffers`"
+    ),
+}
+
+# What builds a technique for a resolved scenario: its settings and cost, or why it does not fit.
+Built = tuple[list[str], Cost] | str
+_Build = Callable[[Resolved], Built]
+
+
+def fitting(resolved: Resolved) -> tuple[list[Technique], list[Unfit]]:
+    """The techniques that fit a resolved scenario, and those that do not."""
+    fit, unfit = [], []
+    for name, title, system, kind, build in _ALL:
+        built = build(resolved)
+        if isinstance(built, str):
+            unfit.append(Unfit(name, title, built))
+        else:
+            fit.append(Technique(name, title, system, kind, tuple(built[0]), built[1]))
+    return fit, unfit
+
+
+def _short_rings(of: Resolved) -> Built:
+    descriptors = int(of["nic"]["rx_descriptors"])
+    if descriptors <= _SHORT:
+        return f"rings have {descriptors} descriptors already"
+    return [f"nic.rx_descriptors={_SHORT}"], Cost()
+
+
+def _small_pool(of: Resolved) -> Built:
+    size = _pool(of, int(of["machine"]["cores"]) + 1)
+    if size >= int(of["mempool"]["size"]):
+        return f"a pool of {of['mempool']['size']} mbufs is the smallest for these rings"
+    return [f"mempool.size={size}"], Cost()
+
+
+def _hot_mbufs(of: Resolved) -> Built:
+    if of["mempool"].get("kind") == "lifo":
+        return "the pool gives the mbuf freed last already"
+    return ["mempool.kind=lifo"], Cost()
+
+
+def _ordered_pool(of: Resolved) -> Built:
+    if not of["mempool"].get("shuffled"):
+        return "mbufs lie in the order of their use already"
+    return ["mempool.shuffled=false"], Cost()
+
+
+def _wide_io(of: Resolved) -> Built:
+    if of.get("policy"):
+        return "a policy sets the ways"
+    llc = of["machine"]["llc"]
+    ways, mask = int(llc["ways"]), int(llc.get("io_ways") or 0)
+    now = mask.bit_count()
+    wanted = min(max(2 * now, 2), ways - 2)
+    if wanted <= now:
+        return f"{now} of {ways} ways are open to devices already"
+    wide = ((1 << wanted) - 1) << (ways - wanted)
+    return [f"machine.llc.io_ways=0b{wide:b}"], Cost(ways=wanted - now)
+
+
+def _isolated(of: Resolved) -> Built:
+    if of.get("policy"):
+        return "a policy sets the ways"
+    llc = of["machine"]["llc"]
+    ways = int(llc["ways"])
+    # Also where devices have twice the ways: cores keep the rest, and at least half.
+    kept = ways - min(2 * max(int(llc.get("io_ways") or 0).bit_count(), 1), ways // 2)
+    if llc.get("core_ways") is not None:
+        return "cores have ways of their own already"
+    return [f"machine.llc.core_ways=0b{(1 << kept) - 1:b}"], Cost(ways=ways - kept)
+
+
+def _allocator(of: Resolved) -> Built:
+    if of.get("policy"):
+        return "a policy sets the ways already"
+    start = max(int(of["machine"]["llc"].get("io_ways") or 0).bit_count(), 1)
+    return ["policy.kind=allocator", "policy.others=0", f"policy.io_ways={start}"], Cost()
+
+
+def _io_age(of: Resolved) -> Built:
+    llc = of["machine"]["llc"]
+    if str(llc.get("replacement", "lru")).startswith("age"):
+        return "the LLC replaces by age already"
+    return ["machine.llc.replacement=age"], Cost(sram_bits=2 * _bytes(llc["size"]) // _LINE)
+
+
+def _prefetcher(of: Resolved) -> Built:
+    if of["machine"].get("prefetcher"):
+        return "a prefetcher is on already"
+    return ['machine.prefetcher={kind="next_line",degree=1}'], Cost()
+
+
+def _hash(of: Resolved) -> Built:
+    llc = of["machine"]["llc"]
+    if int(llc.get("slices", 1)) < 2 or llc.get("hash") in ("mixed", "intel"):
+        return "there is one slice" if int(llc.get("slices", 1)) < 2 else "the hash uses all address bits already"
+    return ["machine.llc.hash=mixed"], Cost()
+
+
+def _more_slices(of: Resolved) -> Built:
+    slices = int(of["machine"]["llc"].get("slices", 1))
+    lines = _bytes(of["machine"]["llc"]["size"]) // _LINE
+    if (
+        2 * slices > 64
+        or lines % (2 * slices * int(of["machine"]["llc"]["ways"]))
+        or of["machine"]["llc"]["hash"] == "intel"
+    ):
+        return f"{slices} slices cannot be halved further"
+    return [f"machine.llc.slices={2 * slices}"], Cost()
+
+
+def _huge_pages(of: Resolved) -> Built:
+    tlb = of["machine"].get("tlb")
+    if not tlb:
+        return "address translation is free on this machine (it has no machine.tlb)"
+    if tlb["page"] == "1 GiB":
+        return "pages of 1 GiB are used already"
+    return ['machine.tlb.page="1 GiB"'], Cost()
+
+
+def _copy_table(of: Resolved) -> Built:
+    if of["machine"].get("copy_table"):
+        return "there is a copy table already"
+    if not of["function"].get("copy"):
+        return "nothing is copied (no function.copy)"
+    bits = hardware.copy_table(_COPY_ENTRIES * _LINE, _LINE, 8, _ADDRESS_BITS).all
+    return [f"machine.copy_table.entries={_COPY_ENTRIES}"], Cost(sram_bits=bits)
+
+
+def _bulk(of: Resolved) -> Built:
+    where = "upf.processing" if of["function"].get("kind") == "upf" else "forward.lookup"
+    outer, inner = where.split(".")
+    given = of["function"].get(outer, {}).get(inner, {})
+    if given.get("lookup", "bulk") == "bulk" and given.get("prefetch", True):
+        return "lookups go through bursts stage by stage, with prefetches, already"
+    return [f"function.{where}.lookup=bulk", f"function.{where}.prefetch=true"], Cost()
+
+
+def _long_bursts(of: Resolved) -> Built:
+    burst = int(of["nic"]["burst"])
+    if burst >= 64:
+        return f"bursts have {burst} packets already"
+    return ["nic.burst=64"], Cost()
+
+
+def _pipeline(of: Resolved) -> Built:
+    if of.get("pipeline"):
+        return "cores form a pipeline already"
+    if int(of["machine"]["cores"]) < 2:
+        return "there is one core"
+    return ["pipeline.rx_cores=1"], Cost()
+
+
+def _core_more(of: Resolved) -> Built:
+    cores = int(of["machine"]["cores"]) + 1
+    pool = _pool(of, cores)
+    larger = [f"mempool.size={pool}"] if pool > int(of["mempool"]["size"]) else []
+    return [f"machine.cores={cores}", *larger], Cost(cores=1)
+
+
+def _closed_rows(of: Resolved) -> Built:
+    if of["machine"]["dram"].get("page") == "closed":
+        return "rows close behind each line already"
+    return ["machine.dram.page=closed"], Cost()
+
+
+def _stacked(of: Resolved) -> Built:
+    dram = of["machine"]["dram"]
+    if int(dram["channels"]) >= _STACK_CHANNELS:
+        return f"the DRAM has {dram['channels']} channels already"
+    return [f"machine.dram.standard={_STACK}"], Cost()
+
+
+def _packet_buffer(of: Resolved) -> Built:
+    if of.get("buffer"):
+        return "packets lie in a buffer of their own already"
+    return ["buffer.allocation=piecewise"], Cost()
+
+
+def _pool(of: Resolved, cores: int) -> int:
+    """Mbufs that rings of so many cores can hold: received, sent and not yet freed, in bursts and caches.
+
+    As DPDK's l3fwd sizes its pool; then a power of two.
+    """
+    nic = of["nic"]
+    sent = int(nic["ports"]) * int(nic["tx_descriptors"])
+    each = int(nic["rx_descriptors"]) + sent + int(nic["burst"]) + int(of["mempool"]["cache"])
+    return int(1 << math.ceil(math.log2(cores * each)))
+
+
+def _bytes(size: object) -> int:
+    if isinstance(size, int | float):
+        return int(size)
+    number, unit = str(size).split()
+    return round(float(number) * _UNITS[unit])
+
+
+_SHORT: Final = 256
+_STACK: Final = "hbm3-6400"
+_STACK_CHANNELS: Final = 16
+_COPY_ENTRIES: Final = 1 << 14
+_CACHE, _SLICES, _COPY = "5GC2ache (2024)", "sliced LLC (2020)", "copy table (2010)"
+_GPU, _ROWS = "Hermes (2011)", "row locality (2003)"
+_ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
+    ("short_rings", f"receive rings of {_SHORT} descriptors", _CACHE, "setting", _short_rings),
+    ("small_pool", "a mempool as small as rings allow", _CACHE, "setting", _small_pool),
+    ("hot_mbufs", "a mempool that gives the mbuf freed last", _CACHE, "setting", _hot_mbufs),
+    ("wide_io", "twice the LLC ways for devices", _CACHE, "setting", _wide_io),
+    ("isolated", "LLC ways of cores apart from those of devices", _CACHE, "setting", _isolated),
+    ("allocator", "the four-state allocator of LLC ways (wirespeedd)", _CACHE, "software", _allocator),
+    ("io_age", "device lines leave the LLC first (2-bit ages)", _CACHE, "hardware", _io_age),
+    ("prefetcher", "the next-line prefetcher of L2", _CACHE, "setting", _prefetcher),
+    ("hash", "slices by a hash of all address bits", _SLICES, "hardware", _hash),
+    ("more_slices", "twice the slices, each with a queue", _SLICES, "hardware", _more_slices),
+    ("huge_pages", "pages of 1 GiB", _SLICES, "setting", _huge_pages),
+    ("copy_table", f"a copy table of {_COPY_ENTRIES} entries", _COPY, "hardware", _copy_table),
+    ("bulk", "lookups by bursts, with prefetches", _GPU, "software", _bulk),
+    ("long_bursts", "bursts of up to 64 packets", _GPU, "setting", _long_bursts),
+    ("pipeline", "one core receives, the others work", _CACHE, "software", _pipeline),
+    ("ordered_pool", "mbufs in the order of their addresses", _ROWS, "software", _ordered_pool),
+    ("packet_buffer", "packets in piece-wise linear pages, not in mbufs", _ROWS, "hardware", _packet_buffer),
+    ("closed_rows", "DRAM rows that close behind each line", _ROWS, "hardware", _closed_rows),
+    ("stacked_dram", f"stacked DRAM ({_STACK}) behind the LLC", _SLICES, "hardware", _stacked),
+    ("core", "a core more, with its ring", "", "core", _core_more),
+)
+
+
+def combined(techniques: list[Technique]) -> Cost:
+    """What techniques cost together."""
+    total = Cost()
+    for each in techniques:
+        total += each.cost
+    return total
+
+
+def largest_pool(of: Resolved, fit: list[Technique]) -> int:
+    """The most mbufs that any combination has: all have to be used once before anything is measured."""
+    sizes = [
+        int(override.partition("=")[2])
+        for each in fit
+        for override in each.overrides
+        if override.startswith("mempool.size=")
+    ]
+    return max([int(of["mempool"]["size"]), *sizes])
+
+
+def order(techniques: list[Technique]) -> tuple[int, int, int, int, int]:
+    """Cheaper sets are less: by what needs another chip, its SRAM, cores, ways that cores lose, settings."""
+    total = combined(techniques)
+    new = sum(each.kind == "hardware" for each in techniques)
+    return (new, total.sram_bits, total.cores, total.ways, len(techniques))
+
+
+def named(names: list[str], among: list[Technique]) -> list[Technique]:
+    """The techniques of these names. Raises InputError for one that is not there."""
+    by_name = {each.name: each for each in among}
+    for name in names:
+        if name not in by_name:
+            raise InputError(f"--without {name}: must be one of {', '.join(by_name)}")
+    return [by_name[name] for name in names]

@@ -1,0 +1,158 @@
+"""Advice in words and tables, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from wirespeed import quantities as q
+
+# Interactions that are told; the document has all that are sure.
+_TOLD: Final = 5
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """What to do, in one line."""
+    best = document["best"]
+    if not best["techniques"]:
+        return f"No technique surely helps {_goal(document)}: leave the machine as it is"
+    confirmed = best["confirmed"]
+    gain = _gain(confirmed["gain_pct"], confirmed["half_width_pct"])
+    words = f"Switch on {_listed(best['titles'])}"
+    if document["goal"] == "p99":
+        chosen = next(each for each in document["combinations"] if set(each["techniques"]) == set(best["techniques"]))
+        return f"{words}: p99 {_gain(chosen['p99']['pct'], chosen['p99']['half_width_pct'])}, saturated rate {gain}"
+    return f"{words}: {gain} at saturation"
+
+
+def now(document: Mapping[str, Any]) -> list[str]:
+    """Where the machine is."""
+    at = document["now"]
+    ndr = q.mpps(at["ndr_mpps"]) + (", the port's line rate" if at["ndr_at_line_rate"] else "")
+    lines = [
+        f"As it is: {q.mpps(at['carried_mpps'])} carried, loss {q.probability(at['loss'])}, "
+        f"p99 {q.duration(at['p99_ns'])}; highest rate without loss {ndr}.",
+    ]
+    if at["lift"] > 1:
+        lines.append(
+            f"The port is full before the machine is. Rates are compared at saturation, "
+            f"{q.mpps(at['saturated_mpps'])}, with port and PCIe {at['lift']} times as fast."
+        )
+    else:
+        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])}.")
+    return lines
+
+
+def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: a technique each, the best first. A change that may be none is in brackets."""
+    heads = ["technique", "rate", "p99", "loss", "cost", ""]
+    rows = []
+    for each in document["techniques"]:
+        loss = each["loss"]
+        change = f"{100 * loss['change']:+.2f} %" if abs(loss["change"]) > max(loss["half_width"], 5e-5) else "0"
+        kind = {"hardware": "new chip", "core": "", "software": "software", "setting": ""}[each["kind"]]
+        rows.append([each["name"], _effect(each["rate"]), _effect(each["p99"]), change, each["cost_words"], kind])
+    return heads, rows
+
+
+def combinations(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: every combination of the best few, the best first."""
+    sign = -1 if document["goal"] == "rate" else 1
+    sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
+    rows = [
+        [
+            " + ".join(each["techniques"]) or "as it is",
+            _gain(each["rate"]["pct"], each["rate"]["half_width_pct"]),
+            _gain(each["p99"]["pct"], each["p99"]["half_width_pct"]),
+            q.probability(each["loss"]),
+        ]
+        for each in sets
+    ]
+    return ["together", "rate", "p99", "loss"], rows
+
+
+def interactions(document: Mapping[str, Any]) -> list[str]:
+    """What techniques do to each other, in sentences."""
+    lines = []
+    for each in document["interactions"][:_TOLD]:
+        pairs = " or ".join(f"{a} with {b}" for a, b in each["pairs"])
+        more = "more" if (each["pct"] > 0) == (document["goal"] == "rate") else "less"
+        by = f"{q.digits(abs(each['pct']), 2)} ± {q.digits(each['half_width_pct'], 2)} %"
+        lines.append(f"{pairs}: together they bring {more} than one by one, by {by}")
+    return lines
+
+
+def confirmation(document: Mapping[str, Any]) -> str:
+    """What the long runs say."""
+    found = document["best"]["confirmed"]
+    rate, wide, ndr = found["saturated_mpps"], found["half_width_mpps"], found["ndr_mpps"]
+    return (
+        f"Confirmed by {found['runs']} longer runs: {_rate(rate['before'], wide['before'])} as it is, "
+        f"{_rate(rate['after'], wide['after'])} with the best, {_gain(found['gain_pct'], found['half_width_pct'])}; "
+        f"highest rate without loss {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])}."
+    )
+
+
+def target(document: Mapping[str, Any]) -> str | None:
+    """The cheapest set that carries the wanted rate."""
+    found = document["target"]
+    if found is None:
+        return None
+    if not found["met"]:
+        return f"No set of {len(found['tried'])} that were tried carries {q.mpps(found['mpps'])} without loss."
+    chosen = " + ".join(found["techniques"]) or "the machine as it is"
+    return f"Cheapest that carries {q.mpps(found['mpps'])} without loss: {chosen}."
+
+
+def summary(document: Mapping[str, Any]) -> RenderableType:
+    """What the command prints before the command line."""
+    parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
+    parts += [Text(), _table(*ranked(document))]
+    parts.append(Text(" averaged over all others on and off; (…) may be no change at all", "dim"))
+    if document["combinations"]:
+        parts += [Text(), _table(*combinations(document), most=6)]
+    parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
+    parts.append(Text(f"· {confirmation(document)}"))
+    met = target(document)
+    parts += [Text(f"· {met}")] if met else []
+    parts.append(Text(f"· {document['energy_note']}", "dim"))
+    if document["not_fitting"]:
+        names = ", ".join(each["name"] for each in document["not_fitting"])
+        parts.append(Text(f"· does not fit here: {names} (reasons: --format json)", "dim"))
+    return Group(*parts)
+
+
+def _goal(document: Mapping[str, Any]) -> str:
+    return {"rate": "the rate at saturation", "p99": "the 99th percentile of the sojourn"}[document["goal"]]
+
+
+def _effect(effect: Mapping[str, Any]) -> str:
+    shown = _gain(effect["pct"], effect["half_width_pct"])
+    return shown if effect["sure"] else f"({shown})"
+
+
+def _gain(percent: float, wide: float) -> str:
+    """A change in percent with its half-width, both to the same decimal."""
+    decimals = 1 if abs(percent) >= 0.95 or wide >= 0.95 else 2
+    return f"{percent:+.{decimals}f} ± {wide:.{decimals}f} %"
+
+
+def _rate(mean: float, wide: float) -> str:
+    return f"{q.digits(mean)} ± {q.digits(wide, 2)} Mpps"
+
+
+def _listed(titles: list[str]) -> str:
+    return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def _table(heads: list[str], rows: list[list[str]], most: int | None = None) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=bool(place))
+    for row in rows[:most]:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,1 @@
+"""Calibration: this machine is measured, written as a preset, and judged by what the preset was not fitted on."""

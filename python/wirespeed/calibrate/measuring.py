@@ -1,0 +1,166 @@
+"""What is measured of this machine: every loop is one of `crates/calibrate`, of which `sim::loops` has the twin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from wirespeed import _wirespeed
+from wirespeed.errors import InputError
+
+KIB, MIB = 1 << 10, 1 << 20
+_ROOT: Final = Path("/sys/devices/system/cpu")
+_CHAINS: Final = (1, 2, 4, 8, 12, 16, 24)
+_PAGES: Final = (16, 32, 48, 64, 72, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+# The sets of bandwidths: within L1, L2 and the LLC of any server, and beyond.
+_SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)
+# A chase through so much is a chase through DRAM, however large the LLC; and it is short enough to be laid in a second.
+_LEAST_FAR, _MOST_FAR = 128 * MIB, 512 * MIB
+
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLevel:
+    """What the kernel says of a cache, by CPUID: a hypervisor may have made it up."""
+
+    level: int
+    bytes: int
+    ways: int
+    cores: int
+
+
+@dataclass(slots=True)
+class Measured:
+    """Nanoseconds an item, by what was done."""
+
+    core: int
+    caches: dict[int, CacheLevel]
+    model: str
+    multiply_ns: float = 0.0
+    chase: dict[int, float] = field(default_factory=dict)
+    """By bytes, in huge pages where there are any."""
+    pages: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """By number of pages with a line each: in pages of 4 KiB, and in huge pages."""
+    chains: dict[int, float] = field(default_factory=dict)
+    """By chains, through DRAM."""
+    llc_chains: dict[int, float] = field(default_factory=dict)
+    streams: dict[tuple[str, int], float] = field(default_factory=dict)
+    """By operation and bytes: nanoseconds a line."""
+    shared_read: dict[int, float] = field(default_factory=dict)
+    """By cores that read DRAM at a time: nanoseconds a line for one of them."""
+    far: int = _LEAST_FAR
+    notes: list[str] = field(default_factory=list)
+    """What could not be determined."""
+
+
+def native(work: Mapping[str, Any], core: int, **more: Any) -> float:
+    """Nanoseconds an item of a loop on this machine, in its fastest round."""
+    spec = {"work": work, "core": core, **more}
+    return float(json.loads(_wirespeed.measure_loop(json.dumps(spec)))["best_ns"])
+
+
+def cores() -> list[int]:
+    """Cores that this process may use."""
+    return list(_wirespeed.cores())
+
+
+def caches(core: int, root: Path = _ROOT) -> dict[int, CacheLevel]:
+    """Data and unified caches of a core by level."""
+    found = {}
+    for index in sorted((root / f"cpu{core}" / "cache").glob("index*")):
+        try:
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            text = (index / "size").read_text().strip()
+            units = {"K": KIB, "M": MIB, "G": 1 << 30}
+            bytes = int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+            level = int((index / "level").read_text())
+            shared = _count((index / "shared_cpu_list").read_text())
+            found[level] = CacheLevel(level, bytes, int((index / "ways_of_associativity").read_text()), shared)
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def measure(core: int | None, progress: Progress | None = None) -> Measured:
+    """Measures one core and what it shares. Raises InputError for a core that this process may not use."""
+    usable = cores()
+    core = usable[-1] if core is None else core
+    if core not in usable:
+        raise InputError(f"--cpu {core}: must be one of {', '.join(map(str, usable))}")
+    found = Measured(core, caches(core), _model())
+    llc = max((each.bytes for each in found.caches.values()), default=32 * MIB)
+    found.far = min(max(_LEAST_FAR, 4 * llc), _MOST_FAR)
+    steps = _steps(found, usable, llc)
+    for number, (name, step) in enumerate(steps):
+        if progress is not None:
+            progress(f"measuring {name}", number, len(steps), "")
+        step()
+    return found
+
+
+def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, Callable[[], None]]]:
+    core, far = found.core, found.far
+
+    def multiply() -> None:
+        found.multiply_ns = native({"kind": "multiply"}, core, rounds=61)
+
+    def chase(bytes: int) -> None:
+        found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core)
+
+    def pages(number: int) -> None:
+        work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
+        small, huge = (native(work, core, huge=each) for each in (False, True))
+        found.pages[number] = (small, huge)
+
+    def chains(number: int) -> None:
+        for bytes, kept in ((far, found.chains), (llc // 4, found.llc_chains)):
+            kept[number] = native({"kind": "chase", "bytes": bytes, "chains": number}, core)
+
+    def stream(operation: str, bytes: int) -> None:
+        work = {"kind": "stream", "operation": operation, "bytes": bytes}
+        found.streams[operation, bytes] = native(work, core)
+
+    def shared() -> None:
+        work = {"kind": "stream", "operation": "read", "bytes": far // 2}
+        for number in range(1, min(len(usable), 8) + 1):
+            beside = [each for each in usable if each != core][: number - 1]
+            found.shared_read[number] = native(work, core, beside=beside, rounds=25, round_ms=4.0)
+
+    sizes, size = [], 8 * KIB
+    while size < far:
+        sizes += [size] if size < 2 * MIB else [size, size * 3 // 2]
+        size *= 2
+    steps: list[tuple[str, Callable[[], None]]] = [("the clock", multiply)]
+    steps += [("latencies", partial(chase, size)) for size in [*sizes, far]]
+    steps += [("translation", partial(pages, number)) for number in _PAGES]
+    steps += [("overlap", partial(chains, number)) for number in _CHAINS]
+    operations = ("read", "write", "copy", "streaming_write")
+    steps += [
+        ("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*_SETS, far // 2)
+    ]
+    return [*steps, ("bandwidth of several cores", shared)]
+
+
+def _model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return "unknown processor"
+
+
+def _count(cpus: str) -> int:
+    """How many a list such as `0-3,8` has."""
+    number = 0
+    for part in cpus.strip().split(","):
+        first, _, last = part.partition("-")
+        number += int(last or first) - int(first) + 1
+    return number

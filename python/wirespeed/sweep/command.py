@@ -1,0 +1,215 @@
+"""The command `wirespeed sweep`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+from rich.console import Console
+
+from wirespeed import scenarios, terminal
+from wirespeed.errors import InputError
+from wirespeed.progress import Bar
+from wirespeed.sweep import plan, study, text
+from wirespeed.sweep.plan import Ask
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed sweep forwarding --vary machine.llc.slices=1,4,8 --vary traffic.load=0.1..1.0/10\n\n"
+    "  wirespeed sweep forwarding --vary traffic.load=0.5..1.0/6 --until 'p99 2%'\n\n"
+    "  wirespeed sweep my.toml --design sobol --samples 256 --vary nic.rx_descriptors=64..4096 "
+    "--vary traffic.load=0.1..1\n\n"
+    "  wirespeed sweep study.toml --engine dask --scheduler tcp://10.0.0.1:8786\n\n"
+    "Values: a list (1,4,8), so many at equal distances (0.1..1.0/10), a range by a step (16..64+16) or by a factor "
+    "(128..4096*2); with --design latin or sobol FIRST..LAST is an interval.\n\n"
+    "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
+    "Exit code: 0 fine (points that failed are listed), 2 bad input, 130 stopped by Ctrl-C."
+)
+_TRAFFIC, _STUDY, _WHERE, _OUTPUT = "Traffic and machine", "Study", "Where it runs", "Output"
+DEFAULT_FOLDER: Final = "wirespeed-sweep"
+
+
+def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
+    """Adds the command to `app`; `show` prints to stdout, `stoppable` stands around what Ctrl-C may end."""
+
+    @app.command("sweep", epilog=_EPILOG)
+    def sweep(
+        scenario: Annotated[
+            str,
+            typer.Argument(
+                metavar="SCENARIO|STUDY",
+                help="A scenario's file or shipped name, or a study file (it has `scenario = …`).",
+            ),
+        ],
+        vary: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--vary",
+                metavar="PATH=VALUES",
+                help="A setting and its values, for example [bold]traffic.load=0.1..1.0/10[/bold]. "
+                "May be given several times.",
+                show_default=False,
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        design: Annotated[
+            str | None,
+            typer.Option(
+                "--design", help="grid, latin (hypercube) or sobol.", show_default="grid", rich_help_panel=_STUDY
+            ),
+        ] = None,
+        samples: Annotated[
+            int | None,
+            typer.Option("--samples", metavar="N", help="Points of latin and sobol.", rich_help_panel=_STUDY),
+        ] = None,
+        seed: Annotated[
+            int | None,
+            typer.Option(
+                "--seed",
+                metavar="N",
+                help="Seed of latin and sobol; that of the simulation is --set run.seed=N.",
+                show_default="0",
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        replications: Annotated[
+            int | None,
+            typer.Option(
+                "--replications",
+                metavar="N",
+                help="Runs of each point, with seeds of their own.",
+                show_default="1",
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        until: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--until",
+                metavar="'METRIC WIDTH'",
+                help="Run each point until this 95 % half-width is met, for example [bold]'carried_mpps 1%'[/bold].",
+                show_default=False,
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        most: Annotated[
+            int | None,
+            typer.Option(
+                "--most-replications",
+                metavar="N",
+                help="With --until: the most runs of a point.",
+                show_default="30",
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        metrics: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--metric",
+                metavar="METRIC",
+                help="What to show. May be given several times. ndr and pdr are searched at each point.",
+                show_default="carried_mpps, loss, p99",
+                rich_help_panel=_STUDY,
+            ),
+        ] = None,
+        capture: Annotated[
+            Path | None,
+            typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=_TRAFFIC),
+        ] = None,
+        table: Annotated[
+            Path | None,
+            typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=_TRAFFIC),
+        ] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set",
+                metavar="PATH=VALUE",
+                help="Override one setting at every point. May be given several times.",
+                show_default=False,
+                rich_help_panel=_TRAFFIC,
+            ),
+        ] = None,
+        engine: Annotated[str, typer.Option("--engine", help="local or dask.", rich_help_panel=_WHERE)] = "local",
+        jobs: Annotated[
+            int | None,
+            typer.Option(
+                "--jobs",
+                metavar="N",
+                help="Processes of the local engine; as many as there are cores if left out.",
+                show_default=False,
+                rich_help_panel=_WHERE,
+            ),
+        ] = None,
+        scheduler: Annotated[
+            str | None,
+            typer.Option("--scheduler", metavar="ADDRESS", help="Dask's scheduler.", rich_help_panel=_WHERE),
+        ] = None,
+        retry: Annotated[
+            bool, typer.Option("--retry-failed", help="Run again what failed before.", rich_help_panel=_WHERE)
+        ] = False,
+        out: Annotated[
+            Path,
+            typer.Option(
+                "--out",
+                metavar="DIR",
+                help="Keep finished runs, results.parquet, results.csv, sweep.json and sweep.html here.",
+                rich_help_panel=_OUTPUT,
+            ),
+        ] = Path(DEFAULT_FOLDER),
+        form: Annotated[
+            Literal["table", "json"],
+            typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=_OUTPUT),
+        ] = "table",
+        quiet: Annotated[
+            bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
+        ] = False,
+    ) -> int:
+        """Run a scenario over values of its settings, on all cores or on a cluster; nothing is run twice."""
+        given = {
+            "design": design,
+            "samples": samples,
+            "seed": seed,
+            "replications": replications,
+            "most_replications": most,
+            "until": until,
+            "metrics": metrics,
+            "capture": capture,
+            "table": table,
+        }
+        ask = _ask(scenario, vary, settings, {name: value for name, value in given.items() if value})
+        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
+            found = study.run(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
+        files = found.write(out)
+        if form == "json":
+            show(json.dumps(found.document, indent=2, allow_nan=False))
+        else:
+            show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
+        if not quiet:
+            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+        return 0
+
+
+def _ask(scenario: str, vary: list[str] | None, settings: list[str] | None, given: dict[str, Any]) -> Ask:
+    """What is asked for; what the command line says goes before what a study file says, axes and settings are added."""
+    found = plan.read(scenario)
+    if found is None:
+        return Ask(scenario, vary=vary, set=settings, **given)
+    if vary:
+        varied: dict[str, Any] = dict(found.vary or {})  # type: ignore[arg-type] # of a file it is a table
+        both = sorted({text.partition("=")[0].strip() for text in vary} & set(varied))
+        if both:
+            raise InputError(f"--vary {both[0]}: {scenario} varies it too; leave it out of one of them")
+        kept = [f"{path}={_spelled(values)}" for path, values in varied.items()]
+        found = replace(found, vary=[*kept, *vary])
+    return replace(found, set=[*scenarios.overrides(found.set), *(settings or [])], **given)
+
+
+def _spelled(values: object) -> str:
+    return values if isinstance(values, str) else ",".join(str(value) for value in values)  # type: ignore[attr-defined]

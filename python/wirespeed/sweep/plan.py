@@ -1,0 +1,244 @@
+"""A study, judged before anything runs: its points, what each sets, and the key that each run is known by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from wirespeed import _wirespeed, scenarios
+from wirespeed.errors import InputError, nearest
+from wirespeed.sweep import axes as space
+from wirespeed.sweep import design, until, work
+from wirespeed.sweep.axes import Axis, Level, Value
+from wirespeed.sweep.design import Point
+from wirespeed.sweep.metrics import SEARCHED, Metric, metric
+from wirespeed.sweep.until import Replications
+from wirespeed.sweep.work import Files, Task
+
+PathLike = str | os.PathLike[str]
+SHOWN: Final = ("carried_mpps", "loss", "p99")
+
+_NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for, as the command line, a study file or a caller has it."""
+
+    scenario: PathLike
+    vary: Iterable[str] | Mapping[str, Any] | None = None
+    cases: Mapping[str, scenarios.Overrides] = field(default_factory=dict)
+    set: scenarios.Overrides = None
+    design: str = "grid"
+    samples: int | None = None
+    seed: int = 0
+    replications: int | None = None
+    until: Sequence[str] = ()
+    most_replications: int | None = None
+    metrics: Sequence[str] = ()
+    capture: PathLike | None = None
+    table: PathLike | None = None
+
+
+class Plan:
+    """The points of a study and their runs."""
+
+    def __init__(self, ask: Ask) -> None:
+        """Raises InputError for what cannot be studied: see `wirespeed.sweep`."""
+        if isinstance(ask.until, str) or isinstance(ask.metrics, str):
+            raise InputError("until, metrics: must be lists of texts")
+        if ask.seed < 0:
+            raise InputError(f"--seed {ask.seed}: must be 0 or more")
+        self.replications: Replications = until.replications(ask.replications, ask.until, ask.most_replications)
+        self.metrics: list[Metric] = [metric(name) for name in _metrics(ask)]
+        self._found = scenarios.find(ask.scenario)
+        self._files = {name: None if path is None else os.fspath(path) for name, path in _files(ask).items()}
+        self._digests: dict[str, str] = {}
+        self.set = [*self._found.overrides, *scenarios.overrides(ask.set), *_search(self.metrics)]
+        self.ask = ask
+        self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
+        space.judge(self.axes, self.set, self.replications.most > 1)
+        self.base = tomllib.loads(self._resolve(()))
+        self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed)
+        self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
+        self._refuse()
+
+    @property
+    def files(self) -> Files:
+        """The files that runs need, with their sizes."""
+        return tuple((path, Path(path).stat().st_size) for path in sorted(self._digests))
+
+    @property
+    def sound(self) -> list[int]:
+        """The points that can start."""
+        return [place for place, (_, why) in enumerate(self._resolved) if why is None]
+
+    def why_not(self, place: int) -> str | None:
+        """Why a point cannot start."""
+        return self._resolved[place][1]
+
+    def values(self, place: int) -> dict[str, Value]:
+        """What is varied at a point: values by the axis' name."""
+        return {axis.name: at.value for axis, at in zip(self.axes, self.points[place], strict=True)}
+
+    def overrides(self, place: int) -> list[str]:
+        """What a point adds to the scenario."""
+        return [override for at in self.points[place] for override in at.overrides]
+
+    def seed(self, place: int, replication: int) -> int:
+        """The seed of a run."""
+        found = re.search(r"^seed = (\d+)$", self._resolved[place][0].partition("\n[run]\n")[2], re.MULTILINE)
+        return until.seed(int(found.group(1)) if found else 0, replication)
+
+    def task(self, place: int, replication: int) -> Task:
+        """A run of a sound point: its scenario with the replication's seed, and its key."""
+        text = self._resolved[place][0]
+        if replication:
+            text = _wirespeed.Scenario(text, "<point>", [f"run.seed={self.seed(place, replication)}"]).resolved
+        known, inputs = text, []
+        for path in sorted({*_NAMED_FILE.findall(text)}):
+            if (digest := self._digest(path)) is not None:
+                known = known.replace(path, digest)  # wherever the file lies
+                inputs.append(f"{path} {digest}")
+        build = work.build()
+        key = hashlib.blake2b(f"{build}\n{known}".encode(), digest_size=16).hexdigest()
+        return Task(key, text, build, "\n".join(inputs))
+
+    def document(self) -> dict[str, Any]:
+        """What was asked for, as JSON."""
+        ask = self.ask
+        return {
+            "scenario": os.fspath(ask.scenario) if "\n" not in os.fspath(ask.scenario) else "<text>",
+            "name": self.base.get("name", ""),
+            "set": self.set,
+            "capture": self._files["capture"],
+            "table": self._files["table"],
+            "design": ask.design,
+            "samples": ask.samples,
+            "seed": ask.seed,
+            "replications": [self.replications.least, self.replications.most],
+            "until": [each.text for each in self.replications.until],
+            "axes": [
+                {
+                    "name": axis.name,
+                    "values": [level.value for level in axis.levels],
+                    "ends": axis.ends,
+                    "overrides": [list(level.overrides) for level in axis.levels],
+                }
+                for axis in self.axes
+            ],
+            "points": len(self.points),
+            "metrics": [each.name for each in self.metrics],
+            "build": work.build(),
+        }
+
+    def _resolve(self, overrides: Sequence[str]) -> str:
+        given = self._files
+        return _wirespeed.Scenario(
+            self._found.text,
+            self._found.origin,
+            [*self.set, *overrides],
+            capture=given["capture"],
+            table=given["table"],
+        ).resolved
+
+    def _judged(self, point: Point) -> tuple[str, str | None]:
+        try:
+            return self._resolve([override for at in point for override in at.overrides]), None
+        except InputError as e:
+            return "", str(e)
+
+    def _refuse(self) -> None:
+        """Raises InputError for a level that no point makes sound; a combination that cannot start is no mistake."""
+        for place, axis in enumerate(self.axes):
+            starts: dict[Level, bool] = {}
+            for point, (_, why) in zip(self.points, self._resolved, strict=True):
+                starts[point[place]] = starts.get(point[place], False) or why is None
+            # Of an interval a part may be out of reach.
+            for level in (level for level, starts_somewhere in starts.items() if not starts_somewhere):
+                alone = self._judged((level,))[1]
+                if alone is not None and (axis.ends is None or not self.sound):
+                    raise InputError(f"{space.OPTION} {axis.name}, value {level.value}: {alone}")
+        if not self.sound:
+            raise InputError(f"no point of the study can start; of the first: {self._resolved[0][1]}")
+
+    def _digest(self, path: str) -> str | None:
+        if path not in self._digests:
+            if not Path(path).is_file():
+                return None
+            with Path(path).open("rb") as file:
+                self._digests[path] = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+        return self._digests[path]
+
+
+def read(path: PathLike) -> Ask | None:
+    """A study file; None for a file that is none (it has no `scenario`). Raises InputError for a wrong one.
+
+    Relative paths in it start at its folder.
+    """
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8")) if file.suffix == ".toml" and file.is_file() else {}
+    except (OSError, ValueError):
+        return None  # as a scenario it is told what is wrong with it
+    if "scenario" not in document:
+        return None
+    allowed = [each.name for each in fields(Ask)]
+    for name in document:
+        if name not in allowed:
+            raise InputError(f"{file}: {name}: must be one of {', '.join(allowed)}{nearest(name, allowed)}")
+    kinds = {"vary": dict, "cases": dict, "set": dict, "until": list, "metrics": list}
+    kinds |= {"design": str, "scenario": str, "capture": str, "table": str}
+    for name, value in document.items():
+        wanted = kinds.get(name, int)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise InputError(f"{file}: {name} = {value!r}: must be {_KINDS[wanted]}")
+    for name, bundle in document.get("cases", {}).items():
+        if not isinstance(bundle, dict):
+            raise InputError(f"{file}: cases.{name}: must be a table of settings")
+        document["cases"][name] = _dotted(bundle)
+    for name in ("vary", "set"):
+        if name in document:
+            document[name] = _dotted(document[name])
+    for name in ("scenario", "capture", "table"):
+        beside = file.parent / str(document.get(name, ""))
+        if name in document and beside.is_file():
+            document[name] = str(beside)
+    return Ask(**document)
+
+
+_KINDS: Final = {dict: "a table", list: "a list", str: "a text", int: "a whole number"}
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables by dotted path, as `a.b = 1` and `"a.b" = 1` mean the same here."""
+    out: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            out |= _dotted(value, f"{prefix}{name}.")
+        else:
+            out[f"{prefix}{name}"] = value
+    return out
+
+
+def _files(ask: Ask) -> dict[str, PathLike | None]:
+    return {"capture": ask.capture, "table": ask.table}
+
+
+def _metrics(ask: Ask) -> list[str]:
+    wanted = [*ask.metrics, *(until.parse(text).metric.name for text in ask.until)]
+    return list(dict.fromkeys(wanted or SHOWN))
+
+
+def _search(metrics: Sequence[Metric]) -> list[str]:
+    """A highest rate is searched at each point where it is wanted."""
+    wanted = [each.name for each in metrics if each.name in SEARCHED]
+    if len(wanted) > 1:
+        raise InputError("--metric ndr and --metric pdr: a point searches one of them; leave one out")
+    return [f'run.search="{wanted[0]}"'] if wanted else []

@@ -1,0 +1,93 @@
+"""A study in words and tables, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from wirespeed import quantities as q
+from wirespeed.sweep.metrics import METRICS
+
+# Points that a terminal shows; all are in the files.
+_SHOWN: Final = 40
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """What was run."""
+    results = document["results"]
+    failed = sum(result["error"] is not None for result in results)
+    runs = sum(result["runs"] for result in results)
+    words = f"{q.count(len(results))} points, {q.count(runs)} runs of {document['name'] or document['scenario']}"
+    return f"{words}; {failed} of the points failed" if failed else words
+
+
+def value(name: str, of: Mapping[str, Any] | None) -> str:
+    """The mean of a metric with its half-width."""
+    if of is None:
+        return q.MISSING
+    metric, wide = METRICS[name], of["half_width"]
+    if metric.unit == "µs":
+        return q.interval(of["mean"], wide)
+    shown = metric.text(of["mean"])
+    if wide is None or not of["mean"] or metric.unit == "%":
+        return shown
+    return f"{shown} ± {q.digits(100 * wide / abs(of['mean']), 2)} %"
+
+
+def extremes(document: Mapping[str, Any]) -> list[str]:
+    """Of each metric, where it is best."""
+    lines = []
+    for name in document["metrics"]:
+        measured = [result for result in document["results"] if name in result]
+        if len({result[name]["mean"] for result in measured}) < 2:
+            continue
+        best = max(measured, key=lambda result: METRICS[name].better * result[name]["mean"])
+        where = ", ".join(f"{axis}={at}" for axis, at in best["at"].items())
+        lines.append(f"{METRICS[name].title}: best at {where}, {value(name, best[name])}")
+    return lines
+
+
+def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: a point each."""
+    axes = [axis["name"] for axis in document["axes"]]
+    metrics = document["metrics"]
+    heads = [*axes, *metrics, *(["runs"] if document["replications"][1] > 1 else [])]
+    out = []
+    for result in document["results"]:
+        row = [str(result["at"][axis]) for axis in axes]
+        row += [
+            "failed" if result["error"] and name not in result else value(name, result.get(name)) for name in metrics
+        ]
+        out.append(row + ([str(result["runs"])] if document["replications"][1] > 1 else []))
+    return heads, out
+
+
+def errors(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Points that failed, and why."""
+    return [
+        (", ".join(f"{axis}={at}" for axis, at in result["at"].items()), result["error"])
+        for result in document["results"]
+        if result["error"] is not None
+    ]
+
+
+def summary(document: Mapping[str, Any]) -> RenderableType:
+    """What the command prints."""
+    heads, cells = rows(document)
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
+    for place, head in enumerate(heads):
+        # A path is known by its end, and eighty columns are soon full.
+        short = head.rpartition(".")[2] if place < len(document["axes"]) else head
+        table.add_column(short, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in cells[:_SHOWN]:
+        table.add_row(*(Text(cell) for cell in row))
+    parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), table]
+    if len(cells) > _SHOWN:
+        parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
+    parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
+    parts += [Text(f"· failed at {where}: {why}", "red") for where, why in errors(document)[:5]]
+    return Group(*parts)

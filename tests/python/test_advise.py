@@ -1,0 +1,185 @@
+"""Advice: designs of resolution IV, effects that are found again, techniques that compose, and advice that holds."""
+
+import itertools
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+import wirespeed
+from wirespeed import api
+from wirespeed.advise import bench, factorial, page, techniques, text
+
+# One core, a small table and a small pool: saturated by the port as it is, and quick to fill.
+SMALL = {
+    "machine.cores": 1,
+    "function.forward.prefixes": 1000,
+    "traffic.profile": "min64",
+    "traffic.load": 0.1,
+    "mempool.size": 8192,
+    "run.warmup": 12_000,
+}
+
+
+@pytest.mark.parametrize("factors", [1, 2, 4, 5, 8, 9, 12, 16, 17])
+def test_a_design_has_resolution_iv(factors):
+    design = factorial.fractional(factors)
+    signs = np.where(design.on, 1, -1)
+    runs = len(signs)
+    assert not design.on[0].any()
+    # Columns are balanced and orthogonal, and none is the product of two others.
+    assert (signs.T @ signs == runs * np.eye(factors)).all()
+    assert (signs.sum(axis=0) == 0).all()
+    for i, j in itertools.combinations(range(factors), 2):
+        assert not (signs.T @ (signs[:, i] * signs[:, j])).any()
+
+
+def test_interactions_are_told_apart_in_a_full_design_and_grouped_in_a_fraction():
+    assert all(len(pairs) == 1 for pairs in factorial.full(4).aliases())
+    design = factorial.fractional(6)
+    signs = np.where(design.on, 1, -1)
+    for pairs in design.aliases():
+        columns = {tuple(signs[:, i] * signs[:, j]) for i, j in pairs}
+        assert len(columns) == 1
+    assert sum(len(pairs) for pairs in design.aliases()) == 15
+
+
+def test_effects_of_a_known_model_are_found_within_their_intervals():
+    design = factorial.fractional(9)
+    true = np.linspace(-0.4, 0.4, 9)
+    rng = np.random.default_rng(5)
+    covered = total = 0
+    for _ in range(100):
+        # A replication has a level of its own, as a seed has.
+        mean = design.on @ true + 0.3 * (design.on[:, 0] & design.on[:, 1])
+        runs = np.array([mean + rng.normal(0, 0.05, len(mean)) + rng.normal() for _ in range(2)])
+        found = factorial.effects(design, runs, [[i] for i in range(9)])
+        # Half of the interaction belongs to the main effects of both: each is the mean over the other.
+        wanted = true + np.array([0.15, 0.15] + [0] * 7)
+        covered += sum(abs(e.value - w) <= e.half_width for e, w in zip(found, wanted, strict=True))
+        total += 9
+    assert 0.92 <= covered / total <= 0.98
+
+
+def resolved(scenario="forwarding", **settings):
+    return tomllib.loads(api.resolve(scenario, set=settings or None))
+
+
+@pytest.mark.parametrize("scenario", ["forwarding", "forwarding-64b", "upf", "upf-pipeline", "vhost"])
+def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
+    fit, unfit = techniques.fitting(resolved(scenario))
+    assert len(fit) >= 8
+    assert all(each.why for each in unfit)
+    for each in fit:
+        api.resolve(scenario, set=each.overrides)
+    kept, clashing = bench.Bench(bench.Asked(scenario)).composing(fit)
+    assert not clashing
+    api.resolve(scenario, set=[override for each in kept for override in each.overrides])
+
+
+def test_a_technique_that_is_on_already_does_not_fit():
+    settings = {"mempool.kind": "lifo", "nic.burst": 64, "policy.kind": "iat"}
+    fit, unfit = techniques.fitting(resolved(**settings))
+    assert {"hot_mbufs", "long_bursts", "allocator", "wide_io"} <= {each.name for each in unfit}
+    assert not {"hot_mbufs", "long_bursts", "allocator", "wide_io"} & {each.name for each in fit}
+
+
+def test_cheaper_is_no_new_chip_then_no_core_then_no_way_then_fewer_settings():
+    by_name = {each.name: each for each in techniques.fitting(resolved())[0]}
+
+    def order(*names):
+        return techniques.order([by_name[name] for name in names])
+
+    assert order() < order("long_bursts") < order("long_bursts", "hot_mbufs") < order("wide_io") < order("core")
+    assert order("core", "wide_io") < order("hash") < order("io_age")
+
+
+@pytest.fixture(scope="module")
+def advice(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("advice")
+    kept = ["short_rings", "hot_mbufs", "long_bursts", "core"]
+    fit, _ = techniques.fitting(resolved(**SMALL))
+    without = [each.name for each in fit if each.name not in kept]
+    asked = {"set": SMALL, "without": without, "packets": 4000, "target": "24 Mpps"}
+    found = wirespeed.advise("forwarding", **asked, out=folder)
+    return folder, asked, found
+
+
+def test_a_core_more_pays_on_a_machine_that_lacks_cores(advice):
+    _, _, found = advice
+    assert "core" in found.document["best"]["techniques"]
+    core = next(each for each in found.document["techniques"] if each["name"] == "core")
+    assert core["rate"]["sure"]
+    assert core["rate"]["pct"] > 50
+    assert core["cost"]["cores"] == 1
+
+
+def test_the_best_set_is_confirmed_within_one_percent(advice):
+    _, _, found = advice
+    confirmed = found.document["best"]["confirmed"]
+    for side in ("before", "after"):
+        assert confirmed["half_width_mpps"][side] <= 0.01 * confirmed["saturated_mpps"][side]
+    chosen = next(
+        each
+        for each in found.document["combinations"]
+        if set(each["techniques"]) == set(found.document["best"]["techniques"])
+    )
+    # What the longer runs find is what the comparison found.
+    slack = confirmed["half_width_pct"] + chosen["rate"]["half_width_pct"] + 5
+    assert abs(confirmed["gain_pct"] - chosen["rate"]["pct"]) <= slack
+
+
+def test_the_cheapest_set_that_carries_the_target_carries_it(advice):
+    _, asked, found = advice
+    target = found.document["target"]
+    assert target["met"]
+    assert [each["carries"] for each in target["tried"]][-1]
+    assert not any(each["carries"] for each in target["tried"][:-1])
+    by_name = {each["name"]: each["set"] for each in found.document["techniques"]}
+    settings = [override for name in target["techniques"] for override in by_name[name]]
+    base = [f"{path}={json.dumps(value)}" for path, value in asked["set"].items()]
+    offered = [f'traffic.packet_rate="{target["mpps"]} Mpps"', "run.packets=20000", "run.curve=[]"]
+    assert wirespeed.run("forwarding", set=[*base, *settings, *offered]).summary["loss"] == 0
+
+
+def test_advice_that_is_known_is_not_run_again_and_does_not_depend_on_jobs(advice):
+    folder, asked, found = advice
+    again = wirespeed.advise("forwarding", **asked, out=folder)
+    assert again.document["ran"] == 0
+    same = {name: value for name, value in found.document.items() if name not in ("seconds", "ran")}
+    assert same == {name: again.document[name] for name in same}
+
+
+def test_advice_is_shown_with_intervals_and_its_command(advice):
+    _, _, found = advice
+    shown = page.page(found.document)
+    assert shown.count("<svg") == 1
+    assert found.command.replace("'", "&#x27;").replace('"', "&quot;") in shown
+    assert "± " in text.headline(found.document)
+    heads, rows = text.ranked(found.document)
+    assert len(rows) == 4
+    assert all(len(row) == len(heads) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"goal": "speed"}, "must be one of rate, p99"),
+        ({"packets": 10}, "must be at least 1000"),
+        ({"without": ["cores"]}, "must be one of"),
+        ({"target": "fast"}, "must be a rate"),
+        ({"target": "0 Mpps"}, "must be a rate"),
+        ({"set": {"machine.llc.wais": 3}}, "did you mean `ways`"),
+        ({"set": {"run.search": "ndr"}}, "advice searches by itself"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_runs(given, says, tmp_path):
+    with pytest.raises(wirespeed.InputError, match=says):
+        wirespeed.advise("forwarding", **given, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_beyond_the_port_is_told(tmp_path):
+    with pytest.raises(wirespeed.InputError, match="more than the port's line rate"):
+        wirespeed.advise("forwarding", set=SMALL, target="200 Mpps", out=tmp_path)

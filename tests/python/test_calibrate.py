@@ -1,0 +1,144 @@
+"""Calibration: a machine that was measured, from made measurements and once for real."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import wirespeed
+from wirespeed import InputError, cli
+from wirespeed.calibrate import calibration, fitting, measuring
+from wirespeed.calibrate.measuring import KIB, MIB, CacheLevel, Measured
+
+LEVELS = {1: CacheLevel(1, 32 * KIB, 8, 1), 2: CacheLevel(2, 512 * KIB, 8, 1), 3: CacheLevel(3, 4 * MIB, 16, 2)}
+MADE = [
+    "machine.core.frequency=3 GHz",
+    "machine.core.outstanding=10",
+    "machine.l1.latency=1.3 ns",
+    "machine.l2.size=512 KiB",
+    "machine.l2.ways=8",
+    "machine.l2.latency=5 ns",
+    "machine.llc.size=3 MiB",
+    "machine.llc.ways=16",
+    "machine.llc.slices=8",
+    "machine.llc.hash=mixed",
+    "machine.llc.latency=17 ns",
+    "machine.llc.replacement=random",
+]
+
+
+def made() -> Measured:
+    """What the loops come to on a machine that is known: simulated in place of measured."""
+    found = Measured(0, dict(LEVELS), "a made machine", multiply_ns=4 / 3, far=16 * MIB)
+    sizes = [8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 3 * MIB // 2, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB]
+    found.chase = dict(zip(sizes, fitting.simulate(MADE, [{"kind": "chase", "bytes": s} for s in sizes]), strict=True))
+    chains = (1, 4, 16, 24)
+    loops = [{"kind": "chase", "bytes": 16 * MIB, "chains": n} for n in chains]
+    found.chains = dict(zip(chains, fitting.simulate(MADE, loops), strict=True))
+    found.streams = {
+        (operation, size): fitting.simulate(MADE, [{"kind": "stream", "operation": operation, "bytes": size}])[0]
+        for operation in ("read", "copy")
+        for size in (16 * KIB, 2 * MIB, 8 * MIB)
+    }
+    found.shared_read = {1: found.streams["read", 8 * MIB]}
+    for n in (16, 32, 64, 96, 256, 1024, 1536, 4096):
+        beside = fitting._beside(found, n)
+        found.pages[n] = (beside + 3 * (n > 64) + 20 * (n > 1024), beside)
+    return found
+
+
+@pytest.fixture(scope="module")
+def fitted() -> fitting.Fitted:
+    return fitting.fit(made())
+
+
+def test_a_known_machine_is_found_again(fitted: fitting.Fitted) -> None:
+    values = fitted.values
+    assert values["machine.core.frequency"] == "3 GHz"
+    assert abs(values["machine.core.outstanding"] - 10) <= 1
+    assert values["machine.llc.size"] == "3 MiB"
+    assert values["machine.llc.replacement"] == "random"
+    for path, ns in (("l1", 1.3), ("l2", 5.0)):
+        assert abs(float(values[f"machine.{path}.latency"].split()[0]) / ns - 1) < 0.05
+    assert (values["machine.tlb.l1_entries"], values["machine.tlb.l2_entries"]) == (64, 1024)
+    (chase,) = fitting.simulate(fitted.overrides(), [{"kind": "chase", "bytes": 16 * MIB}])
+    assert abs(chase / made().chase[16 * MIB] - 1) < 0.03
+
+
+def test_what_is_written_is_a_machine_whose_numbers_have_their_source(tmp_path: Path, fitted: fitting.Fitted) -> None:
+    text = calibration._preset(made(), fitted)
+    (tmp_path / "mine.toml").write_text(text)
+    own = tomllib.loads(text)
+    assert own["machine"]["llc"]["size"] == "3 MiB"
+    for line in text.splitlines():
+        if "=" in line and not line.startswith(("#", "name")):
+            assert "#" in line, line
+    resolved = wirespeed.resolve("forwarding", set={"machine.preset": str(tmp_path / "mine.toml")})
+    assert tomllib.loads(resolved)["machine"]["core"]["frequency"] == "3 GHz"
+
+
+def test_what_cannot_be_determined_is_said() -> None:
+    found = made()
+    found.caches = {}
+    found.pages = {n: (fitting._beside(found, n),) * 2 for n in found.pages}
+    said = " ".join(fitting.fit(found).notes)
+    for words in ("l2: the kernel does not tell its size", "machine.tlb is left out", "is a lower bound"):
+        assert words in said
+
+
+def test_caches_are_read_as_the_kernel_tells_them(tmp_path: Path) -> None:
+    for index, (level, kind, size, ways, shared) in enumerate(
+        [(1, "Data", "48K", 12, "1"), (1, "Instruction", "32K", 8, "1"), (3, "Unified", "32768K", 16, "0-3,8")]
+    ):
+        folder = tmp_path / "cpu1" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, value in {
+            "level": level,
+            "type": kind,
+            "size": size,
+            "ways_of_associativity": ways,
+            "shared_cpu_list": shared,
+        }.items():
+            (folder / name).write_text(f"{value}\n")
+    found = measuring.caches(1, tmp_path)
+    assert found == {1: CacheLevel(1, 48 * KIB, 12, 1), 3: CacheLevel(3, 32 * MIB, 16, 5)}
+
+
+def test_the_mean_error_is_a_factor() -> None:
+    rows = [{"measured_ns": 1.0, "simulated_ns": 2.0}, {"measured_ns": 2.0, "simulated_ns": 1.0}]
+    assert abs((calibration.geometric_error(rows) or 0) - 100) < 1e-9
+
+
+def test_a_loop_is_measured_for_real() -> None:
+    core = measuring.cores()[-1]
+    near = measuring.native({"kind": "chase", "bytes": 8 * KIB, "chains": 1}, core, rounds=3, round_ms=0.5)
+    far = measuring.native({"kind": "chase", "bytes": 64 * MIB, "chains": 1}, core, rounds=3, round_ms=0.5)
+    assert 0.2 < near < far
+    with pytest.raises(InputError, match="cannot run there"):
+        measuring.native({"kind": "multiply"}, 1000)
+    with pytest.raises(InputError, match="bytes = 1"):
+        measuring.native({"kind": "chase", "bytes": 1, "chains": 1}, core)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--cpu", "1000"], "--cpu 1000: must be one of"), (["--out", "/tmp"], "is a folder")]
+)
+def test_the_command_ends_with_2_on_bad_input(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["wirespeed", "calibrate", *arguments])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == cli.EXIT_INPUT
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_this_machine_is_calibrated_in_two_minutes(tmp_path: Path) -> None:
+    found = calibration.calibrate()
+    assert found.document["seconds"] < 120
+    found.write(tmp_path / "mine.toml")
+    assert wirespeed.run("forwarding", set={"machine.preset": str(tmp_path / "mine.toml"), "run.packets": 2000}).summary

@@ -1,0 +1,59 @@
+"""The room of Hermes on runs too short for their numbers: what is asked for is measured, drawn and told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from wirespeed import _wirespeed
+from wirespeed.papers import Kept, Request, find, no_progress
+from wirespeed.papers.rooms import zhu_2011
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study of few packets."""
+    real = Request.parameters
+
+    def few(request: Request, name: str) -> dict[str, Any]:
+        parameters = real(request, name)
+        parameters["runs"] |= {"runs": 1, "batches": [64, 256], "batch": 64, "cores": [1, 2], "mcw": [8, 32]}
+        parameters["workload"] |= {"rules": 16, "strings": 16, "depth": 16}
+        for application in parameters["applications"].values():
+            application |= {"recorded": 64, "packets": 512}
+        return parameters
+
+    monkeypatch.setattr(Request, "parameters", few)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("reading", ["letter", "serial", "overlapped"])
+def test_every_claim_is_measured_and_every_panel_drawn(reading: str) -> None:
+    paper = find("2011-dac-hermes")
+    claims = {row.id for row in paper.expected()}
+    request = Request(paper, reading, frozenset(claims), False, 1, 1, Kept(), no_progress)
+    found = paper.measure(request)
+    assert set(found.measured) == claims
+    assert [figure.name for figure in found.figures] == ["fig3a", "fig3b", "fig3c", "fig3d", "fig3e", "fig3f"]
+    assert all(figure.svg().startswith("<svg") for figure in found.figures[:1])
+    # FIFO 4 KiB, DCQ 1 KiB, tables of eight cores 0.5 KiB.
+    assert found.measured["storage"].ours == 5.5
+    assert any("not measured" in note for note in found.notes)
+    assert any(note.startswith("batches of 256") for note in found.notes)
+    assert {row["system"] for row in found.points} == {"hermes", "batch"}
+
+
+def test_points_that_cannot_be_are_refused_before_any_is_run() -> None:
+    told: list[int] = []
+    with pytest.raises(_wirespeed.InputError, match=r"points\[1\]"):
+        _wirespeed.run_simt([json.dumps(_point()), json.dumps(_point() | {"packets": 0})], lambda n, _: told.append(n))
+    assert not told
+    with pytest.raises(_wirespeed.InputError, match="did you mean hermes"):
+        _wirespeed.gpu_preset("hermse")
+
+
+def _point() -> dict[str, Any]:
+    request = Request(find("2011-dac-hermes"), "letter", frozenset(), False, 1, 1, Kept(), no_progress)
+    return zhu_2011.Study(request).point(zhu_2011.Setting("dec_ttl", "hermes", 10.0))

@@ -1,0 +1,180 @@
+"""The router's commands, as a person runs them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirespeed import InputError, router
+
+NO_DRIVER = "libcuda_nowhere.so.1"
+
+
+def run_command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "wirespeed.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def capture(path: Path, packets: int) -> Path:
+    """A pcap of UDP packets to 10.0.0.0/8, every tenth of them with a time to live that runs out."""
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for i in range(packets):
+            ttl = 1 if i % 10 == 0 else 64
+            header = struct.pack(
+                ">BBHHHBBH4s4s", 0x45, 0, 28, i & 0xFFFF, 0, ttl, 17, 0, b"\xc0\0\2\1", b"\n\0\0" + bytes([i % 250])
+            )
+            frame = b"\2" * 12 + b"\x08\0" + header + bytes(26)
+            out.write(struct.pack("<IIII", i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
+    return path
+
+
+@pytest.fixture
+def routes(tmp_path: Path) -> Path:
+    table = tmp_path / "routes.txt"
+    table.write_text("10.0.0.0/8\n192.0.2.0/24\n")
+    return table
+
+
+def test_a_capture_is_routed_and_written(tmp_path: Path, routes: Path) -> None:
+    given, out = capture(tmp_path / "in.pcap", 2000), tmp_path / "out.pcap"
+    done = run_command(
+        "router", "run", "--capture", given, "--table", routes, "--ordered", "--out", out, "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    routed = json.loads(done.stdout)
+    assert (routed["packets"], routed["forwarded"], routed["dropped"]) == (2000, 1800, {"ttl_expired": 200})
+    assert routed["reordered"] == 0
+    assert routed["delay"] is None
+    # A record less a header each: what is forwarded has the length it had.
+    assert out.stat().st_size == 24 + 1800 * (16 + 60)
+    again = tmp_path / "twin.pcap"
+    twin = router.run(capture=given, table=routes, ordered=True, out=again, backend="twin")
+    assert twin["backend"] == "twin"
+    assert again.read_bytes() == out.read_bytes(), "the GPU's kernel writes the same bytes"
+
+
+def test_offered_traffic_has_a_delay(routes: Path) -> None:
+    done = run_command("router", "run", "--table", routes, "--rate", "0.01", "--packets", "500")
+    assert done.returncode == 0, done.stderr
+    assert "delay, p99" in done.stdout
+    assert "forwarded" in done.stdout
+
+
+def test_only_auto_goes_on_without_a_gpu_and_says_so(routes: Path) -> None:
+    common = ("router", "run", "--table", routes, "--packets", "100", "--driver", NO_DRIVER)
+    auto = run_command(*common, "--backend", "auto")
+    assert auto.returncode == 0
+    assert "cpu is used in its place" in auto.stderr
+    cuda = run_command(*common, "--backend", "cuda")
+    assert cuda.returncode == 2
+    assert "no GPU driver" in cuda.stderr
+    assert "--backend cpu" in cuda.stderr
+
+
+def test_probe_says_why_there_is_no_gpu() -> None:
+    done = run_command("router", "probe", "--driver", NO_DRIVER)
+    assert done.returncode == router.EXIT_NO_GPU
+    assert NO_DRIVER in done.stdout
+    assert router.probe(NO_DRIVER)["gpu"] is None
+
+
+def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Path) -> None:
+    out = tmp_path / "curves.csv"
+    done = run_command(
+        *("router", "bench", "--cpu-only", "--table", routes, "--csv", out),
+        *("--batches", "32,256", "--shares", "0.2", "--packets", "4096"),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
+    assert all(row["wrong"] == "0" and float(row["carried_mpps"]) > 0 for row in rows)
+    assert "Best of each mode" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"ports": 0}, "ports = 0: allowed are 1 and more"),
+        ({"mpps": -1.0}, "mpps = -1: must be a number above 0"),
+        ({"speed": 2.0}, "speed = 2: only with a capture"),
+        ({"threads": 5000}, "threads = 5000: allowed are 1 to 1024"),
+        ({"interface": "nowhere0"}, "nowhere0"),
+        ({"function": "forwad"}, "unknown variant `forwad`"),
+        ({"rules": "x.rules"}, "rules = x.rules: only with the function classify"),
+        ({"function": "inspect", "backend": "twin"}, "the function inspect has no form for GPUs"),
+        ({"capture": "nowhere.pcap"}, "nowhere.pcap"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings: dict[str, object], says: str, routes: Path) -> None:
+    with pytest.raises((InputError, OSError)) as error:
+        router.run(table=routes, packets=100, **settings)
+    assert says in str(error.value)
+
+
+WIRE = """
+import json, select, socket, struct, subprocess, sys, time
+
+for command in (
+    "sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
+    "ip link add veth0 type veth peer name veth1",
+    "ip link set veth0 up",
+    "ip link set veth1 up",
+):
+    subprocess.run(command.split(), check=True)
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+wire.bind(("veth1", 0))
+router = subprocess.Popen(
+    [sys.executable, "-m", "wirespeed.cli", "router", "run", "--interface", "veth0", "--reflect",
+     "--table", sys.argv[1], "--packets", "64", "--seconds", "120", "--timeout", "100", "--ordered",
+     "--format", "json"],
+    stdout=subprocess.PIPE, text=True,
+)
+def checksum(header):
+    total = sum(struct.unpack(">10H", header))
+    while total > 0xffff:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 46, 7, 0, 9, 17, 0, b"\\xc0\\0\\2\\1", b"\\n\\0\\0\\1")
+header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
+frame = b"\\x0a" * 12 + b"\\x08\\0" + header + bytes(26)
+back = 0
+while router.poll() is None:
+    wire.send(frame)
+    while select.select([wire], [], [], 0.02)[0]:
+        seen, where = wire.recvfrom(2048)
+        # Its own frames come back to the socket as outgoing.
+        if where[2] != socket.PACKET_OUTGOING and seen[14:34] != header:
+            assert seen[22] == 8 and checksum(seen[14:34]) == 0, seen
+            assert seen[:2] == b"\\2\\0" and len(seen) == 60, seen
+            back += 1
+print(json.dumps({"routed": json.loads(router.stdout.read()), "back": back}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="AF_PACKET is Linux")
+def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
+    inside = ["unshare", "--map-root-user", "--net"]
+    try:
+        able = subprocess.run(
+            [*inside, *["ip", "link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]], capture_output=True, text=True
+        )
+    except FileNotFoundError as e:
+        pytest.skip(f"no network namespaces: {e}")
+    if able.returncode != 0:
+        pytest.skip(f"no network namespaces: {able.stderr.strip()}")
+    done = subprocess.run(
+        [*inside, sys.executable, "-c", WIRE, str(routes)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["routed"]["packets"] == 64
+    assert seen["routed"]["forwarded"] == 64
+    assert seen["routed"]["delay"]["packets"] == 64
+    assert seen["back"] >= 60, "frames come back with one hop less"

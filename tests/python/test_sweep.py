@@ -1,0 +1,460 @@
+"""Sweeps: designs, replications, runs that are known, workers and drivers that die, input that is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import wirespeed
+from wirespeed.sweep import Ask, Plan, study
+from wirespeed.sweep import engine as engines
+from wirespeed.sweep import until as rule
+from wirespeed.sweep import work as worker
+from wirespeed.sweep.axes import parse
+from wirespeed.sweep.folder import Folder
+from wirespeed.sweep.plan import read
+from wirespeed.sweep.work import Outcome, Task
+
+SMALL = {"run.packets": 2000, "run.warmup": 500, "run.curve": [], "function.forward.prefixes": 1000}
+LOADS = {"traffic.load": [0.2, 0.4, 0.8]}
+
+
+def threads(n=2):
+    return ThreadPoolExecutor(n)
+
+
+def small(vary=None, **given):
+    """A sweep of short runs, in threads: no process has to be started."""
+    with threads() as pool:
+        return wirespeed.sweep("forwarding", vary or LOADS, set=SMALL, executor=pool, **given)
+
+
+def same(a: Path, b: Path) -> bool:
+    return (a / study.RESULTS_FILE).read_bytes() == (b / study.RESULTS_FILE).read_bytes()
+
+
+# --- designs ---
+
+
+def test_a_grid_has_every_combination_once_and_the_last_axis_turns_fastest():
+    plan = Plan(Ask("forwarding", {"traffic.load": [0.2, 0.4], "machine.llc.slices": [1, 9, 18]}, set=SMALL))
+    at = [tuple(plan.values(place).values()) for place in range(6)]
+    assert at == [(0.2, 1), (0.2, 9), (0.2, 18), (0.4, 1), (0.4, 9), (0.4, 18)]
+
+
+def test_a_latin_hypercube_has_one_point_in_each_row_of_each_axis():
+    ask = Ask(
+        "forwarding", ["traffic.load=0.1..0.9", "nic.rx_descriptors=64..4096"], set=SMALL, design="latin", samples=16
+    )
+    plan = Plan(ask)
+    loads = sorted(plan.values(place)["traffic.load"] for place in range(16))
+    assert [int((load - 0.1) / 0.8 * 16) for load in loads] == list(range(16))
+    sizes = sorted(plan.values(place)["nic.rx_descriptors"] for place in range(16))
+    assert [(size - 64) * 16 // 4033 for size in sizes] == list(range(16))
+
+
+def test_a_sobol_sequence_of_a_power_of_two_is_balanced_over_listed_values():
+    ask = Ask(
+        "forwarding", ["machine.llc.slices=1,2,4,8", "traffic.load=0.1..0.9"], set=SMALL, design="sobol", samples=32
+    )
+    plan = Plan(ask)
+    slices = [plan.values(place)["machine.llc.slices"] for place in range(32)]
+    assert [slices.count(n) for n in (1, 2, 4, 8)] == [8, 8, 8, 8]
+
+
+def test_a_design_depends_on_its_seed_alone():
+    def points(seed):
+        plan = Plan(Ask("forwarding", ["traffic.load=0.1..0.9"], set=SMALL, design="latin", samples=5, seed=seed))
+        return [plan.values(place) for place in range(5)]
+
+    assert points(3) == points(3) != points(4)
+
+
+def test_cases_are_bundles_under_a_name():
+    found = small({"traffic.load": [0.3]}, cases={"narrow": {"machine.llc.io_ways": 1}, "as it is": {}})
+    assert [row["case"] for row in found.rows] == ["narrow", "as it is"]
+    assert (
+        found.rows[0]["levels.DDIO.hit_rate"] != found.rows[1]["levels.DDIO.hit_rate"]
+        or found.rows[0]["key"] != (found.rows[1]["key"])
+    )
+
+
+# --- what a study comes to ---
+
+
+def test_a_point_is_what_a_run_is():
+    found = small({"traffic.load": [0.4]})
+    result = wirespeed.run("forwarding", set={**SMALL, "traffic.load": 0.4})
+    (row,) = found.rows
+    assert row["run_id"] == result.run_id
+    assert row["carried_mpps"] == result.summary["carried_mpps"]
+    assert row["sojourn_ns.p99"] == result.summary["sojourn_ns"]["p99"]
+    assert "wall_s" not in row
+
+
+def test_the_result_does_not_depend_on_who_runs_it(tmp_path):
+    small().write(tmp_path / "threads")
+    for jobs in (1, 2):
+        found = wirespeed.sweep("forwarding", LOADS, set=SMALL, jobs=jobs, out=tmp_path / f"{jobs} processes")
+        found.write(tmp_path / f"{jobs} processes")
+        assert same(tmp_path / "threads", tmp_path / f"{jobs} processes")
+
+
+def test_what_is_finished_is_never_run_twice(tmp_path):
+    first = small(out=tmp_path)
+    again = small({"traffic.load": [0.2, 0.4, 0.6, 0.8]}, out=tmp_path)
+    assert (first.ran, again.ran) == (3, 1)
+    assert [row["key"] for row in again.rows if row["traffic.load"] != 0.6] == [row["key"] for row in first.rows]
+    assert small(out=tmp_path).rows == first.rows
+
+
+def test_a_damaged_file_of_a_run_is_run_again(tmp_path):
+    first = small(out=tmp_path)
+    files = sorted((tmp_path / "runs").glob("*.parquet"))
+    files[0].write_bytes(files[0].read_bytes()[:100])
+    files[1].write_bytes(b"")
+    again = small(out=tmp_path)
+    assert again.ran == 2
+    assert again.rows == first.rows
+
+
+def test_two_points_that_are_the_same_scenario_run_once():
+    found = small({"traffic.load": [0.4]}, cases={"a": {"nic.burst": 32}, "b": {}})
+    assert found.ran == 1
+    assert found.rows[0]["key"] == found.rows[1]["key"]
+
+
+def test_a_key_follows_the_content_of_files_and_not_where_they_lie(tmp_path):
+    def key(table):
+        return Plan(Ask("forwarding", LOADS, set=SMALL, table=table)).task(0, 0).key
+
+    for name, text in (("a", "10.0.0.0/8\n"), ("b", "10.0.0.0/8\n"), ("c", "11.0.0.0/8\n")):
+        (tmp_path / name).write_text(text)
+    assert key(tmp_path / "a") == key(tmp_path / "b") != key(tmp_path / "c")
+
+
+def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
+    # More than the port carries is found when traffic is made; a pool too small for its rings when settings are read.
+    vary = {"traffic.packet_rate": ["1 Mpps", "900 Mpps"]}
+    found = small({**vary, "mempool.size": [16384, 2048], "nic.rx_descriptors": [256, 1024]}, out=tmp_path)
+    assert [row["error"] is None for row in found.rows] == [True, False, True, True] + [False] * 4
+    assert "line rate" in found.rows[4]["error"]
+    assert "enlarge the pool" in found.rows[1]["error"]
+    found.write(tmp_path)
+    assert "line rate" in (tmp_path / study.PAGE_FILE).read_text()
+    # What failed is known too, unless it is asked for.
+    assert small(vary, out=tmp_path).ran == 0
+    assert small(vary, out=tmp_path, retry_failed=True).ran == 1
+
+
+def test_results_are_tables_that_others_read(tmp_path):
+    found = small()
+    found.write(tmp_path)
+    table = pyarrow.parquet.read_table(tmp_path / study.RESULTS_FILE)
+    assert table.column("traffic.load").to_pylist() == [0.2, 0.4, 0.8]
+    assert json.loads(table.schema.metadata[b"wirespeed.sweep"])["scenario"] == "forwarding"
+    assert found.table.to_polars().shape == (3, table.num_columns)
+    assert (tmp_path / study.CSV_FILE).read_text().count("\n") == 4
+
+
+def test_the_page_has_a_chart_of_each_metric_and_every_point(tmp_path):
+    vary = {"traffic.load": [0.2, 0.4, 0.6], "machine.llc.slices": [1, 2, 4, 6, 8, 9, 18]}
+    page = small(vary, metrics=["carried_mpps", "p99"]).write(tmp_path)[3].read_text()
+    assert page.count("<svg") == 2
+    assert page.count("<tr>") == 22
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+# --- replications ---
+
+
+def test_replications_have_seeds_that_are_the_same_at_all_points():
+    found = small(replications=3)
+    seeds = [row["seed"] for row in found.rows]
+    assert seeds[:3] == seeds[3:6] == seeds[6:]
+    assert len(set(seeds)) == 3
+    assert seeds[0] == 1  # the scenario's own
+
+
+def test_a_point_is_run_until_its_half_width_is_met():
+    found = small({"traffic.load": [0.4]}, until=["mean 3%"], most_replications=12)
+    values = [row["sojourn_ns.mean"] for row in found.rows]
+    mean, wide = rule.interval(values)
+    assert len(values) >= 3
+    assert wide <= 0.03 * mean or len(values) == 12
+    # One run fewer was not enough.
+    assert len(values) == 3 or rule.interval(values[:-1])[1] > 0.03 * rule.interval(values[:-1])[0]
+
+
+def test_a_wanted_half_width_that_is_out_of_reach_ends_at_the_most_runs():
+    found = small({"traffic.load": [0.4, 0.8]}, until=["p99 0.001 ns"], most_replications=4)
+    assert [row["replication"] for row in found.rows] == [0, 1, 2, 3] * 2
+
+
+def test_intervals_are_students():
+    assert rule.interval([1.0, 2.0, 3.0, 4.0]) == pytest.approx((2.5, 3.182446 * (5 / 3 / 4) ** 0.5))
+
+
+# --- workers and drivers that die ---
+
+
+class Flaky(Executor):
+    """Runs at once; a task for which `kills` says so breaks it, with all that is under way, as a pool does."""
+
+    def __init__(self, kills):
+        self._kills, self._broken = kills, False
+
+    def submit(self, call, task):  # type: ignore[override]
+        if self._broken:
+            raise BrokenProcessPool("broken")
+        future: Future = Future()
+        if self._kills(task):
+            self._broken = True
+            future.set_exception(BrokenProcessPool("a worker died"))
+        else:
+            future.set_result(Outcome(task.key, {"carried_mpps": 1.0}))
+        return future
+
+
+class FlakyEngine:
+    workers, died = 2, (BrokenProcessPool,)
+
+    def __init__(self, kills):
+        self._kills = kills
+
+    def again(self):
+        return Flaky(self._kills)
+
+
+def run_flaky(keys, kills):
+    found: dict[str, list[Outcome]] = {}
+
+    def finished(outcome):
+        found.setdefault(outcome.key, []).append(outcome)
+        return []
+
+    engine = FlakyEngine(kills)
+    engines.run(engine, engine.again(), [Task(key, "", "") for key in keys], finished, lambda: None)
+    assert all(len(outcomes) == 1 for outcomes in found.values())
+    return {key: outcomes[0] for key, outcomes in found.items()}
+
+
+def test_a_task_that_takes_its_worker_down_each_time_fails_and_the_others_go_on():
+    found = run_flaky("abcdefgh", lambda task: task.key == "c")
+    assert set(found) == set("abcdefgh")
+    assert [key for key, outcome in found.items() if outcome.error] == ["c"]
+    assert "its worker died 5 times" in found["c"].error
+
+
+def test_workers_that_die_by_chance_cost_no_task_its_result():
+    left = dict.fromkeys("abcdefgh", 2)
+
+    def kills(task):
+        left[task.key] -= 1
+        return left[task.key] >= 0
+
+    assert not any(outcome.error for outcome in run_flaky("abcdefgh", kills).values())
+
+
+def test_an_executor_of_the_callers_that_breaks_ends_the_study_and_says_so():
+    class Once(engines.Given):
+        pass
+
+    engine = Once(Flaky(lambda task: True), 1)
+    with pytest.raises(wirespeed.InputError, match="the executor broke"):
+        engines.run(engine, Flaky(lambda task: True), [Task("a", "", "")], lambda outcome: [], lambda: None)
+
+
+MANY = {"traffic.load": "0.1..1.0/6", "nic.rx_descriptors": [256, 512, 1024, 2048]}
+
+
+def children(parent):
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True
+    ).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "spawn_main" in line]
+
+
+def driver(out, vary, packets):
+    settings = {**SMALL, "run.packets": packets}
+    code = (
+        "import wirespeed, sys\n"
+        "if __name__ == '__main__':\n"
+        f"    found = wirespeed.sweep('forwarding', {vary!r}, set={settings!r}, jobs=2, out={str(out)!r})\n"
+        f"    found.write({str(out)!r})\n"
+    )
+    script = Path(out).with_suffix(".py")
+    script.write_text(code)
+    return subprocess.Popen([sys.executable, str(script)])
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError("did not happen in time")
+
+
+def runs(out):
+    return len(list((out / "runs").glob("*.parquet")))
+
+
+def test_killed_workers_and_a_killed_driver_change_nothing(tmp_path):
+    """The short form of the slow test below: a worker is killed twice, the driver once."""
+    packets = 8000
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    with driver(undisturbed, MANY, packets) as process:
+        assert process.wait() == 0
+    with driver(disturbed, MANY, packets) as process:
+        for done in (2, 8):
+            wait_for(lambda done=done: runs(disturbed) >= done and children(process.pid))
+            os.kill(children(process.pid)[0], signal.SIGKILL)
+        wait_for(lambda: runs(disturbed) >= 12)
+        left = children(process.pid)
+        process.kill()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))  # workers end with their driver
+    before = {file.name: file.stat().st_mtime_ns for file in (disturbed / "runs").glob("*.parquet")}
+    assert 12 <= len(before) < 24
+    with driver(disturbed, MANY, packets) as process:
+        assert process.wait() == 0
+    after = {file.name: file.stat().st_mtime_ns for file in (disturbed / "runs").glob("*.parquet")}
+    assert {name: after[name] for name in before} == before  # none was run again
+    assert len(after) == 24
+    assert same(undisturbed, disturbed)
+
+
+@pytest.mark.slow
+def test_a_thousand_points_with_a_worker_killed_every_20_s_and_the_driver_once_are_bit_identical(tmp_path):
+    vary = {"traffic.load": "0.01..1.0/100", "nic.rx_descriptors": [128, 256, 512, 1024, 2048], "nic.burst": [16, 32]}
+    packets = 20_000
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    with driver(undisturbed, vary, packets) as process:
+        assert process.wait() == 0
+    kills = 0
+    for last in (False, True):
+        with driver(disturbed, vary, packets) as process:
+            killed_at = time.monotonic()
+            while process.poll() is None:
+                if not last and runs(disturbed) >= 500:
+                    process.kill()
+                    break
+                if time.monotonic() - killed_at > 20 and (found := children(process.pid)):
+                    os.kill(found[0], signal.SIGKILL)
+                    kills, killed_at = kills + 1, time.monotonic()
+                threading.Event().wait(0.1)
+        assert process.returncode == (0 if last else -signal.SIGKILL)
+    assert kills >= 1
+    rows = pyarrow.parquet.read_table(disturbed / study.RESULTS_FILE)
+    assert rows.num_rows == len(set(rows.column("key").to_pylist())) == 1000
+    assert rows.column("error").null_count == 1000
+    assert same(undisturbed, disturbed)
+
+
+# --- input that is wrong, before anything runs ---
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"vary": {"machine.llc.slicez": [1, 2]}}, "did you mean `slices`"),
+        ({"vary": {"traffic.load": [0.2, 7]}}, "allowed is a share of line rate"),
+        ({"vary": {"traffic.load": []}}, "there are no values"),
+        ({"vary": ["traffic.load=0.9..0.1/3"]}, "the range is empty"),
+        ({"vary": ["traffic.load=0.9..0.1"], "design": "latin", "samples": 4}, "the interval is empty"),
+        ({"vary": ["traffic.load=0.1,0.2", "traffic.load=0.3"]}, "is given twice"),
+        ({"vary": {"traffic.load": [0.1], "traffic.rate": ["1 Gbps"]}}, "only one of them would hold"),
+        ({"vary": {"traffic.load": [0.1]}, "set": {"traffic.load": 0.5}}, "only one of them would hold"),
+        ({"vary": {"run.seed": [1, 2]}, "replications": 2}, "replications have seeds of their own"),
+        ({"vary": {}}, "nothing to vary"),
+        ({"vary": LOADS, "design": "grit"}, "did you mean `grid`"),
+        ({"vary": LOADS, "design": "sobol"}, "needs --samples"),
+        ({"vary": LOADS, "samples": 4}, "a grid has as many points"),
+        ({"vary": LOADS, "until": ["p98 1%"]}, "did you mean `p99`"),
+        ({"vary": LOADS, "until": ["p99 -1%"]}, "above 0"),
+        ({"vary": LOADS, "until": ["p99 1 parsec"]}, "the unit is"),
+        ({"vary": LOADS, "until": ["p99 0%"]}, "above 0"),
+        ({"vary": LOADS, "metrics": ["carried"]}, "must be one of"),
+        ({"vary": LOADS, "engine": "slurm"}, "must be one of local, dask"),
+        ({"vary": LOADS, "engine": "dask"}, "needs --scheduler"),
+        ({"vary": LOADS, "scheduler": "tcp://nowhere:1"}, "goes with --engine dask"),
+        ({"vary": LOADS, "jobs": 0}, "must be at least 1"),
+        ({"vary": ["run.packets=1..1000000"]}, "at most 1000"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_runs(given, says, tmp_path):
+    with pytest.raises(wirespeed.InputError, match=says):
+        wirespeed.sweep("forwarding", **({"set": SMALL} if "set" not in given else {}), **given, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_studies_do_not_write_to_one_folder_at_a_time(tmp_path):
+    with Folder(tmp_path), pytest.raises(wirespeed.InputError, match="another study writes"):
+        small(out=tmp_path)
+
+
+def test_a_worker_of_another_build_is_refused(monkeypatch):
+    task = Plan(Ask("forwarding", LOADS, set=SMALL)).task(0, 0)
+    monkeypatch.setattr(worker, "build", lambda: "0.0.1 (other)")
+    with pytest.raises(worker.VersionMismatchError, match=r"has wirespeed 0\.0\.1"):
+        worker.work(task)
+    theirs = worker.identify()
+    monkeypatch.undo()
+    assert "install the same build" in (worker.differences([theirs]) or "")
+    assert worker.differences([worker.identify()]) is None
+
+
+def test_a_worker_without_the_files_is_refused(tmp_path):
+    theirs = worker.identify(((str(tmp_path / "trace.pcap"), 10),))
+    assert "does not have" in (worker.differences([theirs]) or "")
+
+
+# --- study files ---
+
+
+def test_a_study_file_is_what_the_command_line_says(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'scenario = "forwarding"\nreplications = 2\nmetrics = ["p99"]\n'
+        '[set]\n"run.packets" = 2000\nrun.warmup = 500\n[vary]\ntraffic.load = [0.2, 0.4]\n'
+        '[cases.narrow]\n"machine.llc.io_ways" = 1\n[cases.wide]\n"machine.llc.io_ways" = 15\n'
+    )
+    ask = read(file)
+    assert ask is not None
+    plan = Plan(ask)
+    assert [axis.name for axis in plan.axes] == ["case", "traffic.load"]
+    assert plan.set == ["run.packets=2000", "run.warmup=500"]
+    assert plan.replications.least == 2
+    assert read(Path("forwarding")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("varry = {}\n", "did you mean `vary`"),
+        ("vary = 3\n", "must be a table"),
+        ("until = 'p99 1%'\n", "must be a list"),
+        ("samples = '3'\n", "must be a whole number"),
+    ],
+)
+def test_a_wrong_study_file_is_told(text, says, tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('scenario = "forwarding"\n' + text)
+    with pytest.raises(wirespeed.InputError, match=says):
+        read(file)
+
+
+def test_ranges_are_told_apart():
+    assert [level.value for level in parse("nic.burst=8..32/4").levels] == [8, 16, 24, 32]
+    assert [level.value for level in parse("nic.burst=8..32+8").levels] == [8, 16, 24, 32]
+    assert [level.value for level in parse("nic.burst=8..32*2").levels] == [8, 16, 32]
