@@ -163,7 +163,7 @@ def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
     inside = ["unshare", "--map-root-user", "--net"]
     try:
         able = subprocess.run(
-            [*inside, *["ip", "link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]], capture_output=True, text=True
+            [*inside, *"ip link add veth0 type veth peer name veth1".split()], capture_output=True, text=True
         )
     except FileNotFoundError as e:
         pytest.skip(f"no network namespaces: {e}")
