@@ -17,6 +17,8 @@ pub struct Report {
     pub failed: Vec<String>,
 }
 
+/// EINVAL: how the kernel refuses a mask.
+const INVALID: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// Tries of what may pass.
 const TRIES: u32 = 8;
 
@@ -117,7 +119,8 @@ fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)]) -> Result<Do
     match resctrl.set_masks(group, &back, &rule) {
         Ok(()) => Ok(Done::Restored(format!("{name} has L3:{}", text(&back)))),
         Err(why) if why.is_gone() => Ok(Done::Safe(format!("{name} is not there any more"))),
-        Err(why) if why.may_pass() => Err(why),
+        // Other refusals than of the mask itself leave it in the journal.
+        Err(why) if why.errno() != Some(INVALID) => Err(why),
         Err(why) => {
             // Somebody has taken these ways for himself since: all that nobody has.
             let free = free_ways(resctrl, group, &rule, &back)?;

@@ -26,7 +26,7 @@ struct Scene {
 fn scene(spec: Spec, more: &str) -> Option<Scene> {
     let host = FakeHost::new(spec);
     host.set_pace(Ps(1_000_000_000_000));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let at = folder.path().join("machine");
     std::fs::create_dir(&at).unwrap();
     let mounted = match Mounted::at(&host, &at) {
@@ -319,7 +319,8 @@ fn pqos_drives_it_and_sees_what_we_see() {
     assert!(shown.contains("0x3c") && shown.contains("0x7f0"), "{shown}");
     // What it monitors is what we read: the receiving program's bytes in the cache.
     (0..5).for_each(|_| scene.host.advance(Ps(1_000_000_000_000)));
-    let monitored = text(&pqos(&scene, "--disable-mon-ipc --disable-mon-llc_miss -m llc:1 -t 1 -u csv").unwrap().stdout);
+    let monitored =
+        text(&pqos(&scene, "--disable-mon-ipc --disable-mon-llc_miss -m llc:1 -t 1 -u csv").unwrap().stdout);
     let kib: Option<f64> = monitored.lines().rev().find_map(|l| l.rsplit(',').next()?.trim().parse().ok());
     let own = scene.host.occupancy()[0] / 1024.0;
     assert!(kib.is_some_and(|k| (k - own).abs() < own / 50.0 + 1.0), "{own} KiB; {monitored}");
