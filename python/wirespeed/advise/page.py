@@ -26,7 +26,7 @@ def page(document: Mapping[str, Any]) -> str:
     heads, rows = text.ranked(document)
     titles = {each["name"]: (each["title"], each["system"]) for each in document["techniques"]}
     rows = [[row[0], *titles[row[0]], *row[1:]] for row in rows]
-    body += table([heads[0], "what it is", "of", *heads[1:-1], "needs"], rows)
+    body += table([heads[0], "what it is", "of", *heads[1:]], rows)
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
         "Rates are at saturation, p99 (alone) and loss at the scenario's own load; ± is the 95 % half-width over "

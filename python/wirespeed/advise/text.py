@@ -51,15 +51,17 @@ def now(document: Mapping[str, Any]) -> list[str]:
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a technique each, the best first. A change that may be none is in brackets."""
-    heads = ["technique", "rate, alone", "with others", "p99", "loss", "cost", ""]
+    heads = ["technique", "rate, alone", "with others", "p99", "loss", "cost"]
     rows = []
     for each in document["techniques"]:
         loss = each["loss"]
         change = f"{100 * loss['change']:+.2f} %" if abs(loss["change"]) > max(loss["half_width"], 5e-5) else "0"
-        kind = {"hardware": "new chip", "core": "", "software": "software", "setting": ""}[each["kind"]]
+        # Bits of SRAM that a chip lacks say that it is another one.
+        kind = {"hardware": "new chip", "software": "software"}.get(each["kind"], "nothing")
+        cost = kind if each["cost_words"] == "nothing" else each["cost_words"]
         alone = _effect({**each["alone"]["rate"], "sure": _is_sure(each["alone"]["rate"])})
         p99 = _short({**each["alone"]["p99"], "sure": _is_sure(each["alone"]["p99"])})
-        rows.append([each["name"], alone, _short(each["rate"]), p99, change, each["cost_words"], kind])
+        rows.append([each["name"], alone, _short(each["rate"]), p99, change, cost])
     return heads, rows
 
 
