@@ -41,7 +41,7 @@ fn ports() -> impl Strategy<Value = (u16, u16)> {
 fn rule() -> impl Strategy<Value = Rule> {
     let network = || {
         (0u32..16, prop::sample::select(vec![0u8, 1, 2, 3, 30, 31, 32])).prop_map(|(n, len)| {
-            let addr = n << 30 | n >> 2;
+            let addr = n.rotate_right(2);
             (addr & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0), len)
         })
     };
@@ -52,7 +52,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 fn fields() -> impl Strategy<Value = RuleFields> {
-    let addr = || (0u32..16).prop_map(|n| n << 30 | n >> 2);
+    let addr = || (0u32..16).prop_map(|n| n.rotate_right(2));
     let proto = prop::sample::select(vec![1u8, 4, 6, 17]);
     let flags = prop::sample::select(vec![0u16, 0x200, 0x1000, 0x1200]);
     (addr(), addr(), 0u16..7, 0u16..7, proto, flags).prop_map(|(src, dst, src_port, dst_port, proto, flags)| {
