@@ -150,8 +150,12 @@ def _median(found: Sequence[Measurement]) -> Measurement:
 def _predicted(whole: dict[str, Any], goal: Goal, predict: Predict) -> dict[str, Any]:
     """The document with what a simulation says of each point, and how well that orders them."""
     name = search.PROGRAM_METRICS[goal.metric][0]
+    known: dict[str, Mapping[str, float] | None] = {}
     for point in [*whole["points"], whole["base"], whole["best"]]:
-        said = predict(point["settings"])
+        key = space.key(point["settings"])
+        if key not in known:
+            known[key] = predict(point["settings"])
+        said = known[key]
         point["predicted"] = None if said is None else said.get(name)
     pairs = [
         (point["predicted"], point["value"])
