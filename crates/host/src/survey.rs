@@ -97,7 +97,7 @@ fn processor(cpu: &Cpu) -> Finding {
     }
     let kind = generation(cpu).map_or("not in our table", |g| g.name);
     let detail = format!(
-        "{} family {} model {} ({kind}), {} processors in {} packages",
+        "{} family {} model {} ({kind}), processors: {}, packages: {}",
         cpu.vendor,
         cpu.family,
         cpu.model,
