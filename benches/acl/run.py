@@ -108,7 +108,9 @@ def main() -> None:
     run(["cargo", "build", "--release", "-q", "-p", "wirespeed-functions", "--example", "acl"], cwd=ROOT)
     ours = target / "release/examples/acl"
 
-    print(f"DPDK {run(['pkg-config', '--modversion', 'libdpdk']).strip()}; {args.keys} packets a set; million packets/s")
+    print(
+        f"DPDK {run(['pkg-config', '--modversion', 'libdpdk']).strip()}; {args.keys} packets a set; million packets/s"
+    )
     print(f"{'rules':12}{'number':>8}{'rte_acl':>10}{'tuple space':>13}{'linear':>10}  answers")
     wrong = False
     for name in args.sets.split(","):
@@ -116,7 +118,9 @@ def main() -> None:
         rng = random.Random(f"{args.seed} {name}")
         records = array("I")
         for src, src_len, dst, dst_len, s0, s1, d0, d1, proto, proto_mask, bits, mask in rules:
-            records.extend([src, src_len, dst, dst_len, s0 | s1 << 16, d0 | d1 << 16, proto | proto_mask << 8, bits | mask << 16])
+            records.extend(
+                [src, src_len, dst, dst_len, s0 | s1 << 16, d0 | d1 << 16, proto | proto_mask << 8, bits | mask << 16]
+            )
         write_words(out / "rules.bin", records)
         keys = array("I")
         for _ in range(args.keys):
