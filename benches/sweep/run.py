@@ -107,6 +107,8 @@ def main() -> int:
     plan = Plan(asked)
     tasks = [plan.task(place, 0) for place in plan.sound]
 
+    start_cost()  # what the driver imports once is no cost of a point
+    starting = start_cost()
     ((alone_wall, alone_cpu),) = independent([tasks])
     halves = independent([tasks[0::2], tasks[1::2]])
     # Work that a core would have done in the time it was given, had it not been shared: CPU seconds of the slower half.
@@ -117,7 +119,6 @@ def main() -> int:
     ratio = two_busiest / one_busiest
     overhead = (one_cpu + one_driver - alone_cpu) / len(tasks) * 1e3
 
-    starting = start_cost()
     per_point = overhead - starting / len(tasks) * 1e3
     print(f"{len(tasks)} points of {given.packets} packets, {alone_cpu / len(tasks) * 1e3:.0f} ms of CPU each")
     print(f"one worker {one_cpu:.2f} s of CPU ({one_wall:.2f} s of wall), two {two_cpu:.2f} s ({two_wall:.2f} s)")
