@@ -274,13 +274,10 @@ def _sparse(
     def delivered(setting: Setting) -> float:
         return study.of(setting, "throughput_gbps") / study.of(setting, "offered_gbps")
 
-    for id, settings, holds in (
-        ("sparse-hermes", hermes, lambda share: share >= 0.97),
-        ("sparse-batch", batch, lambda share: share < 0.97),
-    ):
+    for id, settings, delivers in (("sparse-hermes", hermes, True), ("sparse-batch", batch, False)):
         shares = {n: delivered(s) for n, s in settings.items()}
         note = ", ".join(f"{PANELS[n]} {100 * share:.1f} %" for n, share in shares.items())
-        out[id] = Measured(holds={PANELS[n]: holds(share) for n, share in shares.items()}, note=note)
+        out[id] = Measured(holds={PANELS[n]: (share >= 0.97) is delivers for n, share in shares.items()}, note=note)
 
 
 def _scaling(out: dict[str, Measured], study: Study, scaled: Mapping[str, Sequence[Setting]]) -> None:
