@@ -27,9 +27,7 @@ Point = tuple[int, int, int]
 """Accesses N, footprint S in MB, rounds W."""
 
 FITTED: tuple[Point, ...] = ((1, 0, 0), (1, 0, 20), (5, 1, 0))
-JUDGED: tuple[Point, ...] = tuple(
-    (n, s, w) for n in (1, 3, 5) for s in (1, 2, 4, 8, 12, 16, 20) for w in (4, 12, 20)
-)
+JUDGED: tuple[Point, ...] = tuple((n, s, w) for n in (1, 3, 5) for s in (1, 2, 4, 8, 12, 16, 20) for w in (4, 12, 20))
 
 
 def measured(folder: Path | None) -> tuple[dict[Point, float], dict[Point, float]]:
@@ -94,7 +92,9 @@ def main() -> int:
             off.append(deviation)
             added.append((ours - simulated_base(n, w)) - (cycles[point] - cycles[n, 0, w]))
     mean = statistics.mean(map(abs, off))
-    print(f"cycles of {len(off)} points that were not fitted: mean deviation {mean:.1%}, largest {max(map(abs, off)):.1%}")
+    print(
+        f"cycles of {len(off)} points that were not fitted: mean deviation {mean:.1%}, largest {max(map(abs, off)):.1%}"
+    )
     print(f"cycles added by the footprint: mean error {statistics.mean(map(abs, added)):.0f}")
     return 0
 
