@@ -84,8 +84,8 @@ def main() -> int:
         n, s, w = point
         more, ours_more = loads[point] - loads[n, 0, 0], ours_loads - base[n]
         print(
-            f"{'fitted' if point in FITTED else 'judged'}  {n:2} {s:2} {w:2}  {cycles[point]:8.0f} {ours:6.0f} {deviation:+7.1%}"
-            f"      {more:8.2f} {ours_more:6.2f}",
+            f"{'fitted' if point in FITTED else 'judged'}  {n:2} {s:2} {w:2}  {cycles[point]:8.0f} {ours:6.0f}"
+            f" {deviation:+7.1%}      {more:8.2f} {ours_more:6.2f}",
             flush=True,
         )
         if point in JUDGED:
