@@ -170,7 +170,12 @@ fn number(object: &Value, key: &str, path: &str) -> Result<u64, HostError> {
 }
 
 pub(crate) fn keys(object: &Value) -> String {
-    let names = |o: &Map<String, Value>| o.keys().cloned().collect::<Vec<_>>().join(", ");
+    // Whether objects keep the order of a text hangs on who else is built with them.
+    let names = |o: &Map<String, Value>| {
+        let mut names: Vec<&str> = o.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names.join(", ")
+    };
     object.as_object().map(names).filter(|n| !n.is_empty()).unwrap_or_else(|| "no keys".into())
 }
 
