@@ -73,7 +73,7 @@ mod site {
 mod cost {
     pub(super) const NOT_IP: u32 = 40;
     pub(super) const V6: u32 = 63;
-    pub(super) const MEASURED: u32 = 75;
+    pub(super) const MEASURED: u32 = 69;
     pub(super) const SET_UP: u32 = 298;
     pub(super) const OPTION: u32 = 15;
     pub(super) const FRAGMENT: u32 = 408;

@@ -77,12 +77,12 @@ mod site {
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
 mod cost {
-    pub(super) const KEY: u32 = 261;
+    pub(super) const KEY: u32 = 240;
     pub(super) const PROBE: u32 = 22;
     pub(super) const NEW: u32 = 109;
     pub(super) const SWEEP: u32 = 22;
     pub(super) const STATE: u32 = 30;
-    pub(super) const REWRITE: u32 = 383;
+    pub(super) const REWRITE: u32 = 340;
 }
 
 /// How addresses are translated.

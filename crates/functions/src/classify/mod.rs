@@ -75,7 +75,7 @@ mod site {
 mod cost {
     pub(super) const NOT_IP: u32 = 35;
     pub(super) const FIELDS: u32 = 97;
-    pub(super) const RULE: u32 = 14;
+    pub(super) const RULE: u32 = 16;
     pub(super) const RULE_REST: u32 = 23;
     pub(super) const TUPLE: u32 = 48;
     pub(super) const ENTRY: u32 = 30;

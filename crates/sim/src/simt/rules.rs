@@ -146,6 +146,8 @@ mod tests {
         let rules = spec.rules(&mut rng).unwrap();
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
         frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, PROTO_UDP, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+        let sum = internet_checksum(&frame[14..]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame.resize(60, 0);
         let mut packets = vec![Packet::default(); 200];
         packets.iter_mut().for_each(|p| p.set_frame(&frame, 60));
