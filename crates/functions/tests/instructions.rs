@@ -165,6 +165,9 @@ fn reported_is_executed(function: &str, workloads: &[&str], tolerance: f64) {
         let (packets, instructions) = printed(&output.stdout);
         let reported = instructions.parse::<f64>().expect("a number of instructions") / packets;
         println!("{workload}: {executed:.1} instructions a packet executed, {reported:.1} reported");
-        assert!((reported / executed - 1.0).abs() < tolerance, "{workload}: {reported:.1} reported, {executed:.1} executed");
+        assert!(
+            (reported / executed - 1.0).abs() < tolerance,
+            "{workload}: {reported:.1} reported, {executed:.1} executed"
+        );
     }
 }
