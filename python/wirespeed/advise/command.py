@@ -14,6 +14,7 @@ from rich.console import Console
 
 from wirespeed import terminal
 from wirespeed.advise import Advice, advice, bench, text
+from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -23,7 +24,7 @@ _EPILOG: Final = (
     "  wirespeed advise upf --goal p99 --without core\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
 )
-_TRAFFIC, _ADVICE, _OUTPUT = "Traffic and machine", "Advice", "Output"
+_ADVICE, _OUTPUT = "Advice", "Output"
 DEFAULT_FOLDER: Final = "wirespeed-advice"
 
 
@@ -77,24 +78,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_ADVICE,
             ),
         ] = None,
-        capture: Annotated[
-            Path | None,
-            typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        table: Annotated[
-            Path | None,
-            typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="PATH=VALUE",
-                help="Override one setting at every point. May be given several times.",
-                show_default=False,
-                rich_help_panel=_TRAFFIC,
-            ),
-        ] = None,
+        capture: CaptureOpt = None,
+        table: TableOpt = None,
+        settings: EachPointSetOpt = None,
         out: Annotated[
             Path,
             typer.Option(

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from wirespeed import scenarios, terminal
 from wirespeed.errors import InputError
+from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
 from wirespeed.progress import Bar
 from wirespeed.sweep import plan, study, text
 from wirespeed.sweep.plan import Ask
@@ -31,7 +32,7 @@ _EPILOG: Final = (
     "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
     "Exit code: 0 fine (points that failed are listed), 2 bad input, 130 stopped by Ctrl-C."
 )
-_TRAFFIC, _STUDY, _WHERE, _OUTPUT = "Traffic and machine", "Study", "Where it runs", "Output"
+_STUDY, _WHERE, _OUTPUT = "Study", "Where it runs", "Output"
 DEFAULT_FOLDER: Final = "wirespeed-sweep"
 
 
@@ -118,24 +119,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_STUDY,
             ),
         ] = None,
-        capture: Annotated[
-            Path | None,
-            typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        table: Annotated[
-            Path | None,
-            typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="PATH=VALUE",
-                help="Override one setting at every point. May be given several times.",
-                show_default=False,
-                rich_help_panel=_TRAFFIC,
-            ),
-        ] = None,
+        capture: CaptureOpt = None,
+        table: TableOpt = None,
+        settings: EachPointSetOpt = None,
         engine: Annotated[str, typer.Option("--engine", help="local or dask.", rich_help_panel=_WHERE)] = "local",
         jobs: Annotated[
             int | None,

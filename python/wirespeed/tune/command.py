@@ -14,6 +14,7 @@ from rich.console import Console
 
 from wirespeed import terminal
 from wirespeed.errors import InputError
+from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
 from wirespeed.progress import Bar
 from wirespeed.tune import choice, programs, text, tuning
 
@@ -30,7 +31,7 @@ _EPILOG: Final = (
     "Exit code: 0 fine, 2 bad input, 3 a program that was measured is missing, has died or hung, 130 stopped by Ctrl-C."
 )
 EXIT_TARGET: Final = 3
-_TRAFFIC, _SEARCH, _OUTPUT, _PROGRAM = "Traffic and machine", "Search", "Output", "Real programs"
+_SEARCH, _OUTPUT, _PROGRAM = "Search", "Output", "Real programs"
 
 
 def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
@@ -132,24 +133,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_SEARCH,
             ),
         ] = None,
-        capture: Annotated[
-            Path | None,
-            typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        table: Annotated[
-            Path | None,
-            typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=_TRAFFIC),
-        ] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="PATH=VALUE",
-                help="Override one setting at every point. May be given several times.",
-                show_default=False,
-                rich_help_panel=_TRAFFIC,
-            ),
-        ] = None,
+        capture: CaptureOpt = None,
+        table: TableOpt = None,
+        settings: EachPointSetOpt = None,
         machine: Annotated[
             str | None,
             typer.Option(
