@@ -32,6 +32,7 @@ from wirespeed import router as routing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
+from wirespeed.options import TRAFFIC, CaptureOpt, TableOpt
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
@@ -85,31 +86,13 @@ papers = typer.Typer(
 )
 app.add_typer(papers)
 
-_TRAFFIC, _OUTPUT = "Traffic and machine", "Output"
+_OUTPUT = "Output"
 ScenarioArg = Annotated[
     str,
     typer.Argument(
         metavar="SCENARIO",
         help="A TOML file, or the name of a shipped scenario ([bold]wirespeed presets[/bold] lists them).",
         show_default=False,
-    ),
-]
-CaptureOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--capture",
-        metavar="FILE",
-        help="Use this capture as traffic: pcap, pcapng, TSH or ERF; plain, .gz, .xz or .zst.",
-        rich_help_panel=_TRAFFIC,
-    ),
-]
-TableOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--table",
-        metavar="FILE",
-        help="Use this prefix table: MRT TABLE_DUMP(_V2) or a plain list, also compressed.",
-        rich_help_panel=_TRAFFIC,
     ),
 ]
 SetOpt = Annotated[
@@ -119,7 +102,7 @@ SetOpt = Annotated[
         metavar="PATH=VALUE",
         help="Override one setting, for example [bold]machine.llc.ways=8[/bold]. May be given several times.",
         show_default=False,
-        rich_help_panel=_TRAFFIC,
+        rich_help_panel=TRAFFIC,
     ),
 ]
 SeedOpt = Annotated[
@@ -129,7 +112,7 @@ SeedOpt = Annotated[
         metavar="N",
         min=0,
         help="Seed of all random streams: the same seed gives the same result, bit for bit.",
-        rich_help_panel=_TRAFFIC,
+        rich_help_panel=TRAFFIC,
     ),
 ]
 SearchOpt = Annotated[
@@ -137,7 +120,7 @@ SearchOpt = Annotated[
     typer.Option(
         "--search",
         help="Search the highest load without loss (ndr) or with a small one (pdr), as in RFC 2544.",
-        rich_help_panel=_TRAFFIC,
+        rich_help_panel=TRAFFIC,
     ),
 ]
 ThreadsOpt = Annotated[

@@ -12,11 +12,21 @@ TRAFFIC = "Traffic and machine"
 
 CaptureOpt = Annotated[
     Path | None,
-    typer.Option("--capture", metavar="FILE", help="Use this capture as traffic.", rich_help_panel=TRAFFIC),
+    typer.Option(
+        "--capture",
+        metavar="FILE",
+        help="Use this capture as traffic: pcap, pcapng, TSH or ERF; plain, .gz, .xz or .zst.",
+        rich_help_panel=TRAFFIC,
+    ),
 ]
 TableOpt = Annotated[
     Path | None,
-    typer.Option("--table", metavar="FILE", help="Use this prefix table.", rich_help_panel=TRAFFIC),
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="Use this prefix table: MRT TABLE_DUMP(_V2) or a plain list, also compressed.",
+        rich_help_panel=TRAFFIC,
+    ),
 ]
 EachPointSetOpt = Annotated[
     list[str] | None,
