@@ -575,6 +575,7 @@ impl Scenario {
         let mut merged: toml::Table = toml::from_str(&text)
             .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
+        let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
         if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
             apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
                 origin: origin.into(),
@@ -585,6 +586,9 @@ impl Scenario {
         merge(&mut merged, own);
         if !keeps_io_ways {
             fit_io_ways(&mut merged);
+        }
+        if !keeps_pool {
+            grow_pool(&mut merged);
         }
         table(&mut merged, "machine").insert("preset".into(), name.into());
 
@@ -784,6 +788,37 @@ fn fit_io_ways(merged: &mut toml::Table) {
     *mask = toml::Value::Integer(i64::from(units::Cbm::span(ways - kept, kept).0));
 }
 
+/// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
+/// takes of what can hold mbufs, to the next power of two. A pool that stayed as it is would starve, and what was
+/// asked for would not be seen.
+fn grow_pool(merged: &mut toml::Table) {
+    let mut number = |path: &[&str]| {
+        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u64::try_from(n).ok()).filter(|&n| n < 1 << 24)
+    };
+    let cores = number(&["machine", "cores"]).unwrap_or(0);
+    let receiving = number(&["pipeline", "rx_cores"]).unwrap_or(cores).min(cores);
+    let queued = match number(&["pipeline", "rx_cores"]) {
+        Some(_) => {
+            (cores - receiving).saturating_mul(number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE.into()))
+        }
+        None => 0,
+    };
+    let sent = number(&["nic", "ports"]).unwrap_or(0).saturating_mul(number(&["nic", "tx_descriptors"]).unwrap_or(0));
+    let held = [
+        receiving.saturating_mul(number(&["nic", "rx_descriptors"]).unwrap_or(0)),
+        cores.saturating_mul(sent),
+        cores.saturating_mul(number(&["mempool", "cache"]).unwrap_or(0)),
+        queued,
+    ];
+    let wanted = held.into_iter().fold(0, u64::saturating_add);
+    if let Some(size) = get_mut(merged, &["mempool", "size"])
+        && size.as_integer().and_then(|n| u64::try_from(n).ok()).is_some_and(|n| n < wanted)
+        && let Some(grown) = wanted.checked_next_power_of_two().and_then(|n| i64::try_from(n).ok())
+    {
+        *size = toml::Value::Integer(grown);
+    }
+}
+
 /// The shipped file of that name.
 pub fn find(presets: &'static [Preset], name: &str) -> Option<&'static Preset> {
     presets.iter().find(|p| p.name == name)
@@ -943,6 +978,20 @@ mod tests {
         let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
         assert_eq!(given.machine.llc.io_ways, 0b11);
         assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
+    }
+
+    #[test]
+    fn a_presets_pool_grows_with_what_holds_mbufs() {
+        let size = |set: &[&str]| read("", set).unwrap().mempool.size;
+        assert_eq!(size(&[]), 16_384, "what the preset says");
+        assert_eq!(size(&["machine.cores=1"]), 16_384, "it does not shrink");
+        // 8 x (1024 + 2 x 1024 + 256) = 26,624; 4 x (4096 + 2 x 1024 + 256) = 25,600.
+        assert_eq!(size(&["machine.cores=8"]), 32_768);
+        assert_eq!(size(&["nic.rx_descriptors=4096"]), 32_768);
+        // 1024 + 8 x (2 x 1024 + 256) + 7 x 4096 = 48,128.
+        let queues = ["machine.cores=8", "pipeline.rx_cores=1", "pipeline.queue=4096"];
+        assert_eq!(size(&queues), 65_536);
+        assert_eq!(size(&["machine.cores=8", "mempool.size=20000"]), 20_000, "what is given stays");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub enum Spread {
 }
 
 fn entries() -> u32 {
-    1024
+    PipelineSpec::QUEUE
 }
 
 fn one() -> u32 {
@@ -52,6 +52,9 @@ fn instructions() -> u32 {
 }
 
 impl PipelineSpec {
+    /// Entries of a worker's queue where none are given.
+    pub const QUEUE: u32 = 1024;
+
     /// The memory that the queues of all workers take.
     pub fn region(&self, cores: u32) -> RegionSpec {
         let bytes = u64::from(cores) * queue_bytes(self.queue);
