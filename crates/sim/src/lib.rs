@@ -7,6 +7,7 @@ mod load;
 pub mod loops;
 pub mod measure;
 pub mod memory;
+pub mod neighbours;
 pub mod netproc;
 mod own_machine;
 pub mod predict;

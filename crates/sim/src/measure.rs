@@ -61,6 +61,8 @@ pub struct Activity {
     pub busy: Ps,
     /// Packets in the receive rings at the end of each stretch, summed.
     pub waiting: u64,
+    /// Mbufs by where they are at the end of each stretch, summed: descriptors, software queues, sending, free.
+    pub mbufs: [u64; 4],
     /// How many stretches are summed.
     pub samples: u64,
 }
@@ -73,6 +75,7 @@ impl std::ops::AddAssign for Activity {
         self.dram_lines += other.dram_lines;
         self.busy += other.busy;
         self.waiting += other.waiting;
+        self.mbufs.iter_mut().zip(other.mbufs).for_each(|(sum, n)| *sum += n);
         self.samples += other.samples;
     }
 }

@@ -16,6 +16,7 @@ use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec}
 use units::{LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
+use crate::neighbours::NeighbourSpec;
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -115,6 +116,9 @@ pub struct Scenario {
     /// Who sets the ways of the LLC while packets go through; nobody when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// Other programs on cores of their own: a control plane, tenants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<NeighbourSpec>,
     /// How long and how often.
     #[serde(default)]
     pub run: RunSpec,
@@ -705,6 +709,11 @@ impl Scenario {
             && let Err((field, message)) = policy.check(self.machine.llc.ways)
         {
             return error(&format!("policy.{field}"), message);
+        }
+        for (i, neighbour) in self.neighbours.iter().enumerate() {
+            if let Err((field, message)) = neighbour.check() {
+                return error(&format!("neighbours[{i}].{field}"), message);
+            }
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
         if let Some(buffer) = &self.buffer {

@@ -28,8 +28,9 @@ use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use probe::{RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use traffic::Source;
-use units::{Addr, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
+use crate::neighbours::{self, Neighbour, NeighbourCounters};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::spread;
 use crate::steer::{RX_CLASS, WORK_CLASS};
@@ -144,6 +145,20 @@ impl Sub for CoreCounters {
     }
 }
 
+/// Where the mbufs of a pool are; the sum is the pool's size (equation 2 of 5GC2ache, which counts what is sent as
+/// queued).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MbufStates {
+    /// In receive descriptors: for packets to come, and with packets that no core has taken.
+    pub descriptors: u64,
+    /// In software queues between receiving and working cores.
+    pub queued: u64,
+    /// In bursts, and in transmit rings until the driver has given them back.
+    pub sending: u64,
+    /// In the pool and its per-core caches.
+    pub free: u64,
+}
+
 /// The server. See the module header.
 pub struct Server {
     engine: Engine<Event>,
@@ -172,6 +187,8 @@ pub struct Server {
     memory: Hierarchy,
     layout: ServerLayout,
     pool: Mempool,
+    /// Its size.
+    mbufs: u64,
     /// What gives packets their memory in place of their mbufs.
     scattered: Option<Box<Scattered>>,
     cores: Vec<Worker>,
@@ -193,6 +210,9 @@ pub struct Server {
     /// Of the descriptors that the NIC reads.
     lines: Vec<Line>,
     locks: Locks,
+    neighbours: Vec<Neighbour>,
+    /// How many of them have an event ahead.
+    awake: usize,
     last_departure: Ps,
     /// Packets lost for want of anything.
     lost: u64,
@@ -225,6 +245,8 @@ enum Event {
     ReadDescriptors(usize),
     /// The NIC reads the packets of a batch.
     ReadPackets(usize),
+    /// A neighbour goes on.
+    Neighbour(usize),
 }
 
 /// Events at the same time: memory gets packets before cores look for them.
@@ -353,7 +375,8 @@ impl Server {
     ) -> Result<Server, ScenarioError> {
         let m = &scenario.machine;
         let nic = &scenario.nic;
-        let mut memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
+        let all_cores = m.cores + neighbours::cores(&scenario.neighbours);
+        let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");
@@ -367,6 +390,7 @@ impl Server {
             bytes: buffer.size.bytes(),
             sharing: Sharing::Shared,
         }));
+        regions.extend(neighbours::region(&scenario.neighbours));
         let layout = ServerLayout::new(
             m.cores,
             scenario.mempool.size,
@@ -447,6 +471,7 @@ impl Server {
             memory,
             layout,
             pool,
+            mbufs: scenario.mempool.size.into(),
             scattered,
             cores,
             function,
@@ -462,10 +487,18 @@ impl Server {
             handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
+            neighbours: Neighbour::of_all(&scenario.neighbours, &m.core, m.cores, |i| {
+                seed.stream(&format!("neighbours.{i}"))
+            })?,
+            awake: 0,
             last_departure: Ps::ZERO,
             lost: 0,
         };
         server.draw_arrival();
+        for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
+            server.engine.schedule(neighbour.begin(), PRIORITY_CORE, Event::Neighbour(i));
+            server.awake += 1;
+        }
         Ok(server)
     }
 
@@ -495,6 +528,7 @@ impl Server {
                 Event::Core(i) => self.core(i, observer),
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
                 Event::ReadPackets(batch) => self.read_packets(batch, observer),
+                Event::Neighbour(i) => self.neighbour(i),
             }
         }
         true
@@ -543,6 +577,35 @@ impl Server {
         self.cores.iter().map(|w| w.input.waiting()).sum()
     }
 
+    /// Where the pool's mbufs are.
+    pub fn mbufs(&self) -> MbufStates {
+        let mut states = MbufStates { free: self.pool.free(), ..MbufStates::default() };
+        for worker in &self.cores {
+            match &worker.input {
+                Input::Nic(rx) => states.descriptors += rx.held(),
+                Input::Queue(_, handed) => states.queued += handed.len() as u64,
+            }
+        }
+        states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
+        states
+    }
+
+    /// What each of the scenario's neighbours has done so far.
+    pub fn neighbours(&self) -> Vec<NeighbourCounters> {
+        let count = self.neighbours.last().map_or(0, |last| last.of + 1);
+        let mut all = vec![NeighbourCounters::default(); count];
+        for neighbour in &self.neighbours {
+            all[neighbour.of] += neighbour.counters();
+        }
+        all
+    }
+
+    /// Lines of the LLC that devices, receiving cores, working cores and others have brought in.
+    pub fn llc_lines(&self) -> [u64; 4] {
+        let of = |clos| self.memory.class(clos).lines;
+        [self.memory.io_lines(), of(RX_CLASS), of(WORK_CLASS), of(Clos(0))]
+    }
+
     /// Payload bytes that crossed PCIe so far: to the host, from the host.
     pub fn pcie_bytes(&self) -> (u64, u64) {
         (self.up.bytes(), self.down.bytes())
@@ -588,6 +651,7 @@ impl Server {
 
     fn arrival(&mut self, observer: &mut impl Observer) {
         if self.offered >= self.offer {
+            self.more = false;
             return;
         }
         let now = self.engine.now();
@@ -1004,6 +1068,18 @@ impl Server {
     fn can_refill(&self, i: usize) -> bool {
         let worker = &self.cores[i];
         matches!(&worker.input, Input::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
+    }
+
+    /// A neighbour goes on, as long as there is somebody whose neighbour it is.
+    fn neighbour(&mut self, i: usize) {
+        self.awake -= 1;
+        if !self.more && self.engine.len() == self.awake {
+            return;
+        }
+        let horizon = self.engine.peek().unwrap_or(Ps::MAX);
+        let at = self.neighbours[i].step(&mut self.memory, &self.layout, self.engine.now(), horizon);
+        self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
+        self.awake += 1;
     }
 
     /// The NIC reads descriptors; the answer lets it ask for the packets.

@@ -22,6 +22,7 @@ use traffic::{Blueprint, Load};
 use units::Ps;
 
 use crate::measure::{Activity, Measure};
+use crate::neighbours::NeighbourCounters;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::schedule::Watch;
 use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
@@ -63,6 +64,11 @@ pub struct Measured {
     pub simulated: u64,
     /// Of a chain: what each member did in the measured time; none of a function alone.
     pub members: Vec<Share>,
+    /// What each of the scenario's neighbours did in the measured time.
+    pub neighbours: Vec<NeighbourCounters>,
+    /// Lines of the LLC at the end of the measured time that devices, receiving cores, working cores and others have
+    /// brought in.
+    pub llc_lines: [u64; 4],
     /// Intervals of the policy, from the first packet on; none without one.
     pub control: Vec<ControlInterval>,
     /// The user ended it early.
@@ -165,6 +171,8 @@ impl Setup<'_> {
             copies: to.copies - from.copies,
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
+            neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
+            llc_lines: to.llc_lines,
             members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
             span: to.at.since(from.at),
@@ -259,6 +267,8 @@ struct Snapshot {
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
     members: Vec<Share>,
+    neighbours: Vec<NeighbourCounters>,
+    llc_lines: [u64; 4],
 }
 
 impl Snapshot {
@@ -272,6 +282,8 @@ impl Snapshot {
             cores: server.cores(),
             pcie: server.pcie_bytes(),
             members: server.members(),
+            neighbours: server.neighbours(),
+            llc_lines: server.llc_lines(),
         }
     }
 
@@ -279,6 +291,7 @@ impl Snapshot {
         let llc = self.memory.llc - last.memory.llc;
         let dram = self.dram - last.dram;
         let busy = |s: &Snapshot| s.cores.iter().map(|c| c.busy.0).sum();
+        let mbufs = server.mbufs();
         Activity {
             span: self.at.since(last.at),
             llc_hits: llc.hits,
@@ -286,6 +299,7 @@ impl Snapshot {
             dram_lines: dram.reads + dram.writes,
             busy: Ps(busy(self)).since(Ps(busy(last))),
             waiting: server.ring_occupancy() as u64,
+            mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],
             samples: 1,
         }
     }

@@ -206,13 +206,7 @@ impl Steer {
         self.next = server.now() + self.interval;
         let ways = |server: &Server, clos| server.memory().class_ways(clos).ways();
         let (io_ways, core_ways) = (server.memory().io_ways().ways(), ways(server, RX_CLASS));
-        let memory = server.memory();
-        let lines = [
-            memory.io_lines(),
-            memory.class(RX_CLASS).lines,
-            memory.class(WORK_CLASS).lines,
-            memory.class(Clos(0)).lines,
-        ];
+        let lines = server.llc_lines();
         let outcome = self.steering.step(&mut Plant { server, profiler: &mut self.profiler });
         let decided = match &outcome {
             Outcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),

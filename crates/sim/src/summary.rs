@@ -6,6 +6,7 @@ use units::{LINE_BYTES, Ps};
 
 use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
+use crate::neighbours::{NeighbourCounters, NeighbourSpec};
 use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::scenario::{FunctionKind, Scenario, Search};
 use crate::server::Loss;
@@ -158,6 +159,10 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
         }),
     );
     put("members", members(measured));
+    put("neighbours", neighbours(scenario, measured));
+    let owners = ["devices", "receiving", "working", "others"].into_iter().zip(measured.llc_lines);
+    let owned: Map<_, _> = owners.map(|(owner, lines)| (owner.into(), json!(lines * LINE_BYTES))).collect();
+    put("llc_bytes", owned.into());
     put("routes", json!({ "ipv4": result.routing.routes.0, "ipv6": result.routing.routes.1 }));
     put("table", table(&result.routing));
     put(
@@ -292,6 +297,22 @@ fn llc_by_cores(measured: &Measured) -> Value {
         .collect()
 }
 
+/// What each neighbour did after warm-up.
+fn neighbours(scenario: &Scenario, measured: &Measured) -> Value {
+    let seconds = measured.span.as_secs();
+    let one = |(spec, did): (&NeighbourSpec, &NeighbourCounters)| {
+        json!({
+            "name": spec.name,
+            "cores": spec.cores,
+            "working_set_bytes": spec.working_set.bytes(),
+            "references_per_s": did.references as f64 / seconds,
+            "llc_lookups": did.llc.hits + did.llc.misses,
+            "llc_miss_rate": did.llc.misses as f64 / (did.llc.hits + did.llc.misses) as f64,
+        })
+    };
+    scenario.neighbours.iter().zip(&measured.neighbours).map(one).collect()
+}
+
 /// Of a chain: what each member did after warm-up, and its shares of the whole. Null of a function alone.
 fn members(measured: &Measured) -> Value {
     if measured.members.is_empty() {
@@ -416,6 +437,8 @@ pub(crate) struct Bin {
     pub(crate) loss: f64,
     pub(crate) sojourn_mean_ns: f64,
     pub(crate) ring_packets: f64,
+    /// In descriptors, in software queues, sending, free.
+    pub(crate) mbufs: [f64; 4],
     pub(crate) llc_hit_rate: f64,
     pub(crate) dram_gb_per_s: f64,
     pub(crate) core_busy: f64,
@@ -431,6 +454,7 @@ impl Bin {
             "loss": self.loss,
             "sojourn_mean_ns": self.sojourn_mean_ns,
             "ring_packets": self.ring_packets,
+            "mbufs": self.mbufs,
             "llc_hit_rate": self.llc_hit_rate,
             "dram_gb_per_s": self.dram_gb_per_s,
             "core_busy": self.core_busy,
@@ -455,6 +479,7 @@ pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<Bin> {
             loss: interval.lost as f64 / interval.offered as f64,
             sojourn_mean_ns: interval.sojourn_sum as f64 / interval.carried as f64 / 1e3,
             ring_packets: a.waiting as f64 / a.samples as f64,
+            mbufs: a.mbufs.map(|sum| sum as f64 / a.samples as f64),
             llc_hit_rate: a.llc_hits as f64 / a.llc_lookups as f64,
             dram_gb_per_s: (a.dram_lines * LINE_BYTES) as f64 / a.span.as_secs() / 1e9,
             core_busy: a.busy.as_secs() / (a.span.as_secs() * f64::from(scenario.machine.cores)),

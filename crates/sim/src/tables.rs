@@ -252,6 +252,9 @@ fn series_table(result: &RunResult, id: &str) -> RecordBatch {
     c.float("loss", bins.iter().map(|b| b.loss));
     c.float("sojourn_mean_ns", bins.iter().map(|b| b.sojourn_mean_ns));
     c.float("ring_packets", bins.iter().map(|b| b.ring_packets));
+    for (i, state) in ["descriptors", "queued", "sending", "free"].into_iter().enumerate() {
+        c.float(&format!("mbufs_{state}"), bins.iter().map(|b| b.mbufs[i]));
+    }
     c.float("llc_hit_rate", bins.iter().map(|b| b.llc_hit_rate));
     c.float("dram_gb_per_s", bins.iter().map(|b| b.dram_gb_per_s));
     c.float("core_busy", bins.iter().map(|b| b.core_busy));

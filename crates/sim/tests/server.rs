@@ -148,6 +148,8 @@ proptest! {
             "function.copy.reads=2000 machine.copy--table={}",
             "function.copy.buffers=7 machine.copy--table.entries=64",
             "function.copy.offset=12 machine.copy--table={}",
+            "neighbours=[{working--set=\"40_KiB\",every=\"30_ns\"},{working--set=\"9_MiB\",cores=2}]",
+            "neighbours=[{working--set=\"1_MiB\",period=\"3_us\",busy=0.3}]",
         ]),
     ) {
         let pipeline = match pipeline {
@@ -172,6 +174,66 @@ proptest! {
         }
         prop_assert_eq!(first.all, again.all);
     }
+}
+
+/// Other programs take cache and bandwidth, keep their pace, and end with the packets; what they do is not counted
+/// among what is done for packets.
+#[test]
+fn a_neighbour_takes_cache_and_keeps_its_pace() {
+    let run = |settings: &str| {
+        let settings = format!("machine.cores=2 nic.rx--descriptors=512 traffic.load=0.3 {settings}");
+        let mut server = server(&scenario(&set(&settings)), 20_000);
+        let mut ends = Ends::default();
+        while server.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
+        assert_eq!(ends.all.len(), 20_000);
+        server
+    };
+    let alone = run("");
+    let beside = run("neighbours=[{working--set=\"8_MiB\",every=\"10_ns\",chained=0}]");
+    let [neighbour] = beside.neighbours()[..] else { panic!("one neighbour") };
+    let pace = neighbour.references as f64 / (beside.last_departure().as_ns() / 10.0);
+    assert!((0.98..1.02).contains(&pace), "{pace} of its pace");
+    let [.., nobody] = alone.llc_lines();
+    let [.., others] = beside.llc_lines();
+    // 8 MiB are 131,072 lines; an L2 of 1 MiB holds some of them.
+    assert!(nobody == 0 && (20_000..=131_072).contains(&others), "{nobody} lines alone, {others} beside");
+    let lookups = |server: &Server| server.memory().counters().l1.hits + server.memory().counters().l1.misses;
+    assert!((lookups(&alone) as f64 / lookups(&beside) as f64 - 1.0).abs() < 0.01, "its references are its own");
+    // In a class of service with one way of eleven it keeps no more than that.
+    let mut confined = server(&scenario(&set("machine.cores=2 neighbours=[{working--set=\"8_MiB\"}]")), 20_000);
+    let ways = |mask| units::Cbm(mask);
+    confined
+        .set_ways(&control::Allocation {
+            io_ways: None,
+            classes: vec![(units::Clos(0), ways(1))],
+            ..Default::default()
+        })
+        .unwrap();
+    let mut ends = Ends::default();
+    while confined.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
+    let way = 25_952_256 / 11 / 64;
+    assert!((1..=way).contains(&confined.llc_lines()[3]), "{} of {way} lines", confined.llc_lines()[3]);
+    // A burst of a third of each period.
+    let bursts = run("neighbours=[{working--set=\"16_KiB\",every=\"10_ns\",chained=0,period=\"100_us\",busy=0.3}]");
+    let share = bursts.neighbours()[0].references as f64 / (bursts.last_departure().as_ns() / 10.0);
+    assert!((0.27..0.33).contains(&share), "busy for {share}");
+}
+
+/// Equation 2 of 5GC2ache: every mbuf is in a descriptor, in a queue, on its way out, or free.
+#[test]
+fn mbufs_are_somewhere() {
+    let settings = "machine.cores=3 pipeline={rx--cores=1,queue=64} nic.rx--descriptors=512 traffic.load=0.8";
+    let mut server = server(&scenario(&set(settings)), 20_000);
+    let mut ends = Ends::default();
+    let mut most = [0; 4];
+    while server.advance(500, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {
+        let m = server.mbufs();
+        assert_eq!(m.descriptors + m.queued + m.sending + m.free, 4096, "{m:?}");
+        assert!(m.descriptors <= 512, "{m:?}");
+        let each = [m.descriptors, m.queued, m.sending, m.free];
+        most.iter_mut().zip(each).for_each(|(most, n)| *most = n.max(*most));
+    }
+    assert!(most.iter().all(|&n| n > 0), "{most:?}");
 }
 
 /// A line that is aligned alike on both sides goes to the table, whether a core looks ahead or not; the rest, and all

@@ -289,6 +289,11 @@ impl Hierarchy {
         self.counters
     }
 
+    /// Puts `counters` in place of what was counted, which is given: for references that are not to count.
+    pub fn set_counters(&mut self, counters: MemoryCounters) -> MemoryCounters {
+        std::mem::replace(&mut self.counters, counters)
+    }
+
     /// The DRAM behind the LLC.
     pub fn dram(&self) -> &Dram {
         &self.dram

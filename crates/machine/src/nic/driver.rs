@@ -104,6 +104,12 @@ impl RxQueue {
         self.posted.len()
     }
 
+    /// Mbufs in descriptors: for packets to come, on their way, and with packets that wait; those about to be posted
+    /// are among them.
+    pub fn held(&self) -> u64 {
+        (self.posted.len() + self.spare.len() + self.ready.len()) as u64 + self.in_flight()
+    }
+
     /// The offset of descriptor `number` in its ring.
     pub fn offset(&self, number: u64) -> u64 {
         number % self.descriptors * RX_DESCRIPTOR_BYTES

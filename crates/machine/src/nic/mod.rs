@@ -46,6 +46,9 @@ pub const SW_QUEUE: RegionId = RegionId(9);
 /// The packets' data, where an allocator places them in place of mbufs.
 pub const PACKET_BUFFER: RegionId = RegionId(10);
 
+/// What other programs on the machine work on.
+pub const NEIGHBOURS: RegionId = RegionId(11);
+
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
