@@ -77,6 +77,17 @@ class Member(TypedDict, total=False):
     instruction_share: float
 
 
+class Neighbour(TypedDict, total=False):
+    """What another program on the machine did."""
+
+    name: str
+    cores: int
+    working_set_bytes: int
+    references_per_s: float
+    llc_lookups: int
+    llc_miss_rate: float | None
+
+
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
 
@@ -154,6 +165,10 @@ class Interval(TypedDict, total=False):
     loss: float
     sojourn_mean_ns: float
     ring_packets: float
+    mbufs_descriptors: float
+    mbufs_queued: float
+    mbufs_sending: float
+    mbufs_free: float
     llc_hit_rate: float
     dram_gb_per_s: float
     core_busy: float
@@ -295,6 +310,8 @@ class Summary(TypedDict, total=False):
     levels: list[Level]
     copy_table: CopyTable | None
     members: list[Member] | None
+    neighbours: list[Neighbour]
+    llc_bytes: dict[str, int]
     dram: Dram
     cores: list[Core]
     curve: list[CurvePoint]

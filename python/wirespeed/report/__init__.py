@@ -68,6 +68,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
             drops=drops(summary),
             damages=damages(summary),
             machine_chart=charts.machine_over_time(series),
+            mbuf_chart=charts.mbufs_over_time(series),
             policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
             copy_table=copy_table(summary),
             dram=summary.get("dram") or {},

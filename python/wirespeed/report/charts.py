@@ -103,6 +103,52 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
     return svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
 
 
+# Where mbufs are, from what holds the fewest usually to what holds the most.
+_MBUFS: Final = {
+    "mbufs_queued": ("in software queues", colour("queue")),
+    "mbufs_sending": ("in bursts and transmit rings", colour("tx_queue")),
+    "mbufs_descriptors": ("in receive descriptors", colour("ring")),
+    "mbufs_free": ("free", "#d9d9d9"),
+}
+
+
+def mbufs_over_time(series: Sequence[Interval]) -> str | None:
+    """The pool's mbufs by where they are, over simulated time; None where it was not measured."""
+    scale, unit = _time_scale(series)
+    rows = []
+    for p in series:
+        start = p.get("start_ns", math.nan)
+        values: list[tuple[str, object]] = [(field, p.get(field)) for field in _MBUFS]
+        rows += [
+            {"x": start / scale, "y": value, "state": _MBUFS[field][0], "order": order}
+            for order, (field, value) in enumerate(values)
+            if q.is_number(start) and isinstance(value, int | float) and q.is_number(value)
+        ]
+    if len(rows) < 2 * len(_MBUFS):
+        return None
+    names, colours = zip(*_MBUFS.values(), strict=True)
+    chart = (
+        alt.Chart(data(rows))
+        .mark_area()
+        .encode(
+            x=alt.X(
+                "x:Q",
+                axis=alt.Axis(title=f"simulated time, {unit}", tickCount=6),
+                scale=alt.Scale(nice=False, zero=False),
+            ),
+            y=alt.Y("y:Q", stack="zero", axis=alt.Axis(title="mbufs", tickCount=4)),
+            color=alt.Color(
+                "state:N",
+                scale=alt.Scale(domain=list(names), range=list(colours)),
+                legend=alt.Legend(title=None, orient="top", columns=2),
+            ),
+            order=alt.Order("order:Q"),
+        )
+        .properties(width=WIDTH, height=HEIGHT / 2)
+    )
+    return svg(chart, "Mbufs by where they are over simulated time")
+
+
 # Who brought lines into the LLC, in the order of `llc_bytes`.
 _OWNERS: Final = {
     "devices": colour("pcie"),

@@ -6,10 +6,13 @@ arrive. What is not judged is in the room's README.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import Any, Final, TypeAlias
+
+import numpy as np
+from scipy import stats
 
 from wirespeed import _wirespeed, api
 from wirespeed.papers import Measured, Outcome, Paper, Request, figures
@@ -32,16 +35,51 @@ class Testbed:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._of = request.parameters("pipeline.toml")
-        self._points: dict[tuple[str, int, int | None], Point] = {}
+        self._points: dict[tuple[object, ...], Point] = {}
         self.sizes: list[int] = self._of["sizes"]
         self.ways: list[int] = self._of["ways"]
-        self._in_all = len(CASES) + 2 * (len(self.sizes) - 1) + len(self.ways)
+        self.bursts: dict[str, Any] = self._of["bursts"]
+        self.descriptors: list[int] = self.bursts["descriptors"]
+        self._in_all = len(CASES) + 2 * (len(self.sizes) - 1) + 2 * len(self.ways) + 2 * len(self.descriptors)
 
     def point(self, case: str, size: int = LARGEST, io_ways: int | None = None) -> Point:
         """The case with packets of `size` bytes; isolation with `io_ways` ways, where given, in place of its own."""
         if (case, size, io_ways) not in self._points:
             self._points[case, size, io_ways] = self._simulated(case, size, io_ways)
         return self._points[case, size, io_ways]
+
+    def by_descriptors(self, descriptors: int, *, bursts: bool) -> Point:
+        """The default with so many descriptors: at overload, or offered bursts that it could carry on average."""
+        key = ("descriptors", descriptors, bursts)
+        if key not in self._points:
+            settings: dict[str, Any] = {"nic.rx_descriptors": descriptors}
+            if bursts:
+                of = self.bursts
+                settings |= {
+                    "traffic.packet_rate": of["packet_rate"],
+                    "traffic.arrivals.on_off.on": of["on"],
+                    "traffic.arrivals.on_off.off": of["off"],
+                    "run.packets": of["packets"],
+                }
+            words = f"{descriptors} descriptors" + (", bursts" if bursts else "")
+            self._points[key] = {
+                "case": "bursts" if bursts else "overload",
+                "descriptors": descriptors,
+                **self._run(LARGEST, settings, words),
+            }
+        return self._points[key]
+
+    def sizes_of_a_trace(self) -> Mapping[str, float]:
+        """The packets of each class of sizes, as shares, and under `bytes` the bytes of full-sized ones."""
+        of = self._of["sizes"]
+        summary = api.run(
+            of["scenario"], set={"run.packets": 100_000, "run.curve": []}, seed=self._request.seed
+        ).summary
+        shares = {each["name"]: each["packets"] / summary["packets"] for each in summary["classes"]}
+        mean = summary["traffic"]["mean_frame_bytes"]
+        large = sum(shares.get(name, 0.0) for name in of["large"])
+        small = sum(shares.get(name, 0.0) for name in of["small"])
+        return {"small": small, "large": large, "large_bytes": large * LARGEST / mean}
 
     def points(self) -> list[Point]:
         """All that were simulated."""
@@ -53,14 +91,7 @@ class Testbed:
 
     def _simulated(self, case: str, size: int, io_ways: int | None) -> Point:
         of = self._of
-        line_mpps = 100e3 / (8 * (size + FRAMING_BYTES))
-        settings: dict[str, Any] = {
-            "traffic.packet_rate": f"{min(of['most_mpps'], of['rate_share'] * line_mpps):.4f} Mpps",
-            "traffic.sizes.fixed": size,
-            "nic.tx_descriptors": TX_DESCRIPTORS,
-            "run.warmup": of["warmup"],
-            "run.packets": of["packets"],
-        }
+        settings: dict[str, Any] = {}
         if case in of["descriptors"]:
             settings["nic.rx_descriptors"] = of["descriptors"][case]
         if case in of["mbufs"]:
@@ -69,6 +100,21 @@ class Testbed:
         if ways is not None:
             settings["machine.llc.core_ways"] = (1 << WAYS - ways) - 1
             settings["machine.llc.io_ways"] = (1 << WAYS) - (1 << WAYS - ways)
+        seen = self._run(size, settings, f"{case}, {size} B")
+        return {"case": case, "packet_bytes": size, "io_ways": ways, **seen}
+
+    def _run(self, size: int, changed: Mapping[str, Any], words: str) -> Point:
+        """What a run of the testbed shows; kept, and not run again."""
+        of = self._of
+        line_mpps = 100e3 / (8 * (size + FRAMING_BYTES))
+        settings: dict[str, Any] = {
+            "traffic.packet_rate": f"{min(of['most_mpps'], of['rate_share'] * line_mpps):.4f} Mpps",
+            "traffic.sizes.fixed": size,
+            "nic.tx_descriptors": TX_DESCRIPTORS,
+            "run.warmup": of["warmup"],
+            "run.packets": of["packets"],
+            **changed,
+        }
         key = self._request.kept.key([self._request.paper.file("pipeline.toml"), settings, self._request.seed])
         seen = self._request.kept.get(key)
         if seen is None:
@@ -77,8 +123,8 @@ class Testbed:
                 raise KeyboardInterrupt
             seen = _seen(run.summary, size)
             self._request.kept.add(key, seen)
-        self._request.progress("points", len(self._points) + 1, self._in_all, f"{case}, {size} B")
-        return {"case": case, "packet_bytes": size, "io_ways": ways, **seen}
+        self._request.progress("points", min(len(self._points) + 1, self._in_all), self._in_all, words)
+        return dict(seen)
 
 
 def _seen(summary: Mapping[str, Any], size: int) -> Point:
@@ -87,6 +133,7 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
     miss = {of["cores"]: 100 * of["miss_rate"] for of in summary["llc_by_cores"]}
     return {
         "gbps": summary["carried_mpps"] * size * 8e-3,
+        "gbps_half_width": _half_width(summary["batches"]["carried_mpps"]) * size * 8e-3,
         "offered_gbps": summary["offered_mpps"] * size * 8e-3,
         "loss_pct": 100 * summary["loss"],
         "rx_miss_pct": miss.get("receiving"),
@@ -94,7 +141,17 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
         "ddio_write_miss_pct": 100 * (1 - levels["DDIO"]["hit_rate"]),
         "memory_gb_s": summary["dram"]["bandwidth_gb_per_s"],
         "rx_busy_pct": 100 * summary["cores"][0]["busy"],
+        "pool": summary["mempool"]["size"],
+        **{
+            f"mbufs_{state}": float(np.mean([interval[f"mbufs_{state}"] for interval in summary["series"]]))
+            for state in ("descriptors", "queued", "sending", "free")
+        },
     }
+
+
+def _half_width(batches: Sequence[float]) -> float:
+    """Of the mean of batches that are taken as independent: 95 %."""
+    return float(stats.t.ppf(0.975, len(batches) - 1) * stats.sem(batches))
 
 
 def measure(request: Request) -> Outcome:
@@ -104,7 +161,10 @@ def measure(request: Request) -> Outcome:
     measured = dict(outcome.measured)
     for case in CASES:
         if request.wants(f"gbps_{case}"):
-            measured[f"gbps_{case}"] = Measured(bed.point(case)["gbps"], holds=_is_faster(bed, case))
+            point = bed.point(case)
+            measured[f"gbps_{case}"] = Measured(
+                point["gbps"], half_width=point["gbps_half_width"], holds=_is_faster(bed, case)
+            )
         for claim, column in (
             (f"rx_miss_{case}", "rx_miss_pct"),
             (f"tx_miss_{case}", "tx_miss_pct"),
@@ -129,26 +189,114 @@ def measure(request: Request) -> Outcome:
             gain = 100 * (best["gbps"] / bed.point("default", size)["gbps"] - 1)
             measured[f"gain_{size}"] = Measured(gain, holds=gain > 0)
     drawn = list(outcome.figures)
-    if request.wants("ways_1500"):
-        by_ways = {ways: bed.point("default", LARGEST, ways)["gbps"] for ways in bed.ways}
-        best_ways = max(by_ways, key=lambda ways: by_ways[ways])
-        measured["ways_1500"] = Measured(
-            float(best_ways),
-            holds=bed.ways[0] < best_ways < bed.ways[-1],
-            note=f"{min(by_ways.values()):.2f} to {max(by_ways.values()):.2f} Gbit/s over all way counts",
+    measured |= ways(request, bed, drawn)
+    measured |= descriptors(request, bed, drawn)
+    measured |= mbufs(request, bed)
+    if request.wants("sizes"):
+        shares = bed.sizes_of_a_trace()
+        measured["sizes"] = Measured(
+            holds={
+                "small and full-sized packets": shares["small"] + shares["large"] > 0.8,
+                "bytes of full-sized ones": shares["large_bytes"] > 0.5,
+            },
+            note=f"{shares['small']:.0%} up to 576 B, {shares['large']:.0%} full-sized with {shares['large_bytes']:.0%} of"
+            " the bytes",
         )
-        drawn.append(_by_ways(by_ways))
     return Outcome(measured=measured, points=[*outcome.points, *bed.points()], figures=drawn)
+
+
+def ways(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
+    """The best number of I/O ways in isolation, by packet size."""
+    measured: dict[str, Measured] = {}
+    best: dict[int, int] = {}
+    for size in (LARGEST, 256):
+        if not (request.wants(f"ways_{size}") or request.wants("ways_fall")):
+            continue
+        gbps = {ways: bed.point("default", size, ways)["gbps"] for ways in bed.ways}
+        best[size] = max(gbps, key=lambda ways: gbps[ways])
+        measured[f"ways_{size}"] = Measured(
+            float(best[size]),
+            holds=bed.ways[0] < best[size] < bed.ways[-1],
+            note=f"{min(gbps.values()):.2f} to {max(gbps.values()):.2f} Gbit/s over all way counts",
+        )
+        drawn.append(_by_ways(gbps, size))
+    if request.wants("ways_fall"):
+        measured["ways_fall"] = Measured(holds=best[256] < best[LARGEST])
+    return measured
+
+
+def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
+    """Loss of bursts by descriptors, and how many a configurator with a loss limit takes."""
+    measured: dict[str, Measured] = {}
+    claims = ("loss_128", "loss_256", "loss_4096", "loss_falls", "descriptors_chosen", "descriptors_inside")
+    if not any(request.wants(claim) for claim in claims):
+        return measured
+    loss = {n: bed.by_descriptors(n, bursts=True)["loss_pct"] for n in bed.descriptors}
+    for n in (128, 256):
+        measured[f"loss_{n}"] = Measured(loss[n], holds=loss[n] > loss[512])
+    measured["loss_4096"] = Measured(holds=loss[4096] <= 0.1, note=f"{loss[4096]:.2g} %")
+    measured["loss_falls"] = Measured(
+        holds={f"{a} and {b}": loss[a] >= loss[b] for a, b in pairwise(sorted(loss))},
+        note=", ".join(f"{n}: {lost:.2g} %" for n, lost in sorted(loss.items())),
+    )
+    if request.wants("descriptors_chosen") or request.wants("descriptors_inside"):
+        overload = {n: bed.by_descriptors(n, bursts=False)["gbps"] for n in bed.descriptors}
+        allowed = [n for n in bed.descriptors if loss[n] <= bed.bursts["limit_pct"]]
+        chosen = max(allowed, key=lambda n: overload[n], default=max(bed.descriptors))
+        inside = min(bed.descriptors) < chosen < max(bed.descriptors)
+        measured["descriptors_chosen"] = Measured(
+            float(chosen), holds=inside, note=", ".join(f"{n}: {g:.1f} Gbit/s" for n, g in sorted(overload.items()))
+        )
+        measured["descriptors_inside"] = Measured(holds=inside)
+        points = [{"load": "overload", "descriptors": n, "gbps": g} for n, g in overload.items()]
+        chart = figures.lines(
+            points, x="descriptors", y="gbps", by="load", x_title="receive descriptors", y_title="Gbit/s", log_x=True
+        )
+        drawn.append(figures.Figure("fig17a", "Figure 17(a): throughput by the number of descriptors", chart))
+    points = [{"load": "bursts", "descriptors": n, "loss_pct": lost} for n, lost in loss.items()]
+    chart = figures.lines(
+        points, x="descriptors", y="loss_pct", by="load", x_title="receive descriptors", y_title="loss (%)", log_x=True
+    )
+    drawn.append(figures.Figure("fig17b", "Figures 9(c), 17(b): packet loss by the number of descriptors", chart))
+    return measured
+
+
+def mbufs(request: Request, bed: Testbed) -> dict[str, Measured]:
+    """Equation 2: where the pool's mbufs are."""
+    measured: dict[str, Measured] = {}
+    states = ("mbufs_descriptors", "mbufs_queued", "mbufs_sending", "mbufs_free")
+    if request.wants("mbufs_add_up"):
+        cases = ("d512", "m16384", "m8192")
+        measured["mbufs_add_up"] = Measured(
+            holds={
+                case: abs(sum(bed.point(case)[state] for state in states) - bed.point(case)["pool"]) < 1e-6
+                for case in cases
+            },
+            note="; ".join(
+                f"{bed.point(case)['pool']}: " + ", ".join(f"{bed.point(case)[s]:.0f} {s[6:]}" for s in states)
+                for case in cases
+            ),
+        )
+    if request.wants("mbufs_empty"):
+        less, more = bed.point("m8192"), bed.point("m16384")
+        measured["mbufs_empty"] = Measured(
+            holds={
+                "empty": less["mbufs_free"] < more["mbufs_free"],
+                "in descriptors": less["mbufs_descriptors"] > 0.95 * more["mbufs_descriptors"],
+            }
+        )
+    return measured
 
 
 def _is_faster(bed: Testbed, case: str) -> bool:
     return case != "default" and bed.point(case)["gbps"] > bed.point("default")["gbps"]
 
 
-def _by_ways(gbps: dict[int, float]) -> figures.Figure:
+def _by_ways(gbps: dict[int, float], size: int) -> figures.Figure:
     points = [{"case": "isolation", "ways": ways, "gbps": value} for ways, value in gbps.items()]
     chart = figures.lines(points, x="ways", y="gbps", by="case", x_title="I/O ways", y_title="Gbit/s")
-    return figures.Figure("fig19a", "Figure 19(a): throughput by I/O ways in isolation", chart)
+    name, where = ("fig19a", "19(a)") if size == LARGEST else ("fig11", "11")
+    return figures.Figure(name, f"Figure {where}: throughput by I/O ways in isolation, {size} B", chart)
 
 
 def leakage(request: Request) -> Outcome:
