@@ -5,6 +5,7 @@ from typing import Any, final
 
 __all__ = [
     "InputError",
+    "Profile",
     "Run",
     "Scenario",
     "Stock",
@@ -23,7 +24,6 @@ __all__ = [
     "measure_loop",
     "paper_file",
     "paper_files",
-    "predict",
     "preset",
     "presets",
     "probe_gpu",
@@ -47,6 +47,11 @@ __all__ = [
 ]
 
 class InputError(ValueError): ...
+
+@final
+class Profile:
+    def __new__(cls, scenario: Scenario) -> Profile: ...
+    def predict(self, load: float | None = None) -> str: ...
 
 @final
 class Run:
@@ -134,7 +139,6 @@ def simulate_dram(
     record: bool = False,
 ) -> tuple[str, bytes, bytes]: ...
 def simulate_cache(trace: Trace, levels: str, seed: int = 0, sample: int | None = None) -> str: ...
-def predict(scenario: Scenario) -> str: ...
 def survey(root: str) -> str: ...
 def queueing_model(question: str) -> str: ...
 def run_copies(experiment: str) -> str: ...

@@ -136,9 +136,13 @@ def predict(
     table: PathLike | None = None,
     set: Overrides = None,
     seed: int | None = None,
+    loads: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """Throughput, waiting and CPI in closed form (the guide, "Predictions"). Raises InputError."""
-    return predictions.predict(_judged(scenario, capture, table, set, seed, None))
+    """Throughput, waiting and CPI in closed form (the guide, "Predictions"). Raises InputError.
+
+    What packets take on the machine is measured once; `loads` are shares of the line rate that are answered too.
+    """
+    return predictions.predict(_judged(scenario, capture, table, set, seed, None), loads)
 
 
 def schema() -> dict[str, Any]:

@@ -255,6 +255,7 @@ def run(
 @app.command(
     epilog="Examples:\n\n"
     "  wirespeed predict forwarding\n\n"
+    "  wirespeed predict forwarding --load 0.1 --load 0.5 --load 0.9\n\n"
     "  wirespeed predict forwarding --set traffic.load=0.9 --check\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C.",
 )
@@ -265,11 +266,15 @@ def predict(
     settings: SetOpt = None,
     seed: SeedOpt = None,
     check: Annotated[bool, typer.Option("--check", help="Simulate too, and show the error.")] = False,
+    loads: Annotated[
+        list[float] | None,
+        typer.Option("--load", metavar="SHARE", help="Also at this share of the line rate. May be given several times."),
+    ] = None,
     form: FormatOpt = Format.table,
 ) -> int:
     """Predict throughput, waiting and CPI in closed form, from the function's own instructions and misses."""
     with _stoppable():
-        found = api.predict(scenario, capture, table, settings, seed)
+        found = api.predict(scenario, capture, table, settings, seed, loads or ())
     compared = None
     if check:
         result = _run(scenario, capture, table, settings, seed, None, None, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.table import Table
@@ -21,13 +21,24 @@ COMPARED: Final = (
 )
 
 
-def predict(scenario: _wirespeed.Scenario) -> dict[str, Any]:
-    """Predicts a scenario that was judged; with `wall_ms`, what it took after and with reading of the input."""
+def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[str, Any]:
+    """Predicts a scenario that was judged, and under `loads`, shares of the line rate, too: their answers are in `loads`.
+
+    `profile_ms` is what reading the input took, and measuring what packets take on the machine; `solve_ms` what the
+    closed forms took then, once for each load; `wall_ms` is all of it. Raises InputError.
+    """
     begun = time.perf_counter()
-    found: dict[str, Any] = json.loads(_wirespeed.predict(scenario))
+    profile = _wirespeed.Profile(scenario)
+    profiled = time.perf_counter()
+    answers = [profile.predict(load) for load in (None, *loads)]
+    solved = time.perf_counter()
+    found, *others = (json.loads(answer) for answer in answers)
+    found["loads"] = [{"load": load, **other} for load, other in zip(loads, others, strict=True)]
+    found["profile_ms"] = (profiled - begun) * 1e3
+    found["solve_ms"] = (solved - profiled) * 1e3 / len(answers)
     found["wall_ms"] = (time.perf_counter() - begun) * 1e3
     found["stated_error_pct"] = dict(STATED_ERROR)
-    return found
+    return dict(found)
 
 
 def errors(found: dict[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,13 +95,16 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
         ("mr2", "mr2, L2 misses an instruction", ""),
         ("mr_llc", "LLC misses an instruction", ""),
         ("dram_utilisation", "utilisation of DRAM", ""),
-        ("wall_ms", "took", "ms"),
+        ("profile_ms", "reading and profiling took", "ms"),
+        ("solve_ms", "closed forms took", "ms"),
     ):
         shown.add_row(label, number(name, unit))
     shown.add_row("bound by", str(found["bound"]))
     for words in found["left_out"]:
         shown.add_row("left out", words)
     out = [shown]
+    if found["loads"]:
+        out.append(_loads(found["loads"]))
     if compared is not None:
         beside = Table(title="Beside the simulation")
         for name in ("what", "predicted", "simulated", "error"):
@@ -101,3 +115,20 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
             beside.add_row(row["what"], *cells, error)
         out.append(beside)
     return out
+
+
+def _loads(answers: list[dict[str, Any]]) -> Table:
+    """Answers under several loads, one a line."""
+    shown = Table(title="Under other loads")
+    for name in ("load", "carried, Mpps", "utilisation", "waiting, ns", "sojourn, ns", "bound by"):
+        shown.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
+    for answer in answers:
+        times = ("none" if answer[k] is None else f"{answer[k]:,.1f}" for k in ("waiting_ns", "sojourn_ns"))
+        shown.add_row(
+            f"{answer['load']:g}",
+            f"{answer['carried_mpps']:,.3f}",
+            f"{answer['utilisation']:.3f}",
+            *times,
+            answer["bound"],
+        )
+    return shown

@@ -1,5 +1,5 @@
 //! Simulated accesses per second of CPU time with the copy table on, on one core:
-//! `cargo run --release -p wirespeed-machine --example copy_speed [millions]`.
+//! `cargo run --release -p wirespeed-machine --example copy_speed [millions [local|random]]`.
 //!
 //! Nine loads and stores in ten, and copies of 1280 B between random lines of twice the L2; a copy counts as
 //! its ten lines. Once 15 of 16 loads and stores go to 16 KiB, as in real programs, and once all of them
@@ -11,7 +11,11 @@ use units::{CoreId, Ps};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millions: u64 = std::env::args().nth(1).map_or(Ok(100), |n| n.parse())?;
+    let only = std::env::args().nth(2);
     for (name, mask) in [("local", 15), ("random", 0)] {
+        if only.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
         run(name, mask, millions)?;
     }
     Ok(())
@@ -36,7 +40,7 @@ fn run(name: &str, mask: u64, millions: u64) -> Result<(), Box<dyn std::error::E
         if accesses % 100 < 90 {
             let access = if state >> 33 & 3 == 0 { Access::Store } else { Access::Load };
             let line = if state >> 35 & mask == 0 { line } else { line % 128 };
-            now = level.word(CoreId(0), access, line * 128, 8, now).at;
+            now = level.word(CoreId(0), access, line * 128, 8, now);
             accesses += 1;
         } else {
             let copy = CopyRequest {

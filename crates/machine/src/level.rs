@@ -115,6 +115,16 @@ pub trait Memory {
         let _ = (src, dst);
         false
     }
+    /// Whether the engine takes copies as a whole, where source and target each lie in one piece, and not by lines.
+    #[inline]
+    fn takes_whole_copies(&self) -> bool {
+        false
+    }
+    /// Whether no later instruction starts before the answer to a copy.
+    #[inline]
+    fn copies_hold(&self) -> bool {
+        false
+    }
     /// Makes a copy that [`Memory::takes_copy`] takes; in order of `now` over all requesters, as
     /// [`Memory::fetch`]. Without an engine nothing happens.
     fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {

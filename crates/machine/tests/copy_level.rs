@@ -84,10 +84,10 @@ fn a_write_to_a_source_settles_first() {
     copy(&mut level, TABLE, 0, 1 << 20, 128, later(1));
     let write = level.word(CPU, Access::Store, 0, 4, later(2));
     // L1's time, the write-back, what the table takes to find it, and the write through to L2.
-    assert_eq!(clocks(later(2), write.at), 2 + 15 + 2 + 15);
+    assert_eq!(clocks(later(2), write), 2 + 15 + 2 + 15);
     assert_eq!((level.counts.settled, level.counts.touched), (1, 1));
     let plain = level.word(CPU, Access::Store, 0, 4, later(3));
-    assert_eq!(clocks(later(3), plain.at), 2 + 15);
+    assert_eq!(clocks(later(3), plain), 2 + 15);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn the_write_buffer_hides_stores_until_it_is_full() {
     let mut took = Vec::new();
     for _ in 0..4 {
         let before = at;
-        at = level.word(CPU, Access::Store, 0, 4, at).at;
+        at = level.word(CPU, Access::Store, 0, 4, at);
         took.push(clocks(before, at));
     }
     // Each leaves 15 clocks after the one before; the third waits for the first.
@@ -151,6 +151,7 @@ fn several_cpus_pass_a_message_through_the_table() {
     let sent = TABLE.copy(&mut level, CopyRequest { core: CoreId(0), src: 0, dst: 1 << 20, bytes: 128 }, later(2));
     // The L1's modified line goes to the shared cache before it is pointed at.
     assert_eq!(clocks(later(2), sent.at), 15 + 2);
-    let got = level.word(CoreId(2), Access::Load, 1 << 20, 8, later(3));
+    let load = Request { addr: Addr(1 << 20), bytes: 8, site: 0, access: Access::Load, clos: Clos(0), core: CoreId(2) };
+    let got = level.access(&load, later(3));
     assert_eq!((got.served, clocks(later(3), got.at)), (Served::Engine, 2 + 2));
 }

@@ -168,6 +168,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
         }),
         prefetcher,
         copy_table: None,
+        copy_engine: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

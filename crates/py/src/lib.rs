@@ -459,7 +459,7 @@ mod _wirespeed {
     #[pymodule_export]
     use super::memory::{Trace, simulate_cache, simulate_dram};
     #[pymodule_export]
-    use super::models::{predict, queueing_model, run_copies};
+    use super::models::{Profile, queueing_model, run_copies};
     #[pymodule_export]
     use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]

@@ -122,13 +122,27 @@ pub(crate) fn run_copies(py: Python<'_>, experiment: String) -> PyResult<String>
     Ok(found.map_err(error)?.to_string())
 }
 
-/// Predicts a scenario; JSON.
-#[pyfunction]
-pub(crate) fn predict(py: Python<'_>, scenario: &Scenario) -> PyResult<String> {
-    let scenario = scenario.resolved.clone();
-    let found = interruptible(py, None, move || {
-        let loaded = sim::predict::load_one(&scenario)?;
-        sim::predict::predict(&scenario, &loaded)
-    })?;
-    Ok(found.map_err(error)?.to_string())
+/// What packets take on a scenario's machine: measured once, for predictions under any load.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+pub(crate) struct Profile {
+    measured: sim::predict::Profile,
+}
+
+#[pymethods]
+impl Profile {
+    #[new]
+    fn new(py: Python<'_>, scenario: &Scenario) -> PyResult<Profile> {
+        let scenario = scenario.resolved.clone();
+        let measured = interruptible(py, None, move || {
+            let loaded = sim::predict::load_one(&scenario)?;
+            sim::predict::Profile::new(&scenario, &loaded)
+        })?;
+        Ok(Profile { measured: measured.map_err(error)? })
+    }
+
+    /// Predicts under the scenario's load, or under a share of the line rate; JSON.
+    #[pyo3(signature = (load=None))]
+    fn predict(&self, load: Option<f64>) -> PyResult<String> {
+        Ok(self.measured.predict(load).map_err(error)?.to_string())
+    }
 }

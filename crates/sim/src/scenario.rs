@@ -8,7 +8,7 @@ use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{CopyEngineSpec, CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -366,6 +366,10 @@ pub struct MachineSpec {
     /// left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_table: Option<CopyTableSpec>,
+    /// Who else makes copies: non-temporal stores, a DMA engine, an engine in the memory controller; not with a copy
+    /// table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_engine: Option<CopyEngineSpec>,
 }
 
 impl MachineSpec {
@@ -379,6 +383,7 @@ impl MachineSpec {
             llc: self.llc.clone(),
             dram: self.dram.clone(),
             copy_table: self.copy_table.clone(),
+            copy_engine: self.copy_engine.clone(),
         }
     }
 }

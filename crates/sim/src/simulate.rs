@@ -16,7 +16,7 @@
 use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::DramCounters;
-use machine::memory::{CopyCounters, LevelCounters, MemoryCounters};
+use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -50,6 +50,8 @@ pub struct Measured {
     pub classes: [LevelCounters; 2],
     /// Counters of the copy table in the measured part; zeros without one.
     pub copies: CopyCounters,
+    /// What the copy engine did; zeros without one.
+    pub engine: EngineCounters,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// Core counters of the measured part.
@@ -169,6 +171,7 @@ impl Setup<'_> {
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             copies: to.copies - from.copies,
+            engine: to.engine - from.engine,
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
@@ -263,6 +266,7 @@ struct Snapshot {
     memory: MemoryCounters,
     classes: [LevelCounters; 2],
     copies: CopyCounters,
+    engine: EngineCounters,
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
@@ -278,6 +282,7 @@ impl Snapshot {
             memory: server.memory().counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
             copies: server.memory().copy_counters(),
+            engine: server.memory().engine_counters(),
             dram: server.memory().dram().counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

@@ -1,5 +1,6 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
+use machine::memory::CopyEngineSpec;
 use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
 use units::{LINE_BYTES, Ps};
@@ -137,6 +138,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
     put("copy_table", copy_table(scenario, measured));
+    put("copy_engine", copy_engine(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
@@ -347,6 +349,18 @@ fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
         "searches": c.searches,
         "fallbacks": c.fallbacks,
     })
+}
+
+/// What the copy engine did; null without one.
+fn copy_engine(scenario: &Scenario, measured: &Measured) -> Value {
+    let Some(spec) = &scenario.machine.copy_engine else { return Value::Null };
+    let by = match spec {
+        CopyEngineSpec::NonTemporal => "non-temporal",
+        CopyEngineSpec::Dma { .. } => "dma",
+        CopyEngineSpec::Controller { .. } => "controller",
+    };
+    let e = &measured.engine;
+    json!({ "by": by, "copies": e.copies, "lines": e.lines, "cleaned": e.cleaned, "waits": e.waits })
 }
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {

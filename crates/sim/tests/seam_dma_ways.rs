@@ -29,6 +29,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         tlb: None,
         prefetcher: None,
         copy_table: None,
+        copy_engine: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),

@@ -88,7 +88,7 @@ pub struct Victim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoWay;
 
-/// What [`TagArray::write_or_fill`] did.
+/// What [`TagArray::use_or_fill`] or [`TagArray::write_or_fill`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The line was there.
@@ -237,6 +237,21 @@ impl<P: Policy> TagArray<P> {
             self.policy.hit(&mut set.state, way);
             set.dirty |= 1 << way;
             true
+        })
+    }
+
+    /// [`TagArray::use_line`], and if the line is not there [`TagArray::fill`] with a clean line into any way.
+    #[inline]
+    pub fn use_or_fill(&mut self, line: Line) -> Written {
+        let at = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[at];
+            if let Some(way) = set.find(line.0 as u32) {
+                self.policy.hit(&mut set.state, way);
+                return Written::InPlace;
+            }
+            let fill = Fill { mask: Cbm(u32::MAX), dirty: false, exclusive: false, age: 0, owner: 0 };
+            Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
     }
 

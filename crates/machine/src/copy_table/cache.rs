@@ -1,8 +1,10 @@
 use units::{Cbm, Line};
 
-use super::moves::{Fault, Move, Moves, Source};
+use super::moves::{Fault, Move, Source, Steps};
 use super::table::IndexTable;
-use crate::cache::TagArray;
+use crate::cache::{NoWay, TagArray, Victim, Written};
+
+const ALL_WAYS: Cbm = Cbm(u32::MAX);
 
 /// A write-back cache with true LRU, and the indexing table beside it, as state without time.
 ///
@@ -42,130 +44,125 @@ impl CopyCache {
     /// Reads `line`; says who has its data, which are in the cache afterwards, as [`Source::Table`]'s
     /// `src` or as `line`.
     #[inline]
-    pub fn read(&mut self, line: Line, moves: &mut Moves) -> Source {
+    pub fn read(&mut self, line: Line, steps: &mut impl Steps) -> Source {
         if let Some((src, place)) = self.table.as_ref().and_then(|t| t.source(line)) {
-            moves.push(Move::Search { place });
+            steps.push(Move::Search { place });
             self.tags.use_line(src);
             return Source::Table { src };
         }
-        if self.tags.use_line(line).is_some() {
-            return Source::Cache;
-        }
-        self.fill(line, false, moves);
-        moves.push(Move::Fill(line));
+        let Written::Filled(victim) = self.tags.use_or_fill(line) else { return Source::Cache };
+        self.evict(victim, steps);
+        steps.push(Move::Fill(line));
         Source::Memory
     }
 
     /// Writes some of `line`, which is in the cache afterwards; says whether it was before.
     #[inline]
-    pub fn write(&mut self, line: Line, moves: &mut Moves) -> bool {
-        self.own(line, moves);
-        if self.tags.write_line(line) {
-            return true;
-        }
-        self.fill(line, true, moves);
-        moves.push(Move::Fill(line));
+    pub fn write(&mut self, line: Line, steps: &mut impl Steps) -> bool {
+        self.own(line, steps);
+        let Written::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) else { return true };
+        self.evict(victim, steps);
+        steps.push(Move::Fill(line));
         false
     }
 
     /// Takes all of `line` as its latest content: from an L1, or placed by a device.
     #[inline]
-    pub fn take(&mut self, line: Line, moves: &mut Moves) {
+    pub fn take(&mut self, line: Line, steps: &mut impl Steps) {
         if let Some(table) = &mut self.table {
-            table.before_overwrite(line, moves);
+            table.before_overwrite(line, steps);
         }
-        if !self.tags.write_line(line) {
-            self.fill(line, true, moves);
+        if let Written::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) {
+            self.evict(victim, steps);
         }
     }
 
     /// `line` is about to be written, here or in an L1.
     #[inline]
-    pub fn own(&mut self, line: Line, moves: &mut Moves) {
+    pub fn own(&mut self, line: Line, steps: &mut impl Steps) {
         if let Some(table) = &mut self.table {
-            table.before_write(line, moves);
+            table.before_write(line, steps);
         }
     }
 
     /// All of `src` becomes the content of `dst`, by a pointer.
     ///
     /// Without a table, nothing happens and the answer is `false`.
-    pub fn copy(&mut self, src: Line, dst: Line, moves: &mut Moves) -> bool {
+    pub fn copy(&mut self, src: Line, dst: Line, steps: &mut impl Steps) -> bool {
         let Some(table) = &mut self.table else { return false };
         let src = table.original(src);
         if src == dst && self.fault != Fault::PointAtSelf {
             return true;
         }
-        table.before_copy_onto(dst, moves);
+        table.before_copy_onto(dst, steps);
         if self.fault != Fault::KeepTargetCached && self.tags.remove(dst).is_some() {
-            moves.push(Move::Drop(dst));
+            steps.push(Move::Drop(dst));
         }
-        if self.tags.use_line(src).is_none() {
-            self.fill(src, false, moves);
-            moves.push(Move::Fill(src));
+        if let Written::Filled(victim) = self.tags.use_or_fill(src) {
+            self.evict(victim, steps);
+            steps.push(Move::Fill(src));
         }
         if let Some(table) = &mut self.table {
-            table.point(dst, src, moves);
+            table.point(dst, src, steps);
         }
         true
     }
 
     /// A device, or a store that goes around the cache, is about to write `line` in memory, `whole` or
     /// in part: nobody has it here afterwards, and memory is current where it has to be.
-    pub fn before_memory_write(&mut self, line: Line, whole: bool, moves: &mut Moves) {
+    pub fn before_memory_write(&mut self, line: Line, whole: bool, steps: &mut impl Steps) {
         if let Some(table) = &mut self.table
             && self.fault != Fault::DeviceWriteMissesTable
         {
-            if whole { table.before_overwrite(line, moves) } else { table.before_write(line, moves) }
+            if whole { table.before_overwrite(line, steps) } else { table.before_write(line, steps) }
         }
         if let Some(dirty) = self.tags.remove(line) {
             if dirty && !whole {
-                moves.push(Move::WriteBack(line));
+                steps.push(Move::WriteBack(line));
             }
-            moves.push(Move::Drop(line));
+            steps.push(Move::Drop(line));
         }
     }
 
     /// A device, or a load that goes around the cache, is about to read `line` from memory: memory is
     /// current afterwards.
-    pub fn before_memory_read(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_memory_read(&mut self, line: Line, steps: &mut impl Steps) {
         if let Some(table) = &mut self.table {
-            table.before_device_read(line, moves);
+            table.before_device_read(line, steps);
         }
         if let Some(slot) = self.tags.find(line)
             && self.tags.is_dirty(slot)
         {
             self.tags.set_dirty(slot, false);
-            moves.push(Move::WriteBack(line));
+            steps.push(Move::WriteBack(line));
         }
     }
 
-    /// An L1 has got `line`: says whether it may have it as exclusive. Not where the table has to do with
-    /// it: the first write of a source or a target is to settle at once. Data would be right even
-    /// so, since the cache keeps a source's old content until the L1 writes back.
+    /// An L1 has got `line` through the table.
     #[inline]
-    pub fn share(&mut self, line: Line, source: Source) -> bool {
-        let Some(table) = &mut self.table else { return true };
-        if let Source::Table { .. } = source {
-            table.share(line);
-            return false;
-        }
-        !table.is_source(line)
-    }
-
-    /// Makes room for `line` and counts it as there.
-    #[inline]
-    fn fill(&mut self, line: Line, dirty: bool, moves: &mut Moves) {
-        let Ok(Some(victim)) = self.tags.fill(line, Cbm(u32::MAX), dirty, false) else { return };
-        let before = moves.len();
+    pub fn share(&mut self, line: Line) {
         if let Some(table) = &mut self.table {
-            table.before_eviction(victim.line, moves);
+            table.share(line);
         }
-        let settled = moves.len() > before;
+    }
+
+    /// Whether an L1 that has got `line` from the cache itself may have it as exclusive. Not where copies point
+    /// at it: the first write of a source is to settle at once. Data would be right even so, since the cache keeps
+    /// a source's old content until the L1 writes back.
+    #[inline]
+    pub fn gives_exclusive(&self, line: Line) -> bool {
+        self.table.as_ref().is_none_or(|table| !table.is_source(line))
+    }
+
+    /// What had to go for a line that has come in.
+    #[inline]
+    fn evict(&mut self, victim: Result<Option<Victim>, NoWay>, steps: &mut impl Steps) {
+        let Ok(Some(victim)) = victim else { return };
+        let settled = self.table.as_mut().is_some_and(|table| table.before_eviction(victim.line, steps));
         if victim.dirty && !(settled && self.fault == Fault::SettleCleansSource) {
-            moves.push(Move::WriteBack(victim.line));
+            steps.push(Move::WriteBack(victim.line));
         }
-        moves.push(Move::Drop(victim.line));
+        steps.push(Move::Drop(victim.line));
     }
 
     /// Whether sources are cached, targets are not, and no source is a target.

@@ -7,7 +7,7 @@ use stats::{Path, Reason};
 use units::{Addr, CoreId, Frequency, Line, Ps};
 
 use super::instruction::Piece;
-use super::moves::{Move, Moves, Source};
+use super::moves::{Move, Source, Steps};
 use super::spec::{CopyInstruction, CopySystemSpec};
 use super::system::CopySystem;
 use crate::{Level, MachineError, Response, Served};
@@ -112,7 +112,7 @@ pub struct CopyLevel {
     shift: u32,
     instruction: CopyInstruction,
     costs: Clocks,
-    moves: Moves,
+    due: Vec<Due>,
     /// When the memory bus is free.
     bus_free: Ps,
     /// When the entries of the write buffer leave.
@@ -138,31 +138,69 @@ pub(super) struct Clocks {
     buffer: usize,
 }
 
-/// What an access was spent on so far.
-struct Spent {
-    now: Ps,
-    at: Ps,
-    path: Path,
+/// A step that costs time: a [`Move`] without its lines.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Fill,
+    WriteBack,
+    Settle,
+    Search { place: u32 },
+    L1WriteBack,
 }
 
-impl Spent {
-    fn new(now: Ps) -> Spent {
-        Spent { now, at: now, path: Path::default() }
+impl Steps for Vec<Due> {
+    #[inline(always)]
+    fn push(&mut self, step: Move) {
+        let due = match step {
+            Move::Fill(_) => Due::Fill,
+            Move::WriteBack(_) => Due::WriteBack,
+            Move::Settle { .. } => Due::Settle,
+            Move::Search { place } => Due::Search { place },
+            Move::L1WriteBack { .. } => Due::L1WriteBack,
+            Move::Drop(_) | Move::L1Fill { .. } | Move::L1Drop { .. } => return,
+        };
+        Vec::push(self, due);
     }
+}
+
+/// What an access was spent on: a [`Path`], or nothing where only its end is asked for.
+trait Account: Default {
+    fn push(&mut self, reason: Reason, time: Ps);
+}
+
+impl Account for Path {
     #[inline]
     fn push(&mut self, reason: Reason, time: Ps) {
-        self.path.push(reason, time);
+        Path::push(self, reason, time);
+    }
+}
+
+impl Account for () {
+    #[inline(always)]
+    fn push(&mut self, _: Reason, _: Ps) {}
+}
+
+/// How far an access is, and what it was spent on so far.
+struct Spent<A> {
+    at: Ps,
+    account: A,
+}
+
+impl<A: Account> Spent<A> {
+    #[inline(always)]
+    fn new(now: Ps) -> Spent<A> {
+        Spent { at: now, account: A::default() }
+    }
+    #[inline(always)]
+    fn push(&mut self, reason: Reason, time: Ps) {
+        self.account.push(reason, time);
         self.at += time;
     }
-    #[inline]
+    #[inline(always)]
     fn wait_until(&mut self, reason: Reason, until: Ps) {
         if until > self.at {
             self.push(reason, until.since(self.at));
         }
-    }
-    fn response(self, served: Served) -> Response {
-        debug_assert!(self.at >= self.now);
-        Response { at: self.at, served, path: self.path }
     }
 }
 
@@ -194,7 +232,7 @@ impl CopyLevel {
             shift: spec.line.trailing_zeros(),
             instruction: spec.instruction,
             costs,
-            moves: Moves::new(),
+            due: Vec::new(),
             bus_free: Ps::ZERO,
             buffer: VecDeque::with_capacity(costs.buffer),
             counts: CopyCounts::default(),
@@ -219,17 +257,17 @@ impl CopyLevel {
         self.instruction
     }
 
-    /// A piece of a copy by the table; [`None`], and nothing has happened, without a table. A piece for
-    /// software is [`CopyLevel::by_words`].
-    pub fn copy_line(&mut self, src: u64, dst: u64, now: Ps) -> Option<Response> {
-        self.moves.clear();
-        if !self.system.copy(Line(src), Line(dst), &mut self.moves) {
+    /// A piece of a copy by the table, and when it is done; [`None`], and nothing has happened, without a table. A
+    /// piece for software is [`CopyLevel::by_words`].
+    pub fn copy_line(&mut self, src: u64, dst: u64, now: Ps) -> Option<Ps> {
+        self.due.clear();
+        if !self.system.copy(Line(src), Line(dst), &mut self.due) {
             return None;
         }
         self.counts.lines_by_table += 1;
-        let mut spent = Spent::new(now);
+        let mut spent: Spent<()> = Spent::new(now);
         self.charge(&mut spent, self.costs.fill, self.costs.fill_search);
-        Some(spent.response(Served::Engine))
+        Some(spent.at)
     }
 
     /// A piece of a copy by loads and stores of `word` bytes with `instructions` instructions each pair;
@@ -241,43 +279,57 @@ impl CopyLevel {
         while done < bytes {
             let n = word.min(bytes - done);
             at += Ps(self.costs.clock.0 * instructions);
-            at = self.word(core, Access::Load, src + done, n, at).at;
-            at = self.word(core, Access::Store, dst + done, n, at).at;
+            at = self.word(core, Access::Load, src + done, n, at);
+            at = self.word(core, Access::Store, dst + done, n, at);
             done += n;
         }
         at
     }
 
-    /// A load or store of a few bytes that may cross a line.
+    /// A load or store of a few bytes that may cross a line: when it is done. [`Level::access`] says what the time is
+    /// spent on, too.
     #[inline]
-    pub fn word(&mut self, core: CoreId, access: Access, addr: u64, bytes: u64, now: Ps) -> Response {
-        let (first, last) = (addr >> self.shift, (addr + bytes.max(1) - 1) >> self.shift);
-        let mut response = self.one(core, access, first, now);
-        if last != first {
-            let more = self.one(core, access, last, response.at);
-            response.path.extend(&more.path);
-            response.at = more.at;
-        }
-        response
+    pub fn word(&mut self, core: CoreId, access: Access, addr: u64, bytes: u64, now: Ps) -> Ps {
+        let mut spent: Spent<()> = Spent::new(now);
+        self.lines(core, access, addr, bytes, &mut spent);
+        spent.at
     }
 
-    /// A load or store that goes around the caches to memory.
-    pub fn uncached(&mut self, write: bool, addr: u64, whole: bool, now: Ps) -> Response {
+    /// Each line of a load or store after the other; who has served the first.
+    #[inline]
+    fn lines<A: Account>(
+        &mut self,
+        core: CoreId,
+        access: Access,
+        addr: u64,
+        bytes: u64,
+        spent: &mut Spent<A>,
+    ) -> Served {
+        let (first, last) = (addr >> self.shift, (addr + bytes.max(1) - 1) >> self.shift);
+        let served = self.one(core, access, Line(first), spent);
+        if last != first {
+            self.one(core, access, Line(last), spent);
+        }
+        served
+    }
+
+    /// A load or store that goes around the caches to memory: when it is done.
+    pub fn uncached(&mut self, write: bool, addr: u64, whole: bool, now: Ps) -> Ps {
         let line = Line(addr / self.line);
-        self.moves.clear();
-        let mut spent = Spent::new(now);
+        self.due.clear();
+        let mut spent: Spent<()> = Spent::new(now);
         if write {
-            self.system.before_memory_write(line, whole, &mut self.moves);
+            self.system.before_memory_write(line, whole, &mut self.due);
             self.charge(&mut spent, self.costs.hit, self.costs.hit_search);
             self.post(&mut spent, self.costs.transfer, self.costs.memory);
         } else {
-            self.system.before_memory_read(line, &mut self.moves);
+            self.system.before_memory_read(line, &mut self.due);
             self.charge(&mut spent, self.costs.hit, self.costs.hit_search);
             spent.wait_until(Reason::Bus, self.bus_free);
             self.bus_free = spent.at + self.costs.transfer;
             spent.push(Reason::RowMiss, self.costs.memory);
         }
-        spent.response(Served::Dram)
+        spent.at
     }
 
     /// A device writes whole lines from `addr` on; with `placed` into the shared cache.
@@ -285,11 +337,11 @@ impl CopyLevel {
     /// The CPU has the memory bus first and does not wait.
     pub fn device_write(&mut self, addr: u64, bytes: u64, placed: bool) {
         for line in addr >> self.shift..(addr + bytes.max(1)).div_ceil(self.line) {
-            self.moves.clear();
+            self.due.clear();
             if placed {
-                self.system.place(Line(line), &mut self.moves);
+                self.system.place(Line(line), &mut self.due);
             } else {
-                self.system.before_memory_write(Line(line), true, &mut self.moves);
+                self.system.before_memory_write(Line(line), true, &mut self.due);
             }
             self.count_moves();
         }
@@ -298,8 +350,8 @@ impl CopyLevel {
     /// A device reads whole lines from `addr` on. As [`CopyLevel::device_write`].
     pub fn device_read(&mut self, addr: u64, bytes: u64) {
         for line in addr >> self.shift..(addr + bytes.max(1)).div_ceil(self.line) {
-            self.moves.clear();
-            self.system.before_memory_read(Line(line), &mut self.moves);
+            self.due.clear();
+            self.system.before_memory_read(Line(line), &mut self.due);
             self.count_moves();
         }
     }
@@ -321,13 +373,11 @@ impl CopyLevel {
     }
 
     #[inline]
-    fn one(&mut self, core: CoreId, access: Access, line: u64, now: Ps) -> Response {
-        self.moves.clear();
-        let line = Line(line);
-        let mut spent = Spent::new(now);
+    fn one<A: Account>(&mut self, core: CoreId, access: Access, line: Line, spent: &mut Spent<A>) -> Served {
+        self.due.clear();
         let with_l1 = self.system.has_l1();
         if !access.writes() {
-            let source = self.system.read(core, line, &mut self.moves);
+            let source = self.system.read(core, line, &mut self.due);
             self.counts.loads += 1;
             let (served, l1, shared) = match source {
                 Source::L1 => (Served::L1, true, false),
@@ -344,71 +394,64 @@ impl CopyLevel {
             if shared {
                 spent.push(Reason::L2, self.costs.shared);
             }
-            self.charge(&mut spent, self.costs.hit, self.costs.hit_search);
-            return spent.response(served);
+            self.charge(spent, self.costs.hit, self.costs.hit_search);
+            return served;
         }
         let settled = self.counts.settled;
-        let written = self.system.write(core, line, &mut self.moves);
+        let written = self.system.write(core, line, &mut self.due);
         self.counts.stores += 1;
         self.counts.store_hits += u64::from(written.source == if with_l1 { Source::L1 } else { Source::Cache });
         if with_l1 {
             spent.push(Reason::L1, self.costs.l1);
         }
-        self.charge(&mut spent, self.costs.hit, self.costs.hit_search);
+        self.charge(spent, self.costs.hit, self.costs.hit_search);
         if self.counts.settled > settled {
             self.counts.touched += 1;
             spent.push(Reason::Copy, self.costs.touch);
         }
         if written.shared {
-            self.post(&mut spent, Ps::ZERO, self.costs.shared);
+            self.post(spent, Ps::ZERO, self.costs.shared);
         } else if written.source != Source::L1 {
             spent.push(Reason::L2, self.costs.shared);
         }
-        let served = match written.source {
+        match written.source {
             Source::L1 => Served::L1,
             Source::Memory => Served::Dram,
             Source::Snoop => Served::Snoop,
             _ => Served::L2,
-        };
-        spent.response(served)
+        }
     }
 
     /// Charges the steps of the last operation to the CPU.
     #[inline]
-    fn charge(&mut self, spent: &mut Spent, entry: Ps, search: Search) {
-        if self.moves.is_empty() {
-            return;
-        }
-        let moves = std::mem::take(&mut self.moves);
-        for &moved in &moves {
-            match moved {
-                Move::Fill(_) => {
+    fn charge<A: Account>(&mut self, spent: &mut Spent<A>, entry: Ps, search: Search) {
+        for at in 0..self.due.len() {
+            match self.due[at] {
+                Due::Fill => {
                     self.counts.fills += 1;
                     spent.wait_until(Reason::Bus, self.bus_free);
                     self.bus_free = spent.at + self.costs.transfer;
                     spent.push(Reason::RowMiss, self.costs.memory);
                 }
-                Move::WriteBack(_) => {
+                Due::WriteBack => {
                     self.counts.write_backs += 1;
                     self.write_back(spent);
                 }
-                Move::Settle { .. } => {
+                Due::Settle => {
                     self.counts.settled += 1;
                     self.write_back(spent);
                 }
-                Move::Search { place } => {
+                Due::Search { place } => {
                     let steps = if search == Search::Cam { 1 } else { u64::from(place) + 1 };
                     spent.push(Reason::Copy, Ps(entry.0 * steps));
                 }
-                Move::L1WriteBack { .. } => spent.push(Reason::L2, self.costs.shared),
-                Move::Drop(_) | Move::L1Fill { .. } | Move::L1Drop { .. } => {}
+                Due::L1WriteBack => spent.push(Reason::L2, self.costs.shared),
             }
         }
-        self.moves = moves;
     }
 
     /// A line to memory, on the CPU's time as far as no buffer takes it.
-    fn write_back(&mut self, spent: &mut Spent) {
+    fn write_back<A: Account>(&mut self, spent: &mut Spent<A>) {
         if self.costs.buffer == 0 {
             self.bus_free = self.bus_free.max(spent.at) + self.costs.transfer;
             spent.push(Reason::Copy, self.costs.write_back);
@@ -419,7 +462,7 @@ impl CopyLevel {
 
     /// Into the write buffer, where there is one and it has room; `latency` otherwise. The bus is busy
     /// for `transfer`.
-    fn post(&mut self, spent: &mut Spent, transfer: Ps, latency: Ps) {
+    fn post<A: Account>(&mut self, spent: &mut Spent<A>, transfer: Ps, latency: Ps) {
         let begins = if transfer == Ps::ZERO { spent.at } else { self.bus_free.max(spent.at) };
         if transfer != Ps::ZERO {
             self.bus_free = begins + transfer;
@@ -443,10 +486,10 @@ impl CopyLevel {
 
     /// Counts the steps of the last operation, which nobody waits for.
     fn count_moves(&mut self) {
-        for moved in &self.moves {
-            match moved {
-                Move::WriteBack(_) => self.counts.write_backs += 1,
-                Move::Settle { .. } => self.counts.settled += 1,
+        for step in &self.due {
+            match step {
+                Due::WriteBack => self.counts.write_backs += 1,
+                Due::Settle => self.counts.settled += 1,
                 _ => {}
             }
         }
@@ -467,6 +510,8 @@ impl Level for CopyLevel {
             let path = Path::of(Reason::RowMiss, self.costs.memory);
             return Response { at: now + self.costs.memory, served, path };
         }
-        self.word(request.core, request.access, addr, u64::from(request.bytes), now)
+        let mut spent = Spent::<Path>::new(now);
+        let served = self.lines(request.core, request.access, addr, u64::from(request.bytes), &mut spent);
+        Response { at: spent.at, served, path: spent.account }
     }
 }

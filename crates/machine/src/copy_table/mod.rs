@@ -7,8 +7,8 @@
 //! messages by such copies.
 //!
 //! State is free of time: [`IndexTable`] beside any cache, [`CopyCache`] a cache with its table,
-//! [`CopySystem`] CPUs around it. Operations list the lines that move ([`Move`]); [`CopyLevel`] charges
-//! them, and [`Functional`] applies them to real bytes.
+//! [`CopySystem`] CPUs around it. Operations tell [`Steps`] of the lines that move ([`Move`]); [`CopyLevel`]
+//! charges those that cost time, and [`Functional`] applies all of them to real bytes.
 //!
 //! Left out: lines of different size in L1 and L2 (the paper's are 64 and 128 B), page faults between
 //! the lines of a copy, and virtual addresses.
@@ -30,7 +30,7 @@ pub use cache::CopyCache;
 pub use functional::Functional;
 pub use instruction::{Piece, Plan};
 pub use level::{CopyCosts, CopyCounts, CopyLevel, Search};
-pub use moves::{Fault, Move, Moves, Source};
+pub use moves::{Fault, Move, Moves, Source, Steps};
 pub use rivals::{ControllerEngine, Copied, CopyMethod, CopyRequest, DmaEngine, Notice, Retires, Words};
 pub use spec::{CopyInstruction, CopySystemSpec, L1Spec, WritePolicy};
 pub use system::{CopySystem, Written};

@@ -50,6 +50,19 @@ pub enum Move {
 /// The steps of an operation, reused from operation to operation.
 pub type Moves = Vec<Move>;
 
+/// Who is told of the steps of an operation, in the order in which they happen.
+pub trait Steps {
+    /// The next step.
+    fn push(&mut self, step: Move);
+}
+
+impl Steps for Moves {
+    #[inline]
+    fn push(&mut self, step: Move) {
+        Vec::push(self, step);
+    }
+}
+
 /// Who has the data of a line that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {

@@ -202,9 +202,9 @@ impl Words {
         let plan = if stores == Stores::Table { plan } else { plan.by_software() };
         for piece in plan {
             if let Piece::Line { src, dst } = piece
-                && let Some(response) = level.copy_line(src, dst, at)
+                && let Some(done) = level.copy_line(src, dst, at)
             {
-                at = response.at;
+                at = done;
                 continue;
             }
             let n = piece.bytes(level.line_bytes()).div_ceil(word);
@@ -217,17 +217,17 @@ impl Words {
             at += Ps(clock.0 * n * each);
             for i in 0..n {
                 at = if self.uncached_source {
-                    level.uncached(false, from + i * word, false, at).at
+                    level.uncached(false, from + i * word, false, at)
                 } else {
-                    level.word(core, Access::Load, from + i * word, word.min(bytes - i * word), at).at
+                    level.word(core, Access::Load, from + i * word, word.min(bytes - i * word), at)
                 };
                 if stores != Stores::NonTemporal {
-                    at = level.word(core, Access::Store, to + i * word, word.min(bytes - i * word), at).at;
+                    at = level.word(core, Access::Store, to + i * word, word.min(bytes - i * word), at);
                 }
             }
             if stores == Stores::NonTemporal {
                 // Stores of a line are combined before they leave.
-                at = level.uncached(true, to, bytes == level.line_bytes(), at).at;
+                at = level.uncached(true, to, bytes == level.line_bytes(), at);
             }
         }
         Copied { at, done: at, instructions }

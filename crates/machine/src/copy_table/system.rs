@@ -1,7 +1,7 @@
 use units::{Cbm, CoreId, Line};
 
 use super::cache::CopyCache;
-use super::moves::{Fault, Move, Moves, Source};
+use super::moves::{Fault, Move, Source, Steps};
 use super::spec::{CopySystemSpec, WritePolicy};
 use crate::MachineError;
 use crate::cache::TagArray;
@@ -68,30 +68,30 @@ impl CopySystem {
 
     /// `core` reads some of `line`.
     #[inline]
-    pub fn read(&mut self, core: CoreId, line: Line, moves: &mut Moves) -> Source {
+    pub fn read(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> Source {
         let me = core.0 as usize;
         if self.l1.is_empty() {
-            return self.shared.read(line, moves);
+            return self.shared.read(line, steps);
         }
         if self.l1[me].use_line(line).is_some() {
             return Source::L1;
         }
-        self.bring(core, line, false, moves)
+        self.bring(core, line, false, steps)
     }
 
     /// `core` writes some of `line`.
     #[inline]
-    pub fn write(&mut self, core: CoreId, line: Line, moves: &mut Moves) -> Written {
+    pub fn write(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> Written {
         let me = core.0 as usize;
         if self.l1.is_empty() {
-            let hit = self.shared.write(line, moves);
+            let hit = self.shared.write(line, steps);
             let source = if hit { Source::Cache } else { Source::Memory };
             return Written { source, l1: false, shared: true };
         }
         if self.policy == WritePolicy::Through {
             let l1 = self.l1[me].use_line(line).is_some();
-            self.drop_from_others(me, line, false, moves);
-            let hit = self.shared.write(line, moves);
+            self.drop_from_others(me, line, false, steps);
+            let hit = self.shared.write(line, steps);
             let source = if l1 {
                 Source::L1
             } else if hit {
@@ -103,16 +103,16 @@ impl CopySystem {
         }
         if let Some(slot) = self.l1[me].use_line(line) {
             if !self.l1[me].is_exclusive(slot) {
-                self.drop_from_others(me, line, true, moves);
-                self.shared.own(line, moves);
+                self.drop_from_others(me, line, true, steps);
+                self.shared.own(line, steps);
                 self.l1[me].set_exclusive(line, true);
             }
             self.l1[me].set_dirty(slot, true);
             return Written { source: Source::L1, l1: true, shared: false };
         }
-        self.drop_from_others(me, line, true, moves);
-        self.shared.own(line, moves);
-        let source = self.bring(core, line, true, moves);
+        self.drop_from_others(me, line, true, steps);
+        self.shared.own(line, steps);
+        let source = self.bring(core, line, true, steps);
         Written { source, l1: true, shared: false }
     }
 
@@ -120,7 +120,7 @@ impl CopySystem {
     /// happened, without a table.
     ///
     /// L1s write back what they have of the source, and give up what they have of both.
-    pub fn copy(&mut self, src: Line, dst: Line, moves: &mut Moves) -> bool {
+    pub fn copy(&mut self, src: Line, dst: Line, steps: &mut impl Steps) -> bool {
         if self.shared.table().is_none() {
             return false;
         }
@@ -129,39 +129,39 @@ impl CopySystem {
         }
         for core in 0..self.l1.len() {
             if self.fault != Fault::KeepSourceInL1 {
-                self.give_up(core, src, true, moves);
+                self.give_up(core, src, true, steps);
             }
             if self.fault != Fault::KeepTargetInL1 {
-                self.give_up(core, dst, false, moves);
+                self.give_up(core, dst, false, steps);
             }
         }
-        self.shared.copy(src, dst, moves)
+        self.shared.copy(src, dst, steps)
     }
 
     /// A device, or a store around the caches, is about to write `line` in memory.
-    pub fn before_memory_write(&mut self, line: Line, whole: bool, moves: &mut Moves) {
+    pub fn before_memory_write(&mut self, line: Line, whole: bool, steps: &mut impl Steps) {
         for core in 0..self.l1.len() {
-            self.give_up(core, line, !whole, moves);
+            self.give_up(core, line, !whole, steps);
         }
-        self.shared.before_memory_write(line, whole, moves);
+        self.shared.before_memory_write(line, whole, steps);
     }
 
     /// A device writes all of `line` into the shared cache.
-    pub fn place(&mut self, line: Line, moves: &mut Moves) {
+    pub fn place(&mut self, line: Line, steps: &mut impl Steps) {
         for core in 0..self.l1.len() {
-            self.give_up(core, line, false, moves);
+            self.give_up(core, line, false, steps);
         }
-        self.shared.take(line, moves);
+        self.shared.take(line, steps);
     }
 
     /// A device, or a load around the caches, is about to read `line` from memory.
-    pub fn before_memory_read(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_memory_read(&mut self, line: Line, steps: &mut impl Steps) {
         if self.fault != Fault::DeviceReadMissesL1 {
             for core in 0..self.l1.len() {
-                self.write_back(core, line, moves);
+                self.write_back(core, line, steps);
             }
         }
-        self.shared.before_memory_read(line, moves);
+        self.shared.before_memory_read(line, steps);
     }
 
     /// Whether all rules between caches and table hold.
@@ -170,32 +170,39 @@ impl CopySystem {
     }
 
     /// `line` comes into the L1 of `core`, as modified or not.
-    fn bring(&mut self, core: CoreId, line: Line, modified: bool, moves: &mut Moves) -> Source {
+    fn bring(&mut self, core: CoreId, line: Line, modified: bool, steps: &mut impl Steps) -> Source {
         let me = core.0 as usize;
         let mut alone = true;
         let mut snooped = false;
         for other in (0..self.l1.len()).filter(|&other| other != me) {
             if self.l1[other].set_exclusive(line, false).is_some() {
                 alone = false;
-                snooped |= self.write_back(other, line, moves);
+                snooped |= self.write_back(other, line, steps);
             }
         }
-        let source = self.shared.read(line, moves);
-        let from = if let Source::Table { src } = source { src } else { line };
-        moves.push(Move::L1Fill { core, from, line });
-        let exclusive = modified || alone && self.shared.share(line, source) && self.policy == WritePolicy::Back;
+        let source = self.shared.read(line, steps);
+        let from = if let Source::Table { src } = source {
+            self.shared.share(line);
+            src
+        } else {
+            line
+        };
+        steps.push(Move::L1Fill { core, from, line });
+        // One that the table serves is never exclusive: its first write is to reach the table.
+        let exclusive =
+            modified || alone && self.policy == WritePolicy::Back && from == line && self.shared.gives_exclusive(line);
         if let Ok(Some(victim)) = self.l1[me].fill(line, Cbm(u32::MAX), modified, exclusive) {
             if victim.dirty {
-                self.shared.take(victim.line, moves);
-                moves.push(Move::L1WriteBack { core, line: victim.line });
+                self.shared.take(victim.line, steps);
+                steps.push(Move::L1WriteBack { core, line: victim.line });
             }
-            moves.push(Move::L1Drop { core, line: victim.line });
+            steps.push(Move::L1Drop { core, line: victim.line });
         }
         if snooped { Source::Snoop } else { source }
     }
 
     /// The L1 of `core` writes `line` back if it has it modified; says so.
-    fn write_back(&mut self, core: usize, line: Line, moves: &mut Moves) -> bool {
+    fn write_back(&mut self, core: usize, line: Line, steps: &mut impl Steps) -> bool {
         let Some(slot) = self.l1[core].find(line) else { return false };
         if !self.l1[core].is_dirty(slot) || self.fault == Fault::SnoopMissesModified {
             return false;
@@ -203,24 +210,24 @@ impl CopySystem {
         self.l1[core].set_dirty(slot, false);
         self.l1[core].set_exclusive(line, false);
         // Copies of the line's old content are settled before the new one comes.
-        self.shared.take(line, moves);
-        moves.push(Move::L1WriteBack { core: CoreId(core as u16), line });
+        self.shared.take(line, steps);
+        steps.push(Move::L1WriteBack { core: CoreId(core as u16), line });
         true
     }
 
     /// The L1 of `core` gives `line` up, its data saved if `keep`.
-    fn give_up(&mut self, core: usize, line: Line, keep: bool, moves: &mut Moves) {
+    fn give_up(&mut self, core: usize, line: Line, keep: bool, steps: &mut impl Steps) {
         if keep {
-            self.write_back(core, line, moves);
+            self.write_back(core, line, steps);
         }
         if self.l1[core].remove(line).is_some() {
-            moves.push(Move::L1Drop { core: CoreId(core as u16), line });
+            steps.push(Move::L1Drop { core: CoreId(core as u16), line });
         }
     }
 
-    fn drop_from_others(&mut self, me: usize, line: Line, keep: bool, moves: &mut Moves) {
+    fn drop_from_others(&mut self, me: usize, line: Line, keep: bool, steps: &mut impl Steps) {
         for other in (0..self.l1.len()).filter(|&other| other != me) {
-            self.give_up(other, line, keep, moves);
+            self.give_up(other, line, keep, steps);
         }
     }
 }

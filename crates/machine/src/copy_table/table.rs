@@ -1,6 +1,6 @@
 use units::Line;
 
-use super::moves::{Fault, Move, Moves};
+use super::moves::{Fault, Move, Steps};
 use crate::cache::equal_tags;
 use crate::divisor::Divisor;
 
@@ -112,18 +112,18 @@ impl IndexTable {
 
     /// `line` is about to be written: copies of it, and its own if it is one, are settled and gone.
     #[inline]
-    pub fn before_write(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_write(&mut self, line: Line, steps: &mut impl Steps) {
         if self.live == 0 {
             return;
         }
         if self.fault != Fault::KeepOnSourceWrite {
-            self.settle_copies_of(line, moves);
+            self.settle_copies_of(line, steps);
         }
         if self.fault != Fault::KeepOnTargetWrite
             && let Some(at) = self.find(line)
         {
             if self.fault != Fault::ForgetOnTargetWrite {
-                self.settle(at, moves);
+                self.settle(at, steps);
             }
             self.remove(at);
         }
@@ -132,38 +132,38 @@ impl IndexTable {
     /// All of `line` is about to be written: as [`IndexTable::before_write`], but its own entry need
     /// not be settled.
     #[inline]
-    pub fn before_overwrite(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_overwrite(&mut self, line: Line, steps: &mut impl Steps) {
         if self.live == 0 {
             return;
         }
-        self.settle_copies_of(line, moves);
+        self.settle_copies_of(line, steps);
         if let Some(at) = self.find(line) {
             self.remove(at);
         }
     }
 
-    /// `line` is about to leave the cache: copies of it are settled and gone.
+    /// `line` is about to leave the cache: copies of it are settled and gone. Says whether memory has got any.
     #[inline]
-    pub fn before_eviction(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_eviction(&mut self, line: Line, steps: &mut impl Steps) -> bool {
         if self.live == 0 {
-            return;
+            return false;
         }
         if self.fault == Fault::ForgetOnEviction {
             while let Some(at) = self.first_of(line) {
                 self.remove(at);
             }
-            return;
+            return false;
         }
-        self.settle_copies_of(line, moves);
+        self.settle_copies_of(line, steps)
     }
 
     /// A device is about to read `line` from memory: its entry is settled and stays, exclusive.
-    pub fn before_device_read(&mut self, line: Line, moves: &mut Moves) {
+    pub fn before_device_read(&mut self, line: Line, steps: &mut impl Steps) {
         if self.fault == Fault::DeviceReadMissesTable {
             return;
         }
         if let Some(at) = self.find(line) {
-            self.settle(at, moves);
+            self.settle(at, steps);
             self.entries[at].state = Mesi::Exclusive;
         }
     }
@@ -189,9 +189,9 @@ impl IndexTable {
 
     /// All of `dst` is about to be overwritten by a copy: what points at it is settled, its own entry is
     /// out of date.
-    pub fn before_copy_onto(&mut self, dst: Line, moves: &mut Moves) {
+    pub fn before_copy_onto(&mut self, dst: Line, steps: &mut impl Steps) {
         if self.fault != Fault::KeepOnCopyOntoSource {
-            self.settle_copies_of(dst, moves);
+            self.settle_copies_of(dst, steps);
         }
         if self.fault != Fault::KeepTargetEntry
             && let Some(at) = self.find(dst)
@@ -202,7 +202,7 @@ impl IndexTable {
 
     /// Points `dst` at `src`, which is in the cache and no copy itself. The oldest entry of a full
     /// class is settled first.
-    pub fn point(&mut self, dst: Line, src: Line, moves: &mut Moves) {
+    pub fn point(&mut self, dst: Line, src: Line, steps: &mut impl Steps) {
         let class = self.class_of(dst);
         let entries = &self.entries[class.clone()];
         let place = match entries.iter().position(|e| e.state == Mesi::Invalid) {
@@ -210,13 +210,13 @@ impl IndexTable {
             None => {
                 let Some((oldest, _)) = entries.iter().enumerate().min_by_key(|(_, e)| e.filled) else { return };
                 if self.fault != Fault::ForgetOldest {
-                    self.settle(class.start + oldest, moves);
+                    self.settle(class.start + oldest, steps);
                 }
                 self.remove(class.start + oldest);
                 oldest
             }
         };
-        moves.push(Move::Search { place: place as u32 });
+        steps.push(Move::Search { place: place as u32 });
         let (at, bucket) = (class.start + place, self.bucket_of(src));
         let next = std::mem::replace(&mut self.heads[bucket], at as u32);
         if next != NONE {
@@ -258,20 +258,25 @@ impl IndexTable {
         (at != NONE).then_some(at as usize)
     }
 
+    /// Says whether memory has got any.
     #[inline]
-    fn settle_copies_of(&mut self, src: Line, moves: &mut Moves) {
+    fn settle_copies_of(&mut self, src: Line, steps: &mut impl Steps) -> bool {
+        let mut any = false;
         while let Some(at) = self.first_of(src) {
-            self.settle(at, moves);
+            any |= self.settle(at, steps);
             self.remove(at);
         }
+        any
     }
 
-    fn settle(&mut self, at: usize, moves: &mut Moves) {
+    /// Says whether memory did not have it.
+    fn settle(&mut self, at: usize, steps: &mut impl Steps) -> bool {
         let Entry { src, state, .. } = self.entries[at];
         let dst = self.targets[self.target_of(at)];
         if state == Mesi::Modified {
-            moves.push(Move::Settle { src: Line(u64::from(src)), dst: Line(u64::from(dst)) });
+            steps.push(Move::Settle { src: Line(u64::from(src)), dst: Line(u64::from(dst)) });
         }
+        state == Mesi::Modified
     }
 
     fn remove(&mut self, at: usize) {

@@ -202,9 +202,15 @@ impl Ahead {
             match act {
                 Act::Copy { src, dst } => {
                     // What no copy engine takes is loads and stores.
-                    let mut copy = self.burst.copying.take().unwrap_or(CopyLoop::new(src, dst));
+                    let apart = memory.takes_whole_copies();
+                    let begun = self.burst.copying.take();
+                    if apart && begun.is_none() && self.copy_by_engine(&src, &dst, memory, layout) {
+                        self.burst.cursor = next;
+                        continue;
+                    }
+                    let mut copy = begun.unwrap_or(CopyLoop::new(src, dst));
                     if let Some((load, store)) = copy.next() {
-                        if !self.copy_by_engine(&load, &store, memory, layout) {
+                        if apart || !self.copy_by_engine(&load, &store, memory, layout) {
                             for r in [load, store] {
                                 let done = self.touch_lines(&r, self.source(&r), memory, layout);
                                 self.done_at(done);
@@ -314,12 +320,20 @@ impl Ahead {
         done
     }
 
-    /// Dispatches a copy within lines that an engine takes; says whether one does. It retires, as a load, once
-    /// the engine has it.
+    /// Dispatches a copy that an engine takes, within lines or as a whole; says whether one does. It retires, as a
+    /// load, once the engine says.
     #[inline(never)]
     fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
         let placed = &self.burst.placed();
-        let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
+        let whole = memory.takes_whole_copies();
+        if whole && !placed.cells.is_empty() {
+            return false;
+        }
+        // Of what lies in one piece the first byte says where.
+        let first = |r: &Ref| Ref { bytes: if whole { 1 } else { r.bytes }, ..*r };
+        let (Some(src), Some(dst)) =
+            (layout.place_line(&first(load), placed), layout.place_line(&first(store), placed))
+        else {
             return false;
         };
         let src = Request::new(load, placed, src, load.bytes);
@@ -340,6 +354,9 @@ impl Ahead {
             self.burst.charge_path(response.at, &path, Reason::Mshr);
         }
         self.remember();
+        if memory.copies_hold() {
+            self.front_end = self.front_end.max(response.at);
+        }
         // The load and the store.
         self.done_at(response.at);
         self.done_at(response.at);

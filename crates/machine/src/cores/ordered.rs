@@ -263,9 +263,15 @@ impl Ordered {
                     }
                     Act::Copy { src, dst } => {
                         // What no copy engine takes is loads and stores.
-                        let mut copy = self.burst.copying.take().unwrap_or(CopyLoop::new(src, dst));
+                        let apart = memory.takes_whole_copies();
+                        let begun = self.burst.copying.take();
+                        if apart && begun.is_none() && self.copy_by_engine(&src, &dst, memory, layout) {
+                            self.burst.cursor = next;
+                            continue;
+                        }
+                        let mut copy = begun.unwrap_or(CopyLoop::new(src, dst));
                         if let Some((load, store)) = copy.next() {
-                            if !self.copy_by_engine(&load, &store, memory, layout) {
+                            if apart || !self.copy_by_engine(&load, &store, memory, layout) {
                                 self.touch(&load, memory, layout, now, horizon);
                                 self.touch(&store, memory, layout, now, horizon);
                             }
@@ -397,12 +403,20 @@ impl Ordered {
         }
     }
 
-    /// Dispatches a copy within lines that an engine takes; says whether one does. It retires, as a load, once
-    /// the engine has it.
+    /// Dispatches a copy that an engine takes, within lines or as a whole; says whether one does. It retires, as a
+    /// load, once the engine says.
     #[inline(never)]
     fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
         let placed = &self.burst.placed();
-        let (Some(src), Some(dst)) = (layout.place_line(load, placed), layout.place_line(store, placed)) else {
+        let whole = memory.takes_whole_copies();
+        if whole && !placed.cells.is_empty() {
+            return false;
+        }
+        // Of what lies in one piece the first byte says where.
+        let first = |r: &Ref| Ref { bytes: if whole { 1 } else { r.bytes }, ..*r };
+        let (Some(src), Some(dst)) =
+            (layout.place_line(&first(load), placed), layout.place_line(&first(store), placed))
+        else {
             return false;
         };
         let request = Request::new(load, placed, src, load.bytes);

@@ -58,6 +58,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             overhead: ns(20.0),
         },
         copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),
+        copy_engine: None,
     };
     Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap()
 }

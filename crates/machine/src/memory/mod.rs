@@ -10,7 +10,7 @@
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
 //! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. A copy table
-//! beside the LLC ([`CopyTableSpec`]) makes copies of lines by pointers. Left out: transient states; the
+//! beside the LLC ([`CopyTableSpec`]) makes copies of lines by pointers, its rivals are [`CopyEngineSpec`]. Left out: transient states; the
 //! translation of addresses of such copies; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
@@ -18,12 +18,16 @@ mod copies;
 #[cfg(test)]
 mod copies_tests;
 mod directory;
+mod engines;
+#[cfg(test)]
+mod engines_tests;
 mod in_flight;
 mod latest;
 mod llc;
 mod tlb;
 
 pub use copies::{CopyCounters, CopyTableSpec};
+pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use tlb::{TlbSpec, Translation, Walk};
 
@@ -37,6 +41,7 @@ use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use copies::Copies;
 use directory::Directory;
+use engines::Engine;
 use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
@@ -69,6 +74,8 @@ pub struct MemorySpec {
     pub dram: DramSpec,
     /// A copy table beside the LLC; copies are loads and stores when left out.
     pub copy_table: Option<CopyTableSpec>,
+    /// Who else makes copies; not with a copy table.
+    pub copy_engine: Option<CopyEngineSpec>,
 }
 
 /// Hits and misses of one level.
@@ -207,6 +214,7 @@ pub struct Hierarchy {
     snoop_latency: Ps,
     dram: Dram,
     copies: Option<Box<Copies>>,
+    engine: Option<Box<Engine>>,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]
@@ -271,6 +279,18 @@ impl Hierarchy {
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
             copies: match &spec.copy_table {
                 Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
+                None => None,
+            },
+            engine: match &spec.copy_engine {
+                Some(_) if spec.copy_table.is_some() => {
+                    return Err(MachineError::new(
+                        format!("{path}.copy_engine"),
+                        "given with copy_table",
+                        "one of them",
+                        "remove the other".into(),
+                    ));
+                }
+                Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
             counters: MemoryCounters::default(),
@@ -800,6 +820,9 @@ impl Memory for Hierarchy {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
+        if self.engine.is_some() {
+            done = self.after_copy(line, done, &mut path);
+        }
         let response = Response { at: done, served, path };
         self.directory.insert(line, core);
         if !shared {
@@ -813,12 +836,28 @@ impl Memory for Hierarchy {
 
     #[inline]
     fn takes_copy(&mut self, src: &Request, dst: &Request) -> bool {
+        if self.engine.is_some() {
+            return true;
+        }
         let whole_lines = [src, dst].iter().all(|r| u64::from(r.bytes) == LINE_BYTES);
         self.copies.as_mut().is_some_and(|copies| copies.takes(whole_lines))
     }
 
     fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+        if self.engine.is_some() {
+            return self.copy_by(src, dst, now);
+        }
         self.copy_line(src, dst.addr.line(), now)
+    }
+
+    #[inline]
+    fn takes_whole_copies(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.is_apart())
+    }
+
+    #[inline]
+    fn copies_hold(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.holds())
     }
 
     #[inline]

@@ -101,7 +101,7 @@ impl Cpus {
 
     /// A load or store.
     pub(super) fn touch(&mut self, cpu: usize, access: Access, addr: u64, bytes: u64) {
-        self.now[cpu] = self.level.word(CoreId(cpu as u16), access, addr, bytes, self.now[cpu]).at;
+        self.now[cpu] = self.level.word(CoreId(cpu as u16), access, addr, bytes, self.now[cpu]);
     }
 
     /// Reads `bytes` bytes in words of `word` bytes, `instructions` instructions each.
@@ -116,7 +116,7 @@ impl Cpus {
     /// As [`Cpus::read`], by loads that go around the caches, 8 bytes each.
     pub(super) fn read_uncached(&mut self, cpu: usize, addr: u64, bytes: u64) {
         for at in (0..bytes).step_by(8) {
-            self.now[cpu] = self.level.uncached(false, addr + at, false, self.now[cpu]).at;
+            self.now[cpu] = self.level.uncached(false, addr + at, false, self.now[cpu]);
         }
     }
 

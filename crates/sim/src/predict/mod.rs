@@ -11,9 +11,12 @@
 
 mod idle;
 
+use std::sync::Arc;
+
 use queueing::Bulk;
 use serde_json::{Value, json};
 use stats::Attribution;
+use traffic::Blueprint;
 
 use crate::load::Loaded;
 use crate::scenario::{Scenario, ScenarioError};
@@ -31,84 +34,119 @@ const MOST_WARM_UP: u64 = 400_000;
 /// # Errors
 /// Input that cannot be read, a function that cannot be built.
 pub fn load_one(scenario: &Scenario) -> Result<Loaded, ScenarioError> {
-    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &std::sync::Arc::default(), &mut |_| true)?;
+    let mut loaded = crate::load::load(std::slice::from_ref(scenario), &Arc::default(), &mut |_| true)?;
     loaded.pop().ok_or_else(|| ScenarioError::Stopped { during: "scenario".into() })
 }
 
-/// Predicts `scenario`, for which `loaded` was loaded. Times are means of packets that leave.
-///
-/// # Errors
-/// A machine or a load that cannot be, a pipeline, traffic that ends before caches are full.
-pub fn predict(scenario: &Scenario, loaded: &Loaded) -> Result<Value, ScenarioError> {
-    let wrong = |path: &str, message: &str| ScenarioError::Value {
-        origin: "predict".into(),
-        path: path.into(),
-        message: message.into(),
-    };
-    if scenario.pipeline.is_some() {
-        let message = "is not predicted: allowed are cores that do both (remove it, or simulate by `wirespeed run`)";
-        return Err(wrong("pipeline", message));
-    }
-    let m = &scenario.machine;
-    let load = scenario.traffic.offered(scenario.nic.rate);
-    let offered = loaded.blueprint.packets_per_second(&load)?;
-    let mut machine = Idle::new(scenario, loaded)?;
-    let burst = scenario.nic.burst.max(1);
-    // Caches are as full as in the middle of the run, and every mbuf has been used.
-    let run = &scenario.run;
-    let middle = run.warmup.unwrap_or(run.packets / 10).saturating_add(run.packets / 2);
-    let warm_up = middle.max(scenario.mempool.size.into()).clamp(PACKETS, MOST_WARM_UP);
-    // Of traffic that ends half is counted.
-    machine.take(burst, loaded.blueprint.packets().map_or(warm_up, |all| warm_up.min(all / 2)));
-    // Packets taken one by one, and in full bursts: a service time is a + c / burst.
-    let counted = loaded.blueprint.packets().map_or(PACKETS, |all| PACKETS.min(all * 3 / 8));
-    let full = machine.take(burst, counted);
-    let one = machine.take(1, SINGLE_PACKETS);
-    let (Some(full), Some(one)) = (full.per_packet(), one.per_packet()) else {
-        return Err(wrong("traffic", "ends too early (leave traffic.rounds out)"));
-    };
-    let shares = machine.shares();
-    let service = Service::new(&one, &full, burst);
-    let rates = Rates::new(scenario, offered, &full, &shares, &service);
-    let channel = rates.dram(scenario, &full);
-    let answer = Sojourn::new(scenario, &rates, &full, &shares, &service, channel.wait_s);
+/// What packets take on a scenario's machine, whatever the load: all that a prediction needs of the simulated machine.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    scenario: Scenario,
+    blueprint: Arc<Blueprint>,
+    /// In full bursts, and one by one: a service time is a + c / burst.
+    full: PerPacket,
+    one: PerPacket,
+    /// The share of packets that each core gets.
+    shares: Vec<f64>,
+    /// Packets that filled the caches before.
+    warm_up: u64,
+}
 
-    let period = m.core.period().as_secs();
-    let per_instruction = |x: f64| x / answer.instructions;
-    let cpi = per_instruction(answer.service_s / period);
-    let ns = |s: f64| s * 1e9;
-    let stalls = |attribution: &Attribution| -> Value {
-        let parts = attribution.iter().filter(|(_, time)| time.0 > 0);
-        parts.map(|(reason, time)| (reason.name().to_string(), json!(time.as_ns() / full.packets))).collect()
-    };
-    Ok(json!({
-        "offered_mpps": offered / 1e6,
-        "carried_mpps": rates.carried * (1.0 - full.rejected) / 1e6,
-        "rejected_mpps": rates.carried * full.rejected / 1e6,
-        "rejected_share": full.rejected,
-        "capacity_mpps": rates.capacity() / 1e6,
-        "bound": rates.bound(),
-        "service_ns": ns(answer.service_s),
-        "service_scv": service.scv,
-        "utilisation": answer.utilisation,
-        "busiest_core_share": shares.iter().copied().fold(0.0, f64::max),
-        "waiting_ns": answer.waiting_s.map(ns),
-        "sojourn_ns": answer.sojourn_s.map(ns),
-        "pcie_ns": answer.pcie_s.map(ns),
-        "burst": answer.burst,
-        "instructions": answer.instructions,
-        "references": full.references,
-        "cpi_inf": m.core.cpi,
-        "fcp": cpi - m.core.cpi,
-        "cpi": cpi,
-        "mr1": per_instruction(full.l1_misses),
-        "mr2": per_instruction(full.l2_misses),
-        "mr_llc": per_instruction(full.dram_reads),
-        "core_ns": stalls(&full.attribution),
-        "dram_utilisation": channel.utilisation,
-        "dram_wait_ns": channel.wait_s.map(ns),
-        "left_out": LeftOut::of(scenario),
-    }))
+impl Profile {
+    /// Measures what packets take in `scenario`, for which `loaded` was loaded.
+    ///
+    /// # Errors
+    /// A machine that cannot be, a pipeline, traffic that ends before caches are full.
+    pub fn new(scenario: &Scenario, loaded: &Loaded) -> Result<Profile, ScenarioError> {
+        if scenario.pipeline.is_some() {
+            let message =
+                "is not predicted: allowed are cores that do both (remove it, or simulate by `wirespeed run`)";
+            return Err(wrong("pipeline", message));
+        }
+        let mut machine = Idle::new(scenario, loaded)?;
+        let burst = scenario.nic.burst.max(1);
+        // Caches are as full as in the middle of the run, and every mbuf has been used.
+        let run = &scenario.run;
+        let middle = run.warmup.unwrap_or(run.packets / 10).saturating_add(run.packets / 2);
+        let warm_up = middle.max(scenario.mempool.size.into()).clamp(PACKETS, MOST_WARM_UP);
+        // Of traffic that ends half is counted.
+        let all = loaded.blueprint.packets();
+        let warm_up = all.map_or(warm_up, |all| warm_up.min(all / 2));
+        machine.take(burst, warm_up);
+        let counted = all.map_or(PACKETS, |all| PACKETS.min(all * 3 / 8));
+        let full = machine.take(burst, counted);
+        let one = machine.take(1, SINGLE_PACKETS);
+        let (Some(full), Some(one)) = (full.per_packet(), one.per_packet()) else {
+            return Err(wrong("traffic", "ends too early (leave traffic.rounds out)"));
+        };
+        let (scenario, blueprint) = (scenario.clone(), loaded.blueprint.clone());
+        Ok(Profile { scenario, blueprint, full, one, shares: machine.shares(), warm_up })
+    }
+
+    /// What closed forms make of it under the scenario's load, or `share` of the line rate. Times are means of packets
+    /// that leave.
+    ///
+    /// # Errors
+    /// A load that cannot be.
+    pub fn predict(&self, share: Option<f64>) -> Result<Value, ScenarioError> {
+        let Profile { scenario, full, one, shares, .. } = self;
+        let line = scenario.nic.rate;
+        let load = match share {
+            Some(share) if !(share > 0.0 && share <= 1.0) => {
+                return Err(wrong("load", &format!("= {share}: allowed is a share of the line rate above 0 up to 1")));
+            }
+            Some(share) => traffic::Load::LineShare { share, line },
+            None => scenario.traffic.offered(line),
+        };
+        let offered = self.blueprint.packets_per_second(&load)?;
+        let service = Service::new(one, full, scenario.nic.burst.max(1));
+        let rates = Rates::new(scenario, offered, full, shares, &service);
+        let channel = rates.dram(scenario, full);
+        let answer = Sojourn::new(scenario, &rates, full, shares, &service, channel.wait_s);
+
+        let m = &scenario.machine;
+        let period = m.core.period().as_secs();
+        let per_instruction = |x: f64| x / answer.instructions;
+        let cpi = per_instruction(answer.service_s / period);
+        let ns = |s: f64| s * 1e9;
+        let stalls = |attribution: &Attribution| -> Value {
+            let parts = attribution.iter().filter(|(_, time)| time.0 > 0);
+            parts.map(|(reason, time)| (reason.name().to_string(), json!(time.as_ns() / full.packets))).collect()
+        };
+        Ok(json!({
+            "offered_mpps": offered / 1e6,
+            "carried_mpps": rates.carried * (1.0 - full.rejected) / 1e6,
+            "rejected_mpps": rates.carried * full.rejected / 1e6,
+            "rejected_share": full.rejected,
+            "capacity_mpps": rates.capacity() / 1e6,
+            "bound": rates.bound(),
+            "service_ns": ns(answer.service_s),
+            "service_scv": service.scv,
+            "utilisation": answer.utilisation,
+            "busiest_core_share": shares.iter().copied().fold(0.0, f64::max),
+            "waiting_ns": answer.waiting_s.map(ns),
+            "sojourn_ns": answer.sojourn_s.map(ns),
+            "pcie_ns": answer.pcie_s.map(ns),
+            "burst": answer.burst,
+            "instructions": answer.instructions,
+            "references": full.references,
+            "cpi_inf": m.core.cpi,
+            "fcp": cpi - m.core.cpi,
+            "cpi": cpi,
+            "mr1": per_instruction(full.l1_misses),
+            "mr2": per_instruction(full.l2_misses),
+            "mr_llc": per_instruction(full.dram_reads),
+            "core_ns": stalls(&full.attribution),
+            "dram_utilisation": channel.utilisation,
+            "dram_wait_ns": channel.wait_s.map(ns),
+            "profiled_packets": self.warm_up + (full.packets + one.packets) as u64,
+            "left_out": LeftOut::of(scenario),
+        }))
+    }
+}
+
+fn wrong(path: &str, message: &str) -> ScenarioError {
+    ScenarioError::Value { origin: "predict".into(), path: path.into(), message: message.into() }
 }
 
 /// Settings of a scenario that a prediction does not look at, in words.
