@@ -13,6 +13,7 @@
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
 //! counted and named in a [`Damage`] list. Only [`Requests`] are taken as a whole or not at all.
 
+mod accesses;
 mod arrivals;
 mod capture;
 mod damage;
