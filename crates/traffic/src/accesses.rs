@@ -100,10 +100,7 @@ mod tests {
         assert_eq!(lackey(b"M 3000,8"), Some(AccessLine::Modify(Touched { address: 0x3000, bytes: 8 })));
         assert_eq!(lackey(b"**29624** said by the program"), Some(AccessLine::Nothing));
         let read = b"3  1:  2765543 read         8 byte(s) @ 0x00007ffd14a8eb68 by PC 0x404a7e";
-        assert_eq!(
-            dynamorio(read),
-            Some(AccessLine::Load(Touched { address: 0x7ffd_14a8_eb68, bytes: 8 }))
-        );
+        assert_eq!(dynamorio(read), Some(AccessLine::Load(Touched { address: 0x7ffd_14a8_eb68, bytes: 8 })));
         let fetch = b"2  1:  2765543 ifetch       6 byte(s) @ 0x0000000000404a78 0f 84 jz";
         assert_eq!(dynamorio(fetch), Some(AccessLine::Fetch(0x40_4a78)));
     }
