@@ -1,6 +1,7 @@
 //! Recorded programs: what a scenario says of them, and how they are made from their recording.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use functions::chain::SITES_A_MEMBER;
@@ -10,6 +11,7 @@ use probe::{Access, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{Place, RecordedKind, Recording, Stop};
+use units::LINE_BYTES;
 
 use crate::scenario::ScenarioError;
 use crate::summary::file_name;
@@ -163,4 +165,108 @@ fn located(place: Place) -> (RegionId, u64) {
         Place::Mbuf(offset) => (RegionId::MBUF, offset.into()),
         Place::Region(index, offset) => (RegionId(RegionId::FIRST_TABLE.0 + index), offset),
     }
+}
+
+/// What a recording holds, as JSON.
+#[derive(Debug, Serialize)]
+pub struct Description {
+    /// How it was written.
+    pub format: &'static str,
+    /// Packets.
+    pub packets: usize,
+    /// Of these, dropped by the program.
+    pub dropped: usize,
+    /// Mean bytes of a packet's frame.
+    pub mean_bytes: f64,
+    /// References of all packets.
+    pub references: usize,
+    /// Instructions of all packets; 0 where the recording does not tell.
+    pub instructions: u64,
+    /// References whose address is known to come from another one.
+    pub dependent: usize,
+    /// References between packets, which are left out.
+    pub outside: u64,
+    /// References to the headroom of packets, taken for their first byte.
+    pub headroom: u64,
+    /// Whether the recording ends within a packet.
+    pub unfinished: bool,
+    /// Where references go.
+    pub places: Vec<DescribedPlace>,
+}
+
+/// The packet, its mbuf, or a region.
+#[derive(Debug, Default, Serialize)]
+pub struct DescribedPlace {
+    /// What it is called.
+    pub name: String,
+    /// Its first address; none of what moves with the packet.
+    pub base: Option<u64>,
+    /// Its bytes; 0 of what moves with the packet.
+    pub bytes: u64,
+    /// Whether cores share it.
+    pub shared: bool,
+    /// Whether the program has named it.
+    pub named: bool,
+    /// References.
+    pub references: u64,
+    /// Of these, stores.
+    pub stores: u64,
+    /// Lines of 64 bytes that are touched at all; 0 of what moves with the packet.
+    pub lines: usize,
+}
+
+/// Reads a recording and says what it holds; gives up soon after `stop` is set.
+///
+/// # Errors
+/// Those of [`Recording::open_until`].
+pub fn describe(path: &Path, stop: &Stop) -> Result<Description, ScenarioError> {
+    let recording = Recording::open_until(path, stop)?;
+    let of_packet = |name: &str| DescribedPlace { name: name.into(), named: true, ..DescribedPlace::default() };
+    let mut places = vec![of_packet("packet"), of_packet("mbuf")];
+    places.extend(recording.regions.iter().map(|region| DescribedPlace {
+        name: region.name.clone(),
+        base: Some(region.base),
+        bytes: region.bytes,
+        shared: region.shared,
+        named: region.named,
+        ..DescribedPlace::default()
+    }));
+    let mut lines = vec![HashSet::new(); recording.regions.len()];
+    let mut count = |place: Place, stores: bool, bytes: u16| {
+        let index = match place {
+            Place::Packet(_) => 0,
+            Place::Mbuf(_) => 1,
+            Place::Region(index, offset) => {
+                let last = offset + u64::from(bytes) - 1;
+                lines[usize::from(index)].extend(offset / LINE_BYTES..=last / LINE_BYTES);
+                2 + usize::from(index)
+            }
+        };
+        places[index].references += 1;
+        places[index].stores += u64::from(stores);
+    };
+    for step in &recording.steps {
+        let stores = !matches!(step.kind, RecordedKind::Load | RecordedKind::Prefetch);
+        count(step.place, stores, step.bytes);
+        if let RecordedKind::CopyFrom(from) = step.kind {
+            count(from, false, step.bytes);
+        }
+    }
+    for (place, lines) in places.iter_mut().skip(2).zip(lines) {
+        place.lines = lines.len();
+    }
+    let bytes: u64 = recording.packets.iter().map(|p| u64::from(p.bytes)).sum();
+    Ok(Description {
+        format: recording.format.name(),
+        packets: recording.packets.len(),
+        dropped: recording.packets.iter().filter(|p| p.dropped).count(),
+        mean_bytes: bytes as f64 / recording.packets.len() as f64,
+        references: recording.steps.len(),
+        instructions: recording.instructions(),
+        dependent: recording.steps.iter().filter(|step| step.dep > 0).count(),
+        outside: recording.outside,
+        headroom: recording.headroom,
+        unfinished: recording.unfinished,
+        places,
+    })
 }
