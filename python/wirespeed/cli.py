@@ -28,6 +28,7 @@ from wirespeed import doctor as machine
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed import recording as recordings
 from wirespeed import router as routing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
@@ -85,6 +86,7 @@ papers = typer.Typer(
     help="Run published studies again: what they claim, and what comes out here.",
 )
 app.add_typer(papers)
+app.add_typer(recordings.app)
 
 _OUTPUT = "Output"
 ScenarioArg = Annotated[

@@ -11,6 +11,7 @@ pub mod neighbours;
 pub mod netproc;
 mod own_machine;
 pub mod predict;
+pub mod recorded;
 pub mod run;
 pub mod scenario;
 mod schedule;

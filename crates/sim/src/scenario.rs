@@ -17,6 +17,7 @@ use units::{LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
 use crate::neighbours::NeighbourSpec;
+use crate::recorded::TraceSpec;
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -240,6 +241,9 @@ pub struct FunctionSpec {
     /// Made work.
     #[serde(skip_serializing_if = "is_default")]
     pub work: WorkSpec,
+    /// A recorded program.
+    #[serde(skip_serializing_if = "is_default")]
+    pub trace: TraceSpec,
     /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<FunctionKind>,
@@ -276,6 +280,8 @@ pub enum FunctionKind {
     Firewall,
     /// Made work: so many instructions and loads over so much memory, set by `function.work`.
     Work,
+    /// A recorded program: what it did to memory is done again, set by `function.trace`.
+    Trace,
     /// Several functions one after the other, named by `function.chain`.
     Chain,
 }
@@ -512,6 +518,7 @@ impl Scenario {
             &["function", "classify", "rules"],
             &["function", "inspect", "patterns"],
             &["function", "firewall", "rules"],
+            &["function", "trace", "file"],
             &["machine", "preset"],
         ] {
             let file = get_mut(&mut own, path);
