@@ -1,6 +1,7 @@
-/* Packet functions of one lane.
+/* Packet functions of one lane that need no more than headers and routes; classify.h and inspect.h have the others, and
+ * program.h what a packet goes through.
  *
- * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs, classify/linear.rs): the same verdicts, the same bytes, and the
+ * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs): the same verdicts, the same bytes, and the
  * same references to the packet and to the tables, but for two that a register saves: the descriptor is one load where
  * Rust reads six fields of an mbuf, and the time to live is kept from the header check.
  *
@@ -83,7 +84,7 @@ FUNCTION uint32_t special_v4(uint32_t source, uint32_t destination) {
 }
 
 /* 0 if the packet may go on, or else a verdict. */
-FUNCTION uint32_t check_v4(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot,
+FUNCTION uint32_t check_v4(const Lane *lane, const Function *program, Descriptor packet, const uint8_t *slot,
                            const Header *header) {
     uint32_t first = swap32(header->word[0]);
     uint32_t total = first & 0xffff, header_bytes = (first >> 24 & 15) * 4;
@@ -124,7 +125,7 @@ FUNCTION uint32_t check_v6(Descriptor packet, const Header *header) {
 }
 
 /* The entry at `at` of an IPv4 table, widened so that the top bit says "group" in either width. */
-FUNCTION uint32_t entry_v4(const Lane *lane, const Program *program, uint16_t region, const void *table, uint64_t at) {
+FUNCTION uint32_t entry_v4(const Lane *lane, const Function *program, uint16_t region, const void *table, uint64_t at) {
     (void)lane, (void)region;
     TOUCH(lane, region, at * program->entry_bytes, (uint16_t)program->entry_bytes, ACCESS_LOAD);
     if (program->entry_bytes == 2) {
@@ -135,7 +136,7 @@ FUNCTION uint32_t entry_v4(const Lane *lane, const Program *program, uint16_t re
 }
 
 /* The next hop's number plus 1, or 0. */
-FUNCTION uint32_t look_up_v4(const Lane *lane, const Program *program, uint32_t address) {
+FUNCTION uint32_t look_up_v4(const Lane *lane, const Function *program, uint32_t address) {
     uint32_t entry = entry_v4(lane, program, REGION_TBL24, program->tbl24, address >> 8);
     if (entry >> 31) {
         uint64_t at = (uint64_t)(entry & 0x7fffffff) * 256 + (address & 255);
@@ -145,7 +146,7 @@ FUNCTION uint32_t look_up_v4(const Lane *lane, const Program *program, uint32_t 
     return entry & 0x7fffffff;
 }
 
-FUNCTION uint32_t look_up_v6(const Lane *lane, const Program *program, const Header *header) {
+FUNCTION uint32_t look_up_v6(const Lane *lane, const Function *program, const Header *header) {
     uint32_t first = swap32(header->word[6]);
     TOUCH(lane, REGION_TBL24_V6, (uint64_t)(first >> 8) * 4, 4, ACCESS_LOAD);
     uint32_t entry = program->tbl24_v6[first >> 8];
@@ -171,7 +172,7 @@ FUNCTION uint32_t decremented_ttl(uint32_t word) {
 }
 
 /* Puts on the Ethernet addresses of the next hop `id`: with the EtherType, and the two bytes before the frame, one store. */
-FUNCTION uint32_t send(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot, uint32_t id) {
+FUNCTION uint32_t send(const Lane *lane, const Function *program, Descriptor packet, uint8_t *slot, uint32_t id) {
     if (id >= program->next_hop_count) return DROP_FOR(DROP_NO_ROUTE);
     (void)lane;
     TOUCH(lane, REGION_NEXT_HOPS, (uint64_t)id * 16, 16, ACCESS_LOAD);
@@ -186,12 +187,12 @@ FUNCTION uint32_t send(const Lane *lane, const Program *program, Descriptor pack
 }
 
 /* The port that a function sends by which does not route: the other one of a pair. */
-FUNCTION uint32_t across(const Program *program, Descriptor packet) {
+FUNCTION uint32_t across(const Function *program, Descriptor packet) {
     return FORWARD_BY(((packet.port & 0xffff) ^ 1) % program->ports);
 }
 
 /* IP forwarding. */
-FUNCTION uint32_t forward(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
+FUNCTION uint32_t forward(const Lane *lane, const Function *program, Descriptor packet, uint8_t *slot) {
     uint32_t at = FRAME_OFFSET + packet.l3_offset;
     if (packet.l3 == 4) {
         if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
@@ -221,7 +222,7 @@ FUNCTION uint32_t forward(const Lane *lane, const Program *program, Descriptor p
 }
 
 /* The header check alone. */
-FUNCTION uint32_t check(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+FUNCTION uint32_t check(const Lane *lane, const Function *program, Descriptor packet, const uint8_t *slot) {
     uint32_t at = FRAME_OFFSET + packet.l3_offset, verdict;
     if (packet.l3 == 4) {
         if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
@@ -238,7 +239,7 @@ FUNCTION uint32_t check(const Lane *lane, const Program *program, Descriptor pac
 }
 
 /* Route lookup alone. */
-FUNCTION uint32_t look_up(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot) {
+FUNCTION uint32_t look_up(const Lane *lane, const Function *program, Descriptor packet, const uint8_t *slot) {
     uint32_t at = FRAME_OFFSET + packet.l3_offset, hop;
     if (packet.l3 == 4) {
         if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
@@ -257,7 +258,7 @@ FUNCTION uint32_t look_up(const Lane *lane, const Program *program, Descriptor p
 }
 
 /* The time to live alone. The word of the hop limit begins with three bytes that stay as they are. */
-FUNCTION uint32_t lower_ttl(const Lane *lane, const Program *program, Descriptor packet, uint8_t *slot) {
+FUNCTION uint32_t lower_ttl(const Lane *lane, const Function *program, Descriptor packet, uint8_t *slot) {
     uint32_t at = FRAME_OFFSET + packet.l3_offset;
     if (packet.l3 == 4) {
         if (packet.captured < packet.l3_offset + 12u) return DROP_FOR(DROP_TRUNCATED);
@@ -274,71 +275,6 @@ FUNCTION uint32_t lower_ttl(const Lane *lane, const Program *program, Descriptor
         return DROP_FOR(DROP_NOT_IP);
     }
     return across(program, packet);
-}
-
-/* The first rule that matches, one after the other. All lanes of a warp look at the same rule. */
-FUNCTION uint32_t classify(const Lane *lane, const Program *program, Descriptor packet, const uint8_t *slot,
-                           uint32_t *class_of) {
-    uint32_t at = FRAME_OFFSET + packet.l3_offset, found = 0xffffffffu;
-    *class_of = found;
-    if (packet.l3 == 6) return program->drop_unmatched ? DROP_FOR(DROP_UNCLASSIFIED) : across(program, packet);
-    if (packet.l3 != 4) return DROP_FOR(DROP_NOT_IP);
-    if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
-    Header header = packet_header(lane, slot, at, 5);
-    uint32_t header_bytes = (swap32(header.word[0]) >> 24 & 15) * 4;
-    if (header_bytes < 20) return DROP_FOR(DROP_BAD_HEADER_LENGTH);
-    uint32_t l4 = packet.l3_offset + header_bytes, protocol = swap32(header.word[2]) >> 16 & 0xff;
-    uint32_t source = swap32(header.word[3]), destination = swap32(header.word[4]);
-    uint32_t source_port = 0, destination_port = 0, flags = 0;
-    if ((swap32(header.word[1]) & 0x1fff) == 0 && (protocol == 6 || protocol == 17)) {
-        if (packet.captured < l4 + 4) return DROP_FOR(DROP_TRUNCATED);
-        uint32_t ports = swap32(packet_word(lane, slot, FRAME_OFFSET + l4));
-        source_port = ports >> 16, destination_port = ports & 0xffff;
-        if (protocol == 6 && packet.captured > l4 + 13) {
-            /* The word that the byte lies in. */
-            TOUCH(lane, REGION_PACKET, l4 + 13, 1, ACCESS_LOAD);
-            flags = (swap32(*(const uint32_t *)(slot + FRAME_OFFSET + l4 + 12)) >> 16 & 0xff) << 8;
-        }
-    }
-    for (uint32_t i = 0; i < program->rule_count; i++) {
-        const uint8_t *rule = (const uint8_t *)program->rules + (uint64_t)i * 32;
-        TOUCH(lane, REGION_RULES, (uint64_t)i * 32, 16, ACCESS_LOAD);
-        Quad addresses = load_quad(rule);
-        if (((source ^ addresses.word[0]) & addresses.word[1]) | ((destination ^ addresses.word[2]) & addresses.word[3]))
-            continue;
-        TOUCH(lane, REGION_RULES, (uint64_t)i * 32 + 16, 16, ACCESS_LOAD);
-        Quad rest = load_quad(rule + 16);
-        if ((source_port >= (rest.word[0] & 0xffff)) & (source_port <= rest.word[0] >> 16) &
-            (destination_port >= (rest.word[1] & 0xffff)) & (destination_port <= rest.word[1] >> 16) &
-            (((flags ^ rest.word[2]) & rest.word[2] >> 16) == 0) &
-            (((protocol ^ rest.word[3]) & rest.word[3] >> 8 & 0xff) == 0)) {
-            found = i;
-            break;
-        }
-    }
-    *class_of = found;
-    if (found == 0xffffffffu && program->drop_unmatched) return DROP_FOR(DROP_UNCLASSIFIED);
-    return across(program, packet);
-}
-
-/* What the program does with packet `lane->packet_idx`: its verdict. */
-FUNCTION uint32_t process(const Lane *lane, const Program *program, const Packets *packets) {
-    uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict, class_of;
-    uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
-    TOUCH(lane, REGION_MBUF, 0, 16, ACCESS_LOAD);
-    Quad fields = load_quad(packets->descriptors + place);
-    Descriptor packet = {fields.word[0], (uint16_t)fields.word[1], (uint16_t)(fields.word[1] >> 16),
-                         (uint16_t)fields.word[2], (uint16_t)(fields.word[2] >> 16), fields.word[3]};
-    switch (program->function) {
-        case FUNCTION_CHECK: return check(lane, program, packet, slot);
-        case FUNCTION_LOOKUP: return look_up(lane, program, packet, slot);
-        case FUNCTION_TTL: return lower_ttl(lane, program, packet, slot);
-        case FUNCTION_CLASSIFY:
-            verdict = classify(lane, program, packet, slot, &class_of);
-            packets->classes[place] = class_of;
-            return verdict;
-        default: return forward(lane, program, packet, slot);
-    }
 }
 
 #endif

@@ -75,6 +75,13 @@ FUNCTION void store_quad(void *at, Quad quad) {
     *(uint4 *)at = make_uint4(quad.word[0], quad.word[1], quad.word[2], quad.word[3]);
 }
 FUNCTION uint32_t swap32(uint32_t value) { return __byte_perm(value, 0, 0x0123); }
+FUNCTION uint32_t ones(uint64_t value) { return (uint32_t)__popcll(value); }
+/* Of a value that is not 0, the place of its lowest bit. */
+FUNCTION uint32_t lowest(uint32_t value) { return (uint32_t)__ffs((int)value) - 1; }
+/* The upper word of `high`:`low` shifted left by `bits`, less than 32. */
+FUNCTION uint32_t upper(uint32_t low, uint32_t high, uint32_t bits) { return __funnelshift_l(low, high, bits); }
+/* The lower word of `high`:`low` shifted right by `bits`, less than 32. */
+FUNCTION uint32_t lower(uint32_t low, uint32_t high, uint32_t bits) { return __funnelshift_r(low, high, bits); }
 
 #else
 
@@ -125,6 +132,14 @@ FUNCTION Quad load_quad(const void *at) {
 }
 FUNCTION void store_quad(void *at, Quad quad) { memcpy(at, &quad, sizeof quad); }
 FUNCTION uint32_t swap32(uint32_t value) { return __builtin_bswap32(value); }
+FUNCTION uint32_t ones(uint64_t value) { return (uint32_t)__builtin_popcountll(value); }
+FUNCTION uint32_t lowest(uint32_t value) { return (uint32_t)__builtin_ctz(value); }
+FUNCTION uint32_t upper(uint32_t low, uint32_t high, uint32_t bits) {
+    return (uint32_t)(((uint64_t)high << 32 | low) << bits >> 32);
+}
+FUNCTION uint32_t lower(uint32_t low, uint32_t high, uint32_t bits) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> bits);
+}
 
 #endif
 #endif

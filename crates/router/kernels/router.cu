@@ -12,12 +12,12 @@
  *
  * Left out: several queues, preemption, more than one device. Source: Zhu, Deng, Chen, DAC 2011, section 3.2 (task FIFO,
  * delay commit queue), built on a persistent kernel in place of hardware. */
-#include "functions.h"
+#include "program.h"
 
 #ifdef __CUDACC__
 #define LANE_OF(number) {number}
 #else
-#define LANE_OF(number) {number, trace}
+#define LANE_OF(number) {number, trace, 0}
 #endif
 
 /* The first is the dispatcher. Both return why they leave. */
@@ -100,10 +100,11 @@ FUNCTION void commit(const Router *router, uint64_t ticket, uint64_t word) {
     }
 }
 
+/* `any` is known when this is compiled: which of the two forms of a program it works by. */
 #ifdef __CUDACC__
-FUNCTION uint32_t work(const Router *router) {
+FUNCTION uint32_t work(const Router *router, int any) {
 #else
-FUNCTION uint32_t work(const Router *router, Trace *trace) {
+FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
 #endif
     uint64_t *state = router->state;
     for (;;) {
@@ -127,7 +128,8 @@ FUNCTION uint32_t work(const Router *router, Trace *trace) {
             if (lane < word_count(word)) {
                 Lane self = LANE_OF(word_first(word) + lane);
                 router->packets.verdicts[(uint32_t)self.packet_idx & router->packets.mask] =
-                    process(&self, &router->program, &router->packets);
+                    any ? process_any(&self, &router->program, &router->packets)
+                        : process_headers(&self, &router->program, &router->packets);
             }
         }
         warp_sync();
@@ -149,20 +151,26 @@ FUNCTION void leave(const Router *router, uint32_t why) {
 #ifdef __CUDACC__
 
 /* As many warps as `router.warps` says; all must be resident at once. */
-extern "C" __global__ void persistent(const __grid_constant__ Router router) {
-    uint32_t warp = WARP_INDEX;
-    if (warp >= router.warps) return;
-    leave(&router, warp == 0 ? dispatch(&router) : work(&router));
-}
+#define PERSISTENT(name, any)                                                            \
+    extern "C" __global__ void name(const __grid_constant__ Router router) {             \
+        uint32_t warp = WARP_INDEX;                                                      \
+        if (warp >= router.warps) return;                                                \
+        leave(&router, warp == 0 ? dispatch(&router) : work(&router, any));              \
+    }
+PERSISTENT(persistent, 0)
+PERSISTENT(persistent_any, 1)
 
 /* Packets `first` and on, one a thread. */
-extern "C" __global__ void batch(const __grid_constant__ Program program, const __grid_constant__ Packets packets,
-                                 uint32_t first, uint32_t count) {
-    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
-    if (place < count) {
-        Lane self = LANE_OF(first + place);
-        packets.verdicts[(first + place) & packets.mask] = process(&self, &program, &packets);
+#define BATCH(name, process)                                                                                        \
+    extern "C" __global__ void name(const __grid_constant__ Program program, const __grid_constant__ Packets packets, \
+                                    uint32_t first, uint32_t count) {                                               \
+        uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;                                                     \
+        if (place < count) {                                                                                        \
+            Lane self = LANE_OF(first + place);                                                                     \
+            packets.verdicts[(first + place) & packets.mask] = process(&self, &program, &packets);                  \
+        }                                                                                                           \
     }
-}
+BATCH(batch, process_headers)
+BATCH(batch_any, process_any)
 
 #endif

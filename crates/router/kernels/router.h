@@ -34,18 +34,24 @@ enum {
     COMMIT_UNORDERED = 2, /* as they finish: tickets in a ring in host memory */
 };
 
+/* Of tables those of a chain's first member; each later one's are REGIONS_A_MEMBER above. */
+#define REGIONS_A_MEMBER 16u
 enum { REGION_PACKET = 0, REGION_MBUF = 1, REGION_TBL24 = 16, REGION_TBL8 = 17, REGION_TBL24_V6 = 18, REGION_TBL8_V6 = 19,
-       REGION_NEXT_HOPS = 20, REGION_RULES = 16 };
+       REGION_NEXT_HOPS = 20, REGION_RULES = 16, REGION_TUPLES = 16, REGION_CLASS_BUCKETS = 17, REGION_CLASS_ENTRIES = 18,
+       REGION_PATTERNS = 16, REGION_ROOT = 17, REGION_STATES = 18, REGION_WIDE = 19, REGION_OUTPUTS = 20, REGION_LISTS = 21,
+       REGION_FILTERS = 17, REGION_BUCKETS = 18, REGION_ENTRIES = 19 };
 enum { ACCESS_LOAD = 0, ACCESS_STORE = 1 };
 
-/* A verdict: kind 16 | port or reason 16. */
+/* A verdict: member of the chain that drops 8 | kind 8 | port or reason 16. */
+#define VERDICT_MEMBER_SHIFT 24u
 enum { VERDICT_FORWARD = 1, VERDICT_DROP = 2 };
 enum { DROP_NOT_IP, DROP_TRUNCATED, DROP_BAD_VERSION, DROP_BAD_HEADER_LENGTH, DROP_BAD_TOTAL_LENGTH, DROP_BAD_CHECKSUM,
        DROP_SOURCE_MARTIAN, DROP_DESTINATION_MARTIAN, DROP_DESTINATION_MULTICAST, DROP_DESTINATION_BROADCAST,
-       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED, DROP_UNCLASSIFIED };
+       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED, DROP_UNCLASSIFIED, DROP_SIGNATURE_FOUND };
 
 /* What is done with a packet. */
-enum { FUNCTION_FORWARD = 0, FUNCTION_CHECK = 1, FUNCTION_LOOKUP = 2, FUNCTION_TTL = 3, FUNCTION_CLASSIFY = 4 };
+enum { FUNCTION_FORWARD = 0, FUNCTION_CHECK = 1, FUNCTION_LOOKUP = 2, FUNCTION_TTL = 3, FUNCTION_CLASSIFY = 4,
+       FUNCTION_TUPLES = 5, FUNCTION_AUTOMATON = 6, FUNCTION_WINDOWS = 7 };
 
 /* What a NIC tells of a packet: 16 bytes, one load. */
 typedef struct {
@@ -62,12 +68,12 @@ typedef struct {
     const Descriptor *descriptors;
     uint8_t *slots;
     uint32_t *verdicts;
-    uint32_t *classes; /* of the classifier: a rule's number, or all ones */
+    uint32_t *classes; /* of the latest classifier a rule's number, of the latest inspection the first pattern found; or all ones */
     uint32_t mask;
     uint32_t stride; /* bytes of a slot, a multiple of 64 */
 } Packets;
 
-/* A function's tables, as crates/functions lays them out. */
+/* A function and its tables, as crates/functions lays them out. */
 typedef struct {
     const void *tbl24;
     const void *tbl8;
@@ -80,11 +86,29 @@ typedef struct {
     uint32_t entry_bytes; /* of the IPv4 tables: 2 or 4 */
     uint32_t software_checksum;
     uint32_t function;
-    const void *rules; /* 32 bytes each */
+    const void *rules; /* 32 bytes each; of a tuple space its tuples, 32 bytes each */
     uint32_t rule_count;
-    uint32_t drop_unmatched;
+    uint32_t drop_unmatched; /* packets without a rule; for an inspection, packets with a pattern */
     uint32_t ports;
-    uint32_t unused;
+    uint32_t depth; /* bytes of a payload that are inspected */
+    const void *buckets; /* of a tuple space, or of windows: the first entry, or all ones */
+    const void *entries; /* of a tuple space 64 bytes each, of windows 32 */
+    uint32_t bucket_mask; /* of windows */
+    uint32_t length_count;
+    const void *text;    /* the patterns' bytes, and 8 more */
+    const void *root;    /* of an automaton: 256 states */
+    const void *states;  /* of an automaton, 16 bytes each; of windows their filters */
+    const void *wide;    /* of an automaton, 64 bytes each; of windows their lengths, 16 bytes each */
+    const void *outputs; /* 12 bytes each */
+    const void *lists;   /* 12 bytes each */
+} Function;
+
+/* What is done with packets: one function, or a chain of them. A kernel's argument. */
+#define MOST_MEMBERS 6u
+typedef struct {
+    uint32_t members;
+    uint32_t routes; /* a bit for each member that chooses a port */
+    Function member[MOST_MEMBERS];
 } Program;
 
 typedef struct {
@@ -120,6 +144,7 @@ typedef struct {
     uint64_t packet_idx;
 } Lane;
 #define TOUCH(lane, region, offset, bytes, access) ((void)0)
+#define OF_MEMBER(lane, number) ((void)0)
 #else
 typedef struct {
     uint64_t packet;
@@ -136,16 +161,19 @@ typedef struct {
 typedef struct {
     uint64_t packet_idx;
     Trace *trace;
+    uint32_t tables; /* what is added to the numbers of tables' regions */
 } Lane;
 FUNCTION void record(const Lane *lane, uint16_t region, uint64_t offset, uint16_t bytes, uint32_t access) {
     if (!lane->trace) return;
     if (lane->trace->count < lane->trace->capacity) {
-        Touch touch = {lane->packet_idx, offset, region, bytes, access};
+        uint16_t of_member = region < REGION_TBL24 ? region : (uint16_t)(region + lane->tables);
+        Touch touch = {lane->packet_idx, offset, of_member, bytes, access};
         lane->trace->touches[lane->trace->count] = touch;
     }
     lane->trace->count++;
 }
 #define TOUCH(lane, region, offset, bytes, access) record(lane, region, offset, bytes, access)
+#define OF_MEMBER(lane, number) ((lane)->tables = (number) * REGIONS_A_MEMBER)
 #endif
 
 #endif

@@ -3,16 +3,18 @@
 
 #include <stddef.h>
 
-/* Runs warp `warp` until the router is stopped. */
-void wirespeed_router_warp(const Router *router, uint32_t warp, Trace *trace) {
-    leave(router, warp == 0 ? dispatch(router) : work(router, trace));
+/* Runs warp `warp` until the router is stopped, by the form of the program that does any, or by the one for headers. */
+void wirespeed_router_warp(const Router *router, uint32_t warp, uint32_t any, Trace *trace) {
+    leave(router, warp == 0 ? dispatch(router) : any ? work(router, 1, trace) : work(router, 0, trace));
 }
 
 /* Packets `first` and on, one after the other. */
-void wirespeed_router_batch(const Program *program, const Packets *packets, uint64_t first, uint32_t count, Trace *trace) {
+void wirespeed_router_batch(const Program *program, const Packets *packets, uint64_t first, uint32_t count, uint32_t any,
+                            Trace *trace) {
     for (uint32_t i = 0; i < count; i++) {
         Lane self = LANE_OF(first + i);
-        packets->verdicts[(uint32_t)self.packet_idx & packets->mask] = process(&self, program, packets);
+        packets->verdicts[(uint32_t)self.packet_idx & packets->mask] =
+            any ? process_any(&self, program, packets) : process_headers(&self, program, packets);
     }
 }
 
@@ -21,17 +23,21 @@ uint32_t wirespeed_router_layout(uint32_t which) {
     switch (which) {
         case 0: return sizeof(Descriptor);
         case 1: return sizeof(Packets);
-        case 2: return sizeof(Program);
+        case 2: return sizeof(Function);
         case 3: return sizeof(Router);
         case 4: return offsetof(Router, fifo);
         case 5: return offsetof(Router, base);
         case 6: return offsetof(Router, commit);
-        case 7: return offsetof(Program, entry_bytes);
+        case 7: return offsetof(Function, entry_bytes);
         case 8: return sizeof(Touch);
         case 9: return RING_ENTRIES;
         case 10: return STATE_WORDS;
         case 11: return CONTROL_WORDS;
         case 12: return STATUS_WORDS;
+        case 13: return sizeof(Program);
+        case 14: return offsetof(Program, member);
+        case 15: return offsetof(Function, lists);
+        case 16: return REGIONS_A_MEMBER;
         default: return 0;
     }
 }

@@ -1,7 +1,7 @@
 //! What takes tasks and commits them, and the backend that every machine has: threads with the packet functions themselves.
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use serde::Serialize;
 use units::Ps;
 
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
+use crate::program::Share;
 use crate::protocol::{Ledger, Ring};
 use crate::{Program, RouterError};
 
@@ -102,6 +103,16 @@ pub trait Backend {
     /// There is no verdict.
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError>;
 
+    /// Of a chain, what each member has done with what was taken; of one function nothing. Complete after the end.
+    fn shares(&self) -> Vec<Share> {
+        Vec::new()
+    }
+
+    /// Packets of which only a part could be inspected, since a slot has no room for all.
+    fn cut(&self) -> u64 {
+        0
+    }
+
     /// Lets all that was posted be done, and ends. Nothing may be posted after.
     ///
     /// # Errors
@@ -139,6 +150,12 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         (**self).take(number, packet)
+    }
+    fn shares(&self) -> Vec<Share> {
+        (**self).shares()
+    }
+    fn cut(&self) -> u64 {
+        (**self).cut()
     }
     fn stop(&mut self) -> Result<(), RouterError> {
         (**self).stop()
@@ -186,6 +203,8 @@ struct Shared {
     ring: Ring<AtomicU64>,
     packets: Box<[UnsafeCell<Packet>]>,
     verdicts: Box<[UnsafeCell<Option<Verdict>>]>,
+    /// Of a chain: what the workers that have ended have done.
+    shares: Mutex<Vec<Share>>,
 }
 
 // SAFETY: a slot belongs to the host until a task with it is posted, then to the worker that draws that task's ticket, and to
@@ -193,6 +212,23 @@ struct Shared {
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
+
+impl Shared {
+    /// A worker ends: what it has done is added up.
+    fn leave(&self, function: &Function) {
+        let Function::Chain(chain) = function else { return };
+        let Ok(mut all) = self.shares.lock() else { return };
+        let own = chain.shares().into_iter();
+        let own = own.map(|share| Share { name: share.name, packets: share.packets, dropped: share.dropped });
+        if all.is_empty() {
+            all.extend(own);
+        } else {
+            for (sum, share) in all.iter_mut().zip(own) {
+                (sum.packets, sum.dropped) = (sum.packets + share.packets, sum.dropped + share.dropped);
+            }
+        }
+    }
+}
 
 /// What a test may have happen to a task before it is done.
 pub type Hook = Arc<dyn Fn(Task) + Send + Sync>;
@@ -237,6 +273,7 @@ impl Cpu {
             ring: Ring::new(RING_ENTRIES, base),
             packets: (0..slots).map(|_| UnsafeCell::default()).collect(),
             verdicts: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
+            shares: Mutex::default(),
         });
         let workers = (0..threads)
             .map(|_| {
@@ -258,7 +295,7 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
     let mask = shared.packets.len() - 1;
     loop {
         let ticket = shared.ring.draw();
-        let Some(task) = shared.ring.wait(ticket) else { return };
+        let Some(task) = shared.ring.wait(ticket) else { return shared.leave(&function) };
         if let Some(hook) = hook {
             hook(task);
         }
@@ -267,8 +304,12 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
         let before_the_end = (task.count as usize).min(mask + 1 - first);
         // A task over the end of the slots is done in two parts.
         for (from, n) in [(first, before_the_end), (0, task.count as usize - before_the_end)] {
-            // SAFETY: this worker has the task, so nobody else uses its slots. An UnsafeCell has the layout of what it holds.
-            let burst = unsafe { std::slice::from_raw_parts_mut(shared.packets[from].get(), n) };
+            // SAFETY: this worker has the task, so nobody else uses its slots, of which there are as many from there on. The
+            // pointer is into all of them, not into one; an UnsafeCell has the layout of what it holds.
+            let burst = unsafe {
+                let slots = shared.packets.as_ptr().add(from);
+                std::slice::from_raw_parts_mut(UnsafeCell::raw_get(slots), n)
+            };
             function.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts);
         }
         for (i, &verdict) in verdicts.iter().enumerate() {
@@ -347,6 +388,10 @@ impl Backend for Cpu {
         };
         let what = || format!("packet {number} was committed without a verdict");
         verdict.ok_or_else(|| RouterError::Protocol { backend: "cpu", what: what() })
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        self.shared.shares.lock().map(|shares| shares.clone()).unwrap_or_default()
     }
 
     fn stop(&mut self) -> Result<(), RouterError> {

@@ -10,6 +10,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use functions::classify::Search;
+use functions::inspect::Method;
 use functions::{ChecksumCheck, PacketFunction, Verdict};
 use packet::Packet;
 use probe::Null;
@@ -21,7 +23,8 @@ use crate::backend::{Backend, Commit, Cpu};
 use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
 use crate::delay::Delays;
 use crate::persistent::{Persistent, Setup};
-use crate::setup::{FunctionName, ProgramSpec, program, table, workers};
+use crate::program::Methods;
+use crate::setup::{FunctionName, Functions, ProgramSpec, program, table, workers};
 use crate::{Program, RouterError};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
@@ -36,7 +39,11 @@ const MOST_GRAPHS: u64 = 1024;
 #[serde(deny_unknown_fields, default)]
 pub struct BenchSpec {
     /// What is done with each packet.
-    pub function: FunctionName,
+    pub function: Functions,
+    /// How rules are searched; linear if left out.
+    pub search: Option<Search>,
+    /// How payloads are searched.
+    pub method: Method,
     /// Rules for classification; made ones if left out.
     pub rules: Option<PathBuf>,
     /// Strings for inspection; made ones if left out.
@@ -66,7 +73,9 @@ pub struct BenchSpec {
 impl Default for BenchSpec {
     fn default() -> BenchSpec {
         BenchSpec {
-            function: FunctionName::default(),
+            function: Functions::default(),
+            search: None,
+            method: Method::default(),
             rules: None,
             patterns: None,
             table: None,
@@ -172,7 +181,8 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
     }
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
     let sources = ProgramSpec {
-        function: spec.function,
+        functions: &spec.function,
+        methods: Methods { search: spec.search, method: spec.method },
         rules: spec.rules.as_ref(),
         patterns: spec.patterns.as_ref(),
         ports: 4,
@@ -183,9 +193,7 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
     let packets = packets(spec, &table)?;
     let expected = verdicts(&program, &packets);
     let mut ways: Vec<Way> = spec.threads.iter().map(|&threads| Way::Cpu(threads)).collect();
-    if spec.function == FunctionName::Inspect {
-        done.notes.push("no GPU part: kernels do not have inspection".into());
-    } else if spec.cpu_only {
+    if spec.cpu_only {
         done.notes.push("the GPU was left out as asked".into());
     } else {
         match Gpu::open(&GpuSpec { library: spec.driver.clone(), ..GpuSpec::default() }) {
@@ -197,7 +205,10 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
             Err(reason) => return Err(reason),
         }
     }
-    let bench = Bench { spec, program: &program, packets: &packets, expected: &expected };
+    // What a slot holds: of payloads all that there is of the longest.
+    let longest = packets.iter().map(|packet| packet.data.len()).max().unwrap_or(0);
+    let frame_bytes = if program.reads_payloads() { longest.max(FRAME_BYTES) } else { FRAME_BYTES };
+    let bench = Bench { spec, program: &program, packets: &packets, expected: &expected, frame_bytes };
     for way in ways {
         for &batch in &spec.batches {
             let most = bench.point(way, batch, None)?;
@@ -222,8 +233,9 @@ fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, Rout
     let load = Load::Packets(PacketRate::from_mpps(1.0));
     let mut source = Blueprint::new(&traffic, Some(table))?.source(spec.seed, &load)?;
     let (mut packets, mut packet) = (Vec::with_capacity(spec.packets as usize), Packet::default());
+    let payloads = spec.function.has(FunctionName::Inspect);
     while (packets.len() as u64) < spec.packets && source.next(&mut packet) {
-        if spec.function != FunctionName::Inspect {
+        if !payloads {
             packet.data.truncate(FRAME_BYTES);
         }
         packets.push(packet.clone());
@@ -244,16 +256,18 @@ struct Bench<'a> {
     program: &'a Program,
     packets: &'a [Packet],
     expected: &'a [Verdict],
+    frame_bytes: usize,
 }
 
 impl Bench<'_> {
     fn backend(&self, way: Way, batch: u32, slots: u64) -> Result<Box<dyn Backend>, RouterError> {
         let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
-        let setup = Setup { slots, frame_bytes: FRAME_BYTES, commit: Commit::Device, deadline, base: 0 };
+        let frame_bytes = self.frame_bytes;
+        let setup = Setup { slots, frame_bytes, commit: Commit::Device, deadline, base: 0 };
         let gpu = |placement| GpuSpec { library: self.spec.driver.clone(), placement, ..GpuSpec::default() };
         let persistent = |placement| Persistent::new(Gpu::open(&gpu(placement))?, self.program, setup);
         let batches =
-            |mode| Batch::new(&gpu(Placement::Resident), self.program, mode, batch, slots, FRAME_BYTES, deadline);
+            |mode| Batch::new(&gpu(Placement::Resident), self.program, mode, batch, slots, frame_bytes, deadline);
         Ok(match way {
             Way::Cpu(threads) => Box::new(Cpu::new(self.program, threads as usize, slots, setup.commit, deadline)?),
             Way::ZeroCopy => Box::new(persistent(Placement::ZeroCopy)?),

@@ -104,6 +104,12 @@ pub enum RouterError {
         /// How long was waited.
         waited: Duration,
     },
+    /// A copy to or from a GPU does not end.
+    #[error("a copy to or from the GPU did not end within {waited:?}: the GPU has died, or is held by another program")]
+    Copy {
+        /// How long was waited.
+        waited: Duration,
+    },
     /// A packet function that kernels do not have.
     #[error("the function {function} has no form for GPUs: use --backend cpu")]
     NoLowering {

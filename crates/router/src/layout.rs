@@ -141,7 +141,8 @@ pub struct Packets {
     pub slots: u64,
     /// A word a packet.
     pub verdicts: u64,
-    /// A word a packet: its class, or all ones.
+    /// A word a packet: of the latest classifier a rule's number, of the latest inspection the first pattern found; or all
+    /// ones.
     pub classes: u64,
     /// Slots less 1; their number is a power of two.
     pub mask: u32,
@@ -175,24 +176,61 @@ pub struct Tables {
     pub software_checksum: u32,
     /// Which function.
     pub function: u32,
-    /// Rules, 32 bytes each.
+    /// Rules, 32 bytes each; of a tuple space its tuples, 32 bytes each.
     pub rules: u64,
-    /// How many rules.
+    /// How many of them.
     pub rule_count: u32,
-    /// Whether packets that no rule matches are dropped.
+    /// Whether packets that no rule matches are dropped; for an inspection, packets with a pattern.
     pub drop_unmatched: u32,
     /// Ports of the router.
     pub ports: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// Bytes of a payload that are inspected.
+    pub depth: u32,
+    /// Of a tuple space or of windows: the first entry of each, or all ones.
+    pub buckets: u64,
+    /// Of a tuple space 64 bytes each, of windows 32.
+    pub entries: u64,
+    /// Buckets of windows less 1.
+    pub bucket_mask: u32,
+    /// Lengths of windows.
+    pub length_count: u32,
+    /// The patterns' bytes, and 8 more.
+    pub text: u64,
+    /// Of an automaton: 256 states.
+    pub root: u64,
+    /// Of an automaton, 16 bytes each; of windows their filters.
+    pub states: u64,
+    /// Of an automaton, 64 bytes each; of windows their lengths, 16 bytes each.
+    pub wide: u64,
+    /// Of an automaton, 12 bytes each.
+    pub outputs: u64,
+    /// Of an automaton, 12 bytes each.
+    pub lists: u64,
+}
+
+/// Members of a chain that kernels take.
+pub const MOST_MEMBERS: usize = 6;
+/// Where the regions of tables of a chain's member are, behind those of the member before.
+pub const REGIONS_A_MEMBER: u16 = 16;
+
+/// One function, or a chain of them: what kernels are given.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Members {
+    /// How many.
+    pub count: u32,
+    /// A bit for each that chooses a port.
+    pub routes: u32,
+    /// Their tables.
+    pub member: [Tables; MOST_MEMBERS],
 }
 
 /// Everything the persistent kernel is given.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Router {
-    /// The function.
-    pub program: Tables,
+    /// The functions.
+    pub program: Members,
     /// The packets.
     pub packets: Packets,
     /// The task FIFO, in host memory.
@@ -267,6 +305,10 @@ mod tests {
             STATE_WORDS,
             CONTROL_WORDS,
             STATUS_WORDS,
+            size_of::<Members>(),
+            offset_of!(Members, member),
+            offset_of!(Tables, lists),
+            usize::from(REGIONS_A_MEMBER),
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

@@ -6,7 +6,7 @@
 use functions::Verdict;
 use packet::Packet;
 
-use crate::layout::{Tables, Touch};
+use crate::layout::{Members, Touch};
 use crate::machine::Twin;
 use crate::memory::PacketMemory;
 use crate::program::verdict_of;
@@ -15,7 +15,8 @@ use crate::{Program, RouterError};
 /// A packet function as the kernels have it.
 pub struct Lowering {
     memory: PacketMemory,
-    tables: Tables,
+    members: Members,
+    any: bool,
     /// Owns the memory.
     _machine: Twin,
     /// Owns the tables.
@@ -29,9 +30,10 @@ impl Lowering {
     /// No memory.
     pub fn new(program: &Program, burst: usize, frame_bytes: usize) -> Result<Lowering, RouterError> {
         let (mut machine, program) = (Twin::new(1), program.clone());
-        let memory = PacketMemory::new(&mut machine, burst.max(1).next_power_of_two() as u64, frame_bytes)?;
-        let tables = program.place(&mut machine)?;
-        Ok(Lowering { memory, tables, _machine: machine, _program: program })
+        let memory = PacketMemory::new(&mut machine, &program, burst.max(1).next_power_of_two() as u64, frame_bytes)?;
+        let members = program.place(&mut machine)?;
+        let any = program.is_any();
+        Ok(Lowering { memory, members, any, _machine: machine, _program: program })
     }
 
     /// Processes a burst, changes its bytes, and appends verdicts to `out`. With room for `references` it returns what was
@@ -55,7 +57,7 @@ impl Lowering {
             unsafe { self.memory.put(number, packet) };
         }
         // SAFETY: every packet of the batch is in its slot, and the tables live as long as `self`.
-        let (touches, lost) = unsafe { Twin::batch(&self.tables, &packets, 0, burst.len() as u32, references) };
+        let (touches, lost) = unsafe { Twin::batch((&self.members, self.any), &packets, 0, burst.len() as u32, references) };
         if lost && references > 0 {
             let allowed = "the burst makes more: make room for them";
             return Err(RouterError::Setting { what: "references", came: references.to_string(), allowed });
@@ -69,7 +71,14 @@ impl Lowering {
         Ok(touches)
     }
 
-    /// The classes of the packets of the latest burst, by a classifier.
+    /// The same, from now on, by the kernels for any function and any chain, whether or not it takes them.
+    pub fn in_any_form(mut self) -> Lowering {
+        self.any = true;
+        self
+    }
+
+    /// Of the packets of the latest burst the class, by the latest classifier, or the first pattern found, by the latest
+    /// inspection.
     pub fn classes(&self, burst: usize) -> Vec<Option<u32>> {
         // SAFETY: nothing works on the memory.
         (0..(burst as u64).min(self.memory.count)).map(|number| unsafe { self.memory.class(number) }).collect()

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::RouterError;
-use crate::layout::{Packets, Router, Tables, Touch, Trace};
+use crate::layout::{Members, Packets, Router, Touch, Trace};
 use crate::memory::Shared;
 
 /// Memory, and a kernel that stays.
@@ -76,14 +76,14 @@ pub trait Machine: Send {
     /// No memory.
     fn table(&mut self, what: &str, bytes: &[u8]) -> Result<u64, RouterError>;
 
-    /// Warps that can run at once, the dispatcher included.
-    fn warps(&self) -> u32;
+    /// Warps that can run at once, the dispatcher included, of the kernel for any program or of the one for headers.
+    fn warps(&self, any: bool) -> u32;
 
-    /// Starts the kernel that stays.
+    /// Starts the kernel that stays: the one for any program, or the one for headers.
     ///
     /// # Errors
     /// It cannot be started.
-    fn launch(&mut self, router: &Router) -> Result<(), RouterError>;
+    fn launch(&mut self, router: &Router, any: bool) -> Result<(), RouterError>;
 
     /// Whether the kernel failed, as far as the machine knows.
     ///
@@ -99,12 +99,13 @@ pub trait Machine: Send {
 }
 
 unsafe extern "C" {
-    fn wirespeed_router_warp(router: *const Router, warp: u32, trace: *mut Trace);
+    fn wirespeed_router_warp(router: *const Router, warp: u32, any: u32, trace: *mut Trace);
     fn wirespeed_router_batch(
-        program: *const Tables,
+        program: *const Members,
         packets: *const Packets,
         first: u64,
         count: u32,
+        any: u32,
         trace: *mut Trace,
     );
 }
@@ -177,7 +178,7 @@ impl Twin {
     /// # Safety
     /// Both tell of memory that is there and that nobody else uses, with every packet of the batch in its slot.
     pub(crate) unsafe fn batch(
-        program: &Tables,
+        (program, any): (&Members, bool),
         packets: &Packets,
         first: u64,
         count: u32,
@@ -187,7 +188,7 @@ impl Twin {
         let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
         let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
         // SAFETY: as the caller promises.
-        unsafe { wirespeed_router_batch(program, packets, first, count, to) };
+        unsafe { wirespeed_router_batch(program, packets, first, count, u32::from(any), to) };
         touches.truncate(trace.count as usize);
         (touches, trace.count as usize > record)
     }
@@ -225,11 +226,11 @@ impl Machine for Twin {
         Ok(bytes.as_ptr() as u64)
     }
 
-    fn warps(&self) -> u32 {
+    fn warps(&self, _: bool) -> u32 {
         self.warps
     }
 
-    fn launch(&mut self, router: &Router) -> Result<(), RouterError> {
+    fn launch(&mut self, router: &Router, any: bool) -> Result<(), RouterError> {
         self.left.store(0, Ordering::Release);
         for warp in 0..router.warps {
             let (router, record) = (*router, self.record);
@@ -239,7 +240,7 @@ impl Machine for Twin {
                 let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
                 let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
                 // SAFETY: the memory that the router names lives until the threads have ended: see `join`.
-                unsafe { wirespeed_router_warp(&router, warp, to) };
+                unsafe { wirespeed_router_warp(&router, warp, u32::from(any), to) };
                 lost.fetch_or(trace.count as usize > record && record > 0, Ordering::AcqRel);
                 touches.truncate(trace.count as usize);
                 if let Ok(mut all) = all.lock() {

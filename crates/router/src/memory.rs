@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 
 use packet::{L3, Packet};
 
-use crate::RouterError;
 use crate::layout::{Descriptor, FRAME_OFFSET, Packets, SLOT_MARGIN};
 use crate::machine::Machine;
+use crate::{Program, RouterError};
 
 /// Memory that the host and a device see, each by its own address.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +54,21 @@ pub(crate) struct PacketMemory {
     pub(crate) classes: Shared,
     pub(crate) count: u64,
     pub(crate) stride: usize,
+    /// Packets of whose frames only a part had room, where a verdict depends on all of it.
+    pub(crate) cut: u64,
+    writes: bool,
+    classifies: bool,
+    payloads: bool,
 }
 
 impl PacketMemory {
     /// `count` slots, a power of two, each for frames of up to `frame_bytes`; of longer ones the first part.
-    pub(crate) fn new(machine: &mut impl Machine, count: u64, frame_bytes: usize) -> Result<PacketMemory, RouterError> {
+    pub(crate) fn new(
+        machine: &mut impl Machine,
+        program: &Program,
+        count: u64,
+        frame_bytes: usize,
+    ) -> Result<PacketMemory, RouterError> {
         if !count.is_power_of_two() || count > 1 << 31 {
             let allowed = "must be a power of two, up to 2^31";
             return Err(RouterError::Setting { what: "slots", came: count.to_string(), allowed });
@@ -72,6 +82,10 @@ impl PacketMemory {
             classes: rmalloc(machine, "classes", slots * 4)?,
             count,
             stride,
+            cut: 0,
+            writes: program.writes(),
+            classifies: program.classifies(),
+            payloads: program.reads_payloads(),
         })
     }
 
@@ -88,11 +102,17 @@ impl PacketMemory {
     /// Carries them, and their verdicts, back.
     pub(crate) fn download(&self, machine: &mut impl Machine, first: u64, count: u64) -> Result<(), RouterError> {
         for (place, count) in self.ranges(first, count) {
-            machine.download(&self.slots, place * self.stride, count * self.stride)?;
-            machine.download(&self.verdicts, place * 4, count * 4)?;
-            machine.download(&self.classes, place * 4, count * 4)?;
+            for (memory, bytes) in self.results() {
+                machine.download(memory, place * bytes, count * bytes)?;
+            }
         }
         Ok(())
+    }
+
+    /// What comes back, with its bytes a packet: verdicts; packets if they are changed, classes if they get one.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&Shared, usize)> {
+        let all = [(true, &self.verdicts, 4), (self.writes, &self.slots, self.stride), (self.classifies, &self.classes, 4)];
+        all.into_iter().filter(|&(comes, ..)| comes).map(|(_, memory, bytes)| (memory, bytes))
     }
 
     /// Places that follow each other: two runs where the packets go over the end.
@@ -141,6 +161,7 @@ impl PacketMemory {
         let place = self.place(number);
         let kept = packet.data.len().min(self.room()).min(usize::from(u16::MAX));
         let descriptor = describe(packet, kept);
+        self.cut += u64::from(self.payloads && kept < packet.data.len());
         // SAFETY: the slot and the descriptor lie within their memory, and nobody else uses them, as the caller promises.
         unsafe {
             let slot = self.slots.host.as_ptr().add(place * self.stride + FRAME_OFFSET);
@@ -215,8 +236,8 @@ mod tests {
     #[test]
     fn slots_are_a_power_of_two_and_ranges_go_over_their_end() {
         let mut machine = Twin::new(1);
-        assert!(PacketMemory::new(&mut machine, 100, 64).is_err());
-        let memory = PacketMemory::new(&mut machine, 128, 64).unwrap();
+        assert!(PacketMemory::new(&mut machine, &Program::ttl(1), 100, 64).is_err());
+        let memory = PacketMemory::new(&mut machine, &Program::ttl(1), 128, 64).unwrap();
         assert_eq!((memory.stride, memory.room()), (128, 94));
         assert_eq!(memory.ranges(120, 8).collect::<Vec<_>>(), [(120, 8)]);
         assert_eq!(memory.ranges(128 + 120, 20).collect::<Vec<_>>(), [(120, 8), (0, 12)]);

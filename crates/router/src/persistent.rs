@@ -15,7 +15,7 @@ use crate::layout::{
 };
 use crate::machine::Machine;
 use crate::memory::{PacketMemory, Shared};
-use crate::program::verdict_of;
+use crate::program::{Share, Tally, verdict_of};
 use crate::protocol::Ledger;
 use crate::{Program, RouterError};
 
@@ -54,6 +54,7 @@ pub struct Persistent<M: Machine> {
     machine: M,
     /// Its tables are read by the kernel.
     _program: Program,
+    tally: Tally,
     memory: PacketMemory,
     fifo: Words,
     control: Words,
@@ -105,7 +106,8 @@ impl<M: Machine> Persistent<M> {
     /// No memory, slots that are no power of two, a kernel that cannot be launched.
     pub fn new(mut machine: M, program: &Program, setup: Setup) -> Result<Persistent<M>, RouterError> {
         let program = program.clone();
-        let memory = PacketMemory::new(&mut machine, setup.slots, setup.frame_bytes)?;
+        let memory = PacketMemory::new(&mut machine, &program, setup.slots, setup.frame_bytes)?;
+        let any = program.is_any();
         let entries = RING_ENTRIES as usize;
         let unused = |place| unused_word(place, setup.base, RING_ENTRIES);
         let fifo = Words::new(&mut machine, "the task FIFO", entries)?;
@@ -139,12 +141,13 @@ impl<M: Machine> Persistent<M> {
             state,
             base: setup.base,
             deadline_ns: setup.deadline.as_nanos() as u64,
-            warps: machine.warps(),
+            warps: machine.warps(any),
             commit: setup.commit as u32,
         };
-        machine.launch(&router)?;
+        machine.launch(&router, any)?;
         Ok(Persistent {
             machine,
+            tally: Tally::new(&program),
             _program: program,
             packets: vec![Packet::default(); memory.count as usize],
             memory,
@@ -280,8 +283,17 @@ impl<M: Machine> Backend for Persistent<M> {
         std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
         // SAFETY: the packet was committed.
         let word = unsafe { self.memory.take(number, packet) };
+        self.tally.count(word);
         let what = || format!("packet {number} was committed with verdict {word:#x}");
         verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.machine.name(), what: what() })
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        self.tally.shares()
+    }
+
+    fn cut(&self) -> u64 {
+        self.memory.cut
     }
 
     fn stop(&mut self) -> Result<(), RouterError> {

@@ -3,108 +3,146 @@
 
 use std::sync::Arc;
 
-use functions::classify::Search;
+use functions::classify::{ClassifyTables, Search};
+use functions::inspect::{InspectTables, Method};
 use functions::{
-    ChecksumCheck, Classify, ClassifySpec, DropReason, Entries, Forward, Function, HeaderCheck, Inspect, Lookup,
-    PacketFunction, Ttl, Verdict,
+    Chain, ChecksumCheck, Classify, ClassifySpec, DropReason, Entries, Forward, Function, HeaderCheck, Inspect,
+    InspectSpec, Lookup, PacketFunction, Ttl, Verdict,
 };
 use packet::Rule;
 use units::PortId;
 
 use crate::RouterError;
-use crate::layout::Tables;
+use crate::layout::{MOST_MEMBERS, Members, Tables};
 use crate::machine::Machine;
+
+/// Bytes of a frame that kernels see where headers are all that is read.
+const HEADERS: usize = 2048;
+/// And where payloads are: what a link with jumbo frames carries.
+const PAYLOADS: usize = 9234;
 
 /// What the router does with each packet.
 #[derive(Clone, Debug)]
 pub struct Program {
     function: Function,
-    lowered: Lowered,
+    lowered: Vec<Lowered>,
 }
 
-/// What a kernel needs of it.
+/// What a kernel needs of a member.
 #[derive(Clone, Debug)]
 enum Lowered {
-    Forward(Forward),
+    /// With its next hops as words.
+    Forward(Forward, Arc<[u32]>),
     Check(ChecksumCheck, u16),
     Lookup(Lookup, u16),
     Ttl(u16),
-    /// Rules, whether what none matches is dropped, ports.
-    Classify(Arc<[Line]>, bool, u16),
-    Not,
+    /// Whether what no rule matches is dropped, ports.
+    Classify(Arc<ClassifyTables>, bool, u16),
+    /// Bytes of a payload, whether what has a pattern is dropped, ports.
+    Inspect(Arc<InspectTables>, u32, bool, u16),
+    Not(&'static str),
 }
 
-/// A rule as kernels read it: source and mask, destination and mask, source ports, destination ports, flags and mask,
-/// protocol and mask.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(32))]
-struct Line([u32; 8]);
-
-impl Line {
-    fn of(rule: &Rule) -> Line {
-        let mask = |len: u8| u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
-        let pair = |(low, high): (u16, u16)| u32::from(low) | u32::from(high) << 16;
-        let (src, dst) = (mask(rule.src.1), mask(rule.dst.1));
-        let (flags, proto) = (rule.flags, rule.proto);
-        Line([
-            rule.src.0 & src,
-            src,
-            rule.dst.0 & dst,
-            dst,
-            pair(rule.src_port),
-            pair(rule.dst_port),
-            pair((flags.0 & flags.1, flags.1)),
-            u32::from(proto.0 & proto.1) | u32::from(proto.1) << 8,
-        ])
-    }
+/// What a member of a chain has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Share {
+    /// Its name.
+    pub name: &'static str,
+    /// Packets that came to it.
+    pub packets: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
 }
 
 impl Program {
+    fn one(function: Function, lowered: Lowered) -> Program {
+        Program { function, lowered: vec![lowered] }
+    }
+
     /// IP forwarding: header check, lookup, time to live, Ethernet addresses.
     pub fn forward(forward: Forward) -> Program {
-        Program { function: Function::Forward(forward.clone()), lowered: Lowered::Forward(forward) }
+        let hops = forward.tables().adjacencies.iter().flat_map(|hop| {
+            let (mut bytes, mut word) = ([0; 16], [0; 4]);
+            bytes[..6].copy_from_slice(&hop.dst_mac);
+            bytes[6..12].copy_from_slice(&hop.src_mac);
+            bytes[12..14].copy_from_slice(&hop.port.0.to_ne_bytes());
+            for (word, bytes) in word.iter_mut().zip(bytes.chunks_exact(4)) {
+                *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+            word
+        });
+        let hops = hops.collect();
+        Program::one(Function::Forward(forward.clone()), Lowered::Forward(forward, hops))
     }
 
     /// The header check alone.
     pub fn check(checksum: ChecksumCheck, ports: u16) -> Program {
         let function = Function::HeaderCheck(HeaderCheck::new(checksum, ports));
-        Program { function, lowered: Lowered::Check(checksum, ports.max(1)) }
+        Program::one(function, Lowered::Check(checksum, ports.max(1)))
     }
 
     /// Route lookup alone, on a router of `ports` ports as `lookup` has it. By a Poptrie, kernels do not have it.
     pub fn lookup(lookup: Lookup, ports: u16) -> Program {
         let function = Function::Lookup(lookup.clone());
-        let lowered = if lookup.tables().is_some() { Lowered::Lookup(lookup, ports.max(1)) } else { Lowered::Not };
-        Program { function, lowered }
+        let lowered = match lookup.tables() {
+            Some(_) => Lowered::Lookup(lookup, ports.max(1)),
+            None => Lowered::Not("lookup by a Poptrie"),
+        };
+        Program::one(function, lowered)
     }
 
     /// The time to live alone.
     pub fn ttl(ports: u16) -> Program {
-        Program { function: Function::Ttl(Ttl::new(ports)), lowered: Lowered::Ttl(ports.max(1)) }
+        Program::one(Function::Ttl(Ttl::new(ports)), Lowered::Ttl(ports.max(1)))
     }
 
-    /// Classification by `rules`. By tuple space, kernels do not have it.
+    /// Classification by `rules`.
     ///
     /// # Errors
     /// Too many rules.
     pub fn classify(rules: &[Rule], spec: &ClassifySpec, ports: u16) -> Result<Program, RouterError> {
-        let function = Function::Classify(Classify::new(rules, spec, ports)?);
-        let lines = || rules.iter().map(Line::of).collect();
-        let lowered = match spec.search {
-            Search::Linear => Lowered::Classify(lines(), spec.drop_unmatched, ports.max(1)),
-            Search::TupleSpace => Lowered::Not,
+        let classify = Classify::new(rules, spec, ports)?;
+        let lowered = Lowered::Classify(classify.tables().into(), spec.drop_unmatched, ports.max(1));
+        Ok(Program::one(Function::Classify(classify), lowered))
+    }
+
+    /// Inspection of payloads, on a router of `ports` ports as `inspect` has it.
+    pub fn inspect(inspect: Inspect, ports: u16) -> Program {
+        let depth = u32::try_from(inspect.depth()).unwrap_or(u32::MAX);
+        let lowered = Lowered::Inspect(inspect.tables().into(), depth, inspect.drops(), ports.max(1));
+        Program::one(Function::Inspect(inspect), lowered)
+    }
+
+    /// One after the other. A program of one member is that member.
+    ///
+    /// # Errors
+    /// None, or more than 6 members, which is what kernels take.
+    pub fn chain(members: Vec<Program>) -> Result<Program, RouterError> {
+        let lowered: Vec<Lowered> = members.iter().flat_map(|member| member.lowered.iter().cloned()).collect();
+        if !(1..=MOST_MEMBERS).contains(&lowered.len()) {
+            let came = format!("{} functions", lowered.len());
+            return Err(RouterError::Setting { what: "function", came, allowed: "a chain has 1 to 6 of them" });
+        }
+        let mut functions: Vec<Function> = members.into_iter().map(|member| member.function).collect();
+        let function = match functions.len() {
+            1 => functions.remove(0),
+            _ => Function::Chain(Chain::new(functions)?),
         };
         Ok(Program { function, lowered })
     }
 
-    /// Inspection, which kernels do not have.
-    pub fn inspect(inspect: Inspect) -> Program {
-        Program { function: Function::Inspect(inspect), lowered: Lowered::Not }
+    /// Its name on the command line; of a chain its members' names with commas between.
+    pub fn name(&self) -> String {
+        self.members().collect::<Vec<_>>().join(",")
     }
 
-    /// Its name on the command line.
-    pub fn name(&self) -> &'static str {
-        self.function.name()
+    /// The names of its members: one, if it is no chain.
+    pub fn members(&self) -> impl Iterator<Item = &'static str> {
+        let names = match &self.function {
+            Function::Chain(chain) => chain.members().map(PacketFunction::name).collect(),
+            one => vec![one.name()],
+        };
+        names.into_iter()
     }
 
     /// As threads run it.
@@ -112,14 +150,57 @@ impl Program {
         &self.function
     }
 
+    /// Whether it takes the kernels for any function and any chain, or those for one function of headers will do, which take
+    /// fewer registers.
+    pub(crate) fn is_any(&self) -> bool {
+        let tuples = |tables: &ClassifyTables| matches!(tables, ClassifyTables::TupleSpace { .. });
+        match &self.lowered[..] {
+            [Lowered::Classify(tables, ..)] => tuples(tables),
+            [Lowered::Inspect(..)] => true,
+            [_] => false,
+            _ => true,
+        }
+    }
+
+    /// Bytes of a frame that a kernel has to see.
+    pub fn frame_bytes(&self) -> usize {
+        if self.reads_payloads() { PAYLOADS } else { HEADERS }
+    }
+
+    /// Whether a verdict depends on what is behind the headers.
+    pub fn reads_payloads(&self) -> bool {
+        self.lowered.iter().any(|member| matches!(member, Lowered::Inspect(..)))
+    }
+
+    /// Whether packets are changed: where they are not, a copy of them need not come back.
+    pub(crate) fn writes(&self) -> bool {
+        self.lowered.iter().any(|member| matches!(member, Lowered::Forward(..) | Lowered::Ttl(_)))
+    }
+
+    /// Whether packets get a class.
+    pub(crate) fn classifies(&self) -> bool {
+        self.lowered.iter().any(|member| matches!(member, Lowered::Classify(..) | Lowered::Inspect(..)))
+    }
+
     /// The tables, brought to where `machine` reads them.
     ///
     /// # Errors
-    /// Kernels do not have the function; no memory.
-    pub(crate) fn place(&self, machine: &mut impl Machine) -> Result<Tables, RouterError> {
+    /// Kernels do not have a function; no memory.
+    pub(crate) fn place(&self, machine: &mut impl Machine) -> Result<Members, RouterError> {
+        let mut members = Members { count: self.lowered.len() as u32, ..Members::default() };
+        for (i, lowered) in self.lowered.iter().enumerate() {
+            members.routes |= u32::from(matches!(lowered, Lowered::Forward(..) | Lowered::Lookup(..))) << i;
+            members.member[i] = lowered.place(machine)?;
+        }
+        Ok(members)
+    }
+}
+
+impl Lowered {
+    fn place(&self, machine: &mut impl Machine) -> Result<Tables, RouterError> {
         let none = Tables { ports: 1, entry_bytes: 4, ..Tables::default() };
-        Ok(match &self.lowered {
-            Lowered::Forward(forward) => {
+        Ok(match self {
+            Lowered::Forward(forward, hops) => {
                 let tables = forward.tables();
                 let (tbl24, _, entry_bytes) = raw(tables.tbl24);
                 let (tbl8, tbl8_entries, _) = raw(tables.tbl8);
@@ -128,10 +209,10 @@ impl Program {
                     tbl8: machine.table("tbl8", tbl8)?,
                     tbl24_v6: machine.table("tbl24_v6", bytes(tables.tbl24_v6))?,
                     tbl8_v6: machine.table("tbl8_v6", bytes(tables.tbl8_v6))?,
-                    next_hops: machine.table("next hops", bytes(tables.adjacencies))?,
+                    next_hops: machine.table("next hops", bytes(hops))?,
                     tbl8_entries,
                     tbl8_v6_entries: tables.tbl8_v6.len() as u64,
-                    next_hop_count: tables.adjacencies.len() as u32,
+                    next_hop_count: hops.len() as u32 / 4,
                     entry_bytes,
                     software_checksum: u32::from(tables.checksum == ChecksumCheck::Software),
                     ..none
@@ -144,8 +225,8 @@ impl Program {
                 ..none
             },
             Lowered::Lookup(lookup, ports) => {
-                let function = self.name();
-                let [tbl24, tbl8, tbl24_v6, tbl8_v6] = lookup.tables().ok_or(RouterError::NoLowering { function })?;
+                let refused = RouterError::NoLowering { function: "lookup" };
+                let [tbl24, tbl8, tbl24_v6, tbl8_v6] = lookup.tables().ok_or(refused)?;
                 Tables {
                     function: 2,
                     tbl24: machine.table("tbl24", bytes(tbl24))?,
@@ -159,15 +240,54 @@ impl Program {
                 }
             }
             Lowered::Ttl(ports) => Tables { function: 3, ports: u32::from(*ports), ..none },
-            Lowered::Classify(rules, drop_unmatched, ports) => Tables {
-                function: 4,
-                rules: machine.table("rules", bytes(rules))?,
-                rule_count: rules.len() as u32,
-                drop_unmatched: u32::from(*drop_unmatched),
-                ports: u32::from(*ports),
-                ..none
-            },
-            Lowered::Not => return Err(RouterError::NoLowering { function: self.name() }),
+            Lowered::Classify(tables, drop_unmatched, ports) => {
+                let (drop_unmatched, ports) = (u32::from(*drop_unmatched), u32::from(*ports));
+                let none = Tables { drop_unmatched, ports, ..none };
+                match &**tables {
+                    ClassifyTables::Linear { rules } => Tables {
+                        function: 4,
+                        rules: machine.table("rules", bytes(rules))?,
+                        rule_count: rules.len() as u32 / 8,
+                        ..none
+                    },
+                    ClassifyTables::TupleSpace { tuples, buckets, entries } => Tables {
+                        function: 5,
+                        rules: machine.table("tuples", bytes(tuples))?,
+                        rule_count: tuples.len() as u32 / 8,
+                        buckets: machine.table("buckets of rules", bytes(buckets))?,
+                        entries: machine.table("rules", bytes(entries))?,
+                        ..none
+                    },
+                }
+            }
+            Lowered::Inspect(tables, depth, drop, ports) => {
+                let (depth, drop_unmatched, ports) = (*depth, u32::from(*drop), u32::from(*ports));
+                let none = Tables { depth, drop_unmatched, ports, ..none };
+                match &**tables {
+                    InspectTables::Automaton { text, root, states, wide, outputs, lists } => Tables {
+                        function: 6,
+                        text: machine.table("patterns", bytes(text))?,
+                        root: machine.table("the automaton's root", bytes(root))?,
+                        states: machine.table("states", bytes(states))?,
+                        wide: machine.table("wide states", bytes(wide))?,
+                        outputs: machine.table("outputs", bytes(outputs))?,
+                        lists: machine.table("lists of patterns", bytes(lists))?,
+                        ..none
+                    },
+                    InspectTables::Windows { text, lengths, filters, buckets, entries } => Tables {
+                        function: 7,
+                        text: machine.table("patterns", bytes(text))?,
+                        wide: machine.table("lengths of windows", bytes(lengths))?,
+                        length_count: lengths.len() as u32 / 4,
+                        states: machine.table("Bloom filters", bytes(filters))?,
+                        buckets: machine.table("buckets of patterns", bytes(buckets))?,
+                        bucket_mask: buckets.len() as u32 - 1,
+                        entries: machine.table("windows", bytes(entries))?,
+                        ..none
+                    },
+                }
+            }
+            Lowered::Not(function) => return Err(RouterError::NoLowering { function }),
         })
     }
 }
@@ -179,15 +299,18 @@ fn raw(entries: Entries<'_>) -> (&[u8], u64, u32) {
     }
 }
 
-/// The bytes of entries, rules or adjacencies: integers, and arrays of bytes with padding at their end, which is only
-/// copied.
-fn bytes<T: Copy>(of: &[T]) -> &[u8] {
-    // SAFETY: the same memory for as long as it is borrowed. What is read of it is what a kernel reads: whole fields.
+/// Integers: every byte of them is one.
+trait Plain: Copy {}
+impl Plain for u16 {}
+impl Plain for u32 {}
+
+fn bytes<T: Plain>(of: &[T]) -> &[u8] {
+    // SAFETY: the same memory for as long as it is borrowed, with no byte that is not initialised.
     unsafe { std::slice::from_raw_parts(of.as_ptr().cast(), size_of_val(of)) }
 }
 
 /// In the order of `kernels/router.h`.
-const REASONS: [DropReason; 15] = [
+const REASONS: [DropReason; 16] = [
     DropReason::NotIp,
     DropReason::Truncated,
     DropReason::BadVersion,
@@ -203,13 +326,69 @@ const REASONS: [DropReason; 15] = [
     DropReason::TtlExpired,
     DropReason::HopLimitExceeded,
     DropReason::Unclassified,
+    DropReason::SignatureFound,
 ];
 
 /// What a kernel's word says; [`None`] if it says nothing that there is.
 pub fn verdict_of(word: u32) -> Option<Verdict> {
-    match word >> 16 {
+    match word >> 16 & 0xff {
         1 => Some(Verdict::Forward { port: PortId(word as u16) }),
         2 => REASONS.get(usize::from(word as u16)).map(|&reason| Verdict::Drop(reason)),
         _ => None,
+    }
+}
+
+/// Counts by the words of kernels what each member of a chain has done.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    names: Vec<&'static str>,
+    packets: u64,
+    dropped: [u64; MOST_MEMBERS],
+}
+
+impl Tally {
+    pub(crate) fn new(program: &Program) -> Tally {
+        Tally { names: program.members().collect(), packets: 0, dropped: [0; MOST_MEMBERS] }
+    }
+
+    pub(crate) fn count(&mut self, word: u32) {
+        self.packets += 1;
+        if word >> 16 & 0xff == 2
+            && let Some(dropped) = self.dropped.get_mut((word >> 24) as usize)
+        {
+            *dropped += 1;
+        }
+    }
+
+    /// Of a chain; of one function nothing.
+    pub(crate) fn shares(&self) -> Vec<Share> {
+        let mut packets = self.packets;
+        let share = |(&name, &dropped)| {
+            let share = Share { name, packets, dropped };
+            packets -= dropped;
+            share
+        };
+        if self.names.len() < 2 { Vec::new() } else { self.names.iter().zip(&self.dropped).map(share).collect() }
+    }
+}
+
+/// How rules are searched, and payloads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Methods {
+    /// Of rules; linear if left out.
+    pub search: Option<Search>,
+    /// Of payloads.
+    pub method: Method,
+}
+
+impl Methods {
+    /// As the classifier is told.
+    pub fn classify(&self) -> ClassifySpec {
+        ClassifySpec { search: self.search.unwrap_or(Search::Linear), ..ClassifySpec::default() }
+    }
+
+    /// As the inspection is told: a packet with a string is dropped.
+    pub fn inspect(&self) -> InspectSpec {
+        InspectSpec { method: self.method, drop: true, ..InspectSpec::default() }
     }
 }

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::RouterError;
 use crate::backend::{Backend, Committed};
 use crate::delay::{DelaySummary, Delays};
+use crate::program::Share;
 use crate::sink::Sink;
 use crate::source::{Next, Source};
 
@@ -79,6 +80,11 @@ pub struct Report {
     pub dropped: BTreeMap<&'static str, u64>,
     /// Packets that left, by port.
     pub ports: BTreeMap<u16, u64>,
+    /// Of a chain, what each member has done.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Share>,
+    /// Packets of which only a part was inspected: a GPU's slot has room for jumbo frames, and not for more.
+    pub cut: u64,
     /// Packets that the source could not hold, where it knows.
     pub missed: Option<u64>,
     /// Packets that were committed after one that came later.
@@ -151,7 +157,9 @@ pub fn route(
     }
     run.backend.stop()?;
     run.sink.finish()?;
+    let (chain, cut) = (run.backend.shares(), run.backend.cut());
     let mut report = run.report(options);
+    (report.chain, report.cut) = (chain, cut);
     report.missed = source.missed();
     Ok(report)
 }

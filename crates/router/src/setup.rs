@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use functions::classify::Search;
-use functions::inspect::Pattern;
+use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
-use functions::{ChecksumCheck, ClassifySpec, Forward, ForwardSpec, Inspect, InspectSpec, Lookup, NextHop};
+use functions::{ChecksumCheck, Forward, ForwardSpec, Inspect, Lookup, NextHop};
 use serde::{Deserialize, Serialize};
 use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
 use units::PacketRate;
@@ -18,6 +18,7 @@ use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
 use crate::layout::{RING_ENTRIES, WARP_LANES};
 use crate::machine::Twin;
 use crate::persistent::{Persistent, Setup};
+use crate::program::Methods;
 use crate::route::{Options, Pace, Report, Timeout, route};
 use crate::sink::{Nowhere, PcapSink, Sink};
 use crate::source::Source;
@@ -61,10 +62,54 @@ pub enum FunctionName {
     Lookup,
     /// The time to live alone.
     Ttl,
-    /// Classification by a linear search of rules.
+    /// Classification by rules.
     Classify,
-    /// Inspection of payloads for strings; no kernel has it.
+    /// Inspection of payloads for strings.
     Inspect,
+}
+
+impl FunctionName {
+    const ALL: [(&'static str, FunctionName); 6] = [
+        ("forward", FunctionName::Forward),
+        ("check", FunctionName::Check),
+        ("lookup", FunctionName::Lookup),
+        ("ttl", FunctionName::Ttl),
+        ("classify", FunctionName::Classify),
+        ("inspect", FunctionName::Inspect),
+    ];
+}
+
+/// Functions one after the other, their names with commas between: one, if there is no comma.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Functions(pub Vec<FunctionName>);
+
+impl Default for Functions {
+    fn default() -> Functions {
+        Functions(vec![FunctionName::default()])
+    }
+}
+
+impl From<FunctionName> for Functions {
+    fn from(one: FunctionName) -> Functions {
+        Functions(vec![one])
+    }
+}
+
+impl TryFrom<String> for Functions {
+    type Error = RouterError;
+    fn try_from(names: String) -> Result<Functions, RouterError> {
+        let named = |name: &str| FunctionName::ALL.iter().find(|(own, _)| *own == name.trim()).map(|&(_, name)| name);
+        let found: Option<Vec<FunctionName>> = names.split(',').map(named).collect();
+        let allowed = "must be of forward, check, lookup, ttl, classify and inspect, with commas between those of a chain";
+        found.map(Functions).ok_or(RouterError::Setting { what: "function", came: names, allowed })
+    }
+}
+
+impl Functions {
+    pub(crate) fn has(&self, one: FunctionName) -> bool {
+        self.0.contains(&one)
+    }
 }
 
 /// How a GPU is used.
@@ -93,7 +138,11 @@ pub struct RunSpec {
     /// How a GPU is used.
     pub mode: Mode,
     /// What is done with each packet.
-    pub function: FunctionName,
+    pub function: Functions,
+    /// How rules are searched; linear if left out.
+    pub search: Option<Search>,
+    /// How payloads are searched.
+    pub method: Method,
     /// Rules for classification, in the form of ClassBench; made ones if left out.
     pub rules: Option<PathBuf>,
     /// A table of strings for inspection; made ones if left out.
@@ -144,7 +193,7 @@ pub struct RunSpec {
 #[derive(Clone, Debug, Serialize)]
 pub struct Routed {
     /// The packet function.
-    pub function: &'static str,
+    pub function: String,
     /// Workers on the CPU; none on a GPU.
     pub threads: Option<u32>,
     /// Whether packets left in the order in which they came.
@@ -165,9 +214,9 @@ pub struct Routed {
 pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     let mut notes = Vec::new();
     judge(spec)?;
-    let routes = matches!(spec.function, FunctionName::Forward | FunctionName::Lookup);
+    let routes = spec.function.has(FunctionName::Forward) || spec.function.has(FunctionName::Lookup);
     let made = spec.capture.is_none() && spec.interface.is_none();
-    let rules = spec.function == FunctionName::Classify && spec.rules.is_none();
+    let rules = spec.function.has(FunctionName::Classify) && spec.rules.is_none();
     let table = match routes || made || rules || spec.table.is_some() {
         true => table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut notes)?,
         // Nobody looks at it.
@@ -175,7 +224,8 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     };
     let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
     let sources = ProgramSpec {
-        function: spec.function,
+        functions: &spec.function,
+        methods: Methods { search: spec.search, method: spec.method },
         rules: spec.rules.as_ref(),
         patterns: spec.patterns.as_ref(),
         ports: spec.ports.unwrap_or(4),
@@ -204,6 +254,9 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     };
     let options = Options { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
     let report = route(&mut *source, &mut *backend, &mut *sink, &options)?;
+    if report.cut > 0 {
+        notes.push(format!("of {} packets only the first {} bytes were inspected", report.cut, program.frame_bytes()));
+    }
     Ok(Routed { function: program.name(), threads, ordered: spec.ordered, routes, notes, report })
 }
 
@@ -262,7 +315,8 @@ pub(crate) fn table(
 
 /// What a function is made of.
 pub(crate) struct ProgramSpec<'a> {
-    pub(crate) function: FunctionName,
+    pub(crate) functions: &'a Functions,
+    pub(crate) methods: Methods,
     pub(crate) rules: Option<&'a PathBuf>,
     pub(crate) patterns: Option<&'a PathBuf>,
     pub(crate) ports: u16,
@@ -270,21 +324,39 @@ pub(crate) struct ProgramSpec<'a> {
     pub(crate) seed: u64,
 }
 
-/// The function, and how many IPv4 and IPv6 routes it has.
+/// The functions, and how many IPv4 and IPv6 routes they have.
 pub(crate) fn program(
     spec: &ProgramSpec<'_>,
     table: &Table,
     notes: &mut Vec<String>,
 ) -> Result<(Program, (usize, usize)), RouterError> {
-    let &ProgramSpec { function, ports, checksum, seed, .. } = spec;
-    let clash =
-        |what, came: &PathBuf, allowed| Err(RouterError::Setting { what, came: came.display().to_string(), allowed });
-    if let Some(path) = spec.rules.filter(|_| function != FunctionName::Classify) {
-        return clash("rules", path, "only with the function classify");
+    let functions = spec.functions;
+    let clash = |what, came: String, allowed| Err(RouterError::Setting { what, came, allowed });
+    if let Some(path) = spec.rules.filter(|_| !functions.has(FunctionName::Classify)) {
+        return clash("rules", path.display().to_string(), "only with the function classify");
     }
-    if let Some(path) = spec.patterns.filter(|_| function != FunctionName::Inspect) {
-        return clash("patterns", path, "only with the function inspect");
+    if let Some(search) = spec.methods.search.filter(|_| !functions.has(FunctionName::Classify)) {
+        return clash("search", format!("{search:?}"), "only with the function classify");
     }
+    if let Some(path) = spec.patterns.filter(|_| !functions.has(FunctionName::Inspect)) {
+        return clash("patterns", path.display().to_string(), "only with the function inspect");
+    }
+    let (mut members, mut routes) = (Vec::new(), (0, 0));
+    for &function in &functions.0 {
+        let (member, found) = member(function, spec, table, notes)?;
+        routes = (routes.0.max(found.0), routes.1.max(found.1));
+        members.push(member);
+    }
+    Ok((Program::chain(members)?, routes))
+}
+
+fn member(
+    function: FunctionName,
+    spec: &ProgramSpec<'_>,
+    table: &Table,
+    notes: &mut Vec<String>,
+) -> Result<(Program, (usize, usize)), RouterError> {
+    let &ProgramSpec { ports, checksum, seed, methods, .. } = spec;
     let routes = || {
         (0u32..)
             .zip(&table.routes)
@@ -311,8 +383,7 @@ pub(crate) fn program(
                     Rules::made(seed, MADE_RULES, table)
                 }
             };
-            let how = ClassifySpec { search: Search::Linear, ..ClassifySpec::default() };
-            (Program::classify(&rules.rules, &how, ports)?, (0, 0))
+            (Program::classify(&rules.rules, &methods.classify(), ports)?, (0, 0))
         }
         FunctionName::Inspect => {
             let strings = match spec.patterns {
@@ -324,14 +395,7 @@ pub(crate) fn program(
             };
             let taken = strings.select(&PatternSelection::default()).into_iter();
             let patterns: Vec<Pattern> = taken.map(|(bytes, nocase)| Pattern { bytes, nocase }).collect();
-            (
-                Program::inspect(Inspect::new(
-                    &patterns,
-                    &InspectSpec { drop: true, ..InspectSpec::default() },
-                    ports,
-                )?),
-                (0, 0),
-            )
+            (Program::inspect(Inspect::new(&patterns, &methods.inspect(), ports)?, ports), (0, 0))
         }
     })
 }
@@ -348,8 +412,10 @@ fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result
     let threads = spec.threads.unwrap_or_else(workers);
     let commit = if spec.ordered { Commit::Device } else { Commit::Unordered };
     let batch = spec.batch.unwrap_or(WARP_LANES);
-    let slots = (RING_ENTRIES * u64::from(WARP_LANES)).max(u64::from(batch).next_power_of_two() * 4);
-    let setup = Setup { slots, commit, deadline, ..Setup::default() };
+    // Slots for payloads are long ones: fewer take the same memory.
+    let least = RING_ENTRIES * u64::from(WARP_LANES) / if program.reads_payloads() { 4 } else { 1 };
+    let slots = least.max(u64::from(batch).next_power_of_two() * 4);
+    let setup = Setup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..Setup::default() };
     let cpu = |commit| -> Result<Chosen, RouterError> {
         Ok((Box::new(Cpu::new(program, threads as usize, slots, commit, deadline)?), Some(threads)))
     };

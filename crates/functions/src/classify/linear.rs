@@ -26,6 +26,10 @@ pub(super) struct Line {
     proto: (u8, u8),
 }
 
+/// A rule as words of 4 bytes: source and mask, destination and mask, source ports, destination ports, flags and mask,
+/// protocol and mask, the first of each pair in the lower half.
+pub(super) const RULE_WORDS: usize = 8;
+
 impl Line {
     pub(super) fn new(rule: &Rule) -> Line {
         let masked = |(network, len): (u32, u8)| {
@@ -40,6 +44,14 @@ impl Line {
             flags: (rule.flags.0 & rule.flags.1, rule.flags.1),
             proto: (rule.proto.0 & rule.proto.1, rule.proto.1),
         }
+    }
+
+    /// As words: see [`RULE_WORDS`].
+    pub(super) fn words(&self) -> [u32; RULE_WORDS] {
+        let pair = |(low, high): (u16, u16)| u32::from(low) | u32::from(high) << 16;
+        let proto = u32::from(self.proto.0) | u32::from(self.proto.1) << 8;
+        let (src, dst) = (self.src, self.dst);
+        [src.0, src.1, dst.0, dst.1, pair(self.src_port), pair(self.dst_port), pair(self.flags), proto]
     }
 
     #[inline(always)]
@@ -81,6 +93,10 @@ impl Linear {
             }
         }
         None
+    }
+
+    pub(super) fn words(&self) -> Vec<u32> {
+        self.rules.iter().flat_map(Line::words).collect()
     }
 
     pub(super) fn regions(&self) -> Vec<RegionSpec> {

@@ -118,6 +118,28 @@ enum Form {
     TupleSpace(TupleSpace),
 }
 
+/// A classifier's tables as words of 4 bytes, as kernels of GPUs read them: entries have the sizes and places that the
+/// references tell.
+#[derive(Clone, Debug)]
+pub enum ClassifyTables {
+    /// Rules of 8 words: source and mask, destination and mask; then pairs of halves, the first one in the lower: source
+    /// ports, destination ports, flags and mask, protocol and mask (bytes).
+    Linear {
+        /// The rules.
+        rules: Vec<u32>,
+    },
+    /// A tuple space.
+    TupleSpace {
+        /// 8 words each: masks of source, destination, ports (halves) and protocol; the number of its first rule, its first
+        /// bucket, how many buckets it has less 1, 0.
+        tuples: Vec<u32>,
+        /// The first entry of each, or all ones.
+        buckets: Vec<u32>,
+        /// 16 words each: the rule, its number, the next entry, and 0 in the rest.
+        entries: Vec<u32>,
+    },
+}
+
 impl Classify {
     /// A classifier by `rules`, the first of which goes first, on a machine of `ports` ports.
     ///
@@ -149,6 +171,17 @@ impl Classify {
     /// fields to match.
     pub fn classes(&self) -> &[Option<u32>] {
         &self.classes
+    }
+
+    /// Its tables, in the form that kernels of GPUs read.
+    pub fn tables(&self) -> ClassifyTables {
+        match &self.form {
+            Form::Linear(rules) => ClassifyTables::Linear { rules: rules.words() },
+            Form::TupleSpace(space) => {
+                let [tuples, buckets, entries] = space.words();
+                ClassifyTables::TupleSpace { tuples, buckets, entries }
+            }
+        }
     }
 
     /// Hash tables of the tuple space; none of a linear search.

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use packet::{Rule, RuleFields};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::linear::Line;
+use super::linear::{Line, RULE_WORDS};
 use super::{cost, site};
 use crate::tape::Tape;
 
@@ -149,6 +149,26 @@ impl TupleSpace {
             tape.latch(site::TUPLE_LATCH);
         }
         (found != NONE).then_some(found)
+    }
+
+    /// Tuples, buckets and entries as words.
+    pub(super) fn words(&self) -> [Vec<u32>; 3] {
+        let tuple = |tuple: &Tuple| {
+            let Tuple { masks, best, first, mask } = *tuple;
+            let ports = u32::from(masks.src_port) | u32::from(masks.dst_port) << 16;
+            [masks.src, masks.dst, ports, masks.proto.into(), best, first, mask, 0]
+        };
+        let entry = |entry: &Entry| {
+            let mut words = [0; 16];
+            words[..RULE_WORDS].copy_from_slice(&entry.rule.words());
+            (words[RULE_WORDS], words[RULE_WORDS + 1]) = (entry.number, entry.next);
+            words
+        };
+        [
+            self.tuples.iter().flat_map(tuple).collect(),
+            self.buckets.clone(),
+            self.entries.iter().flat_map(entry).collect(),
+        ]
     }
 
     pub(super) fn regions(&self) -> Vec<RegionSpec> {

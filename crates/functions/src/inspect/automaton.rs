@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::{Found, METHOD, Pattern, Patterns, Text, cost, lower, site};
+use super::{Found, InspectTables, METHOD, Pattern, Patterns, Text, cost, lower, site, size_word};
 use crate::FunctionError;
 use crate::tape::Tape;
 
@@ -15,6 +15,7 @@ const STATE_BYTES: u64 = size_of::<State>() as u64;
 const WIDE_BYTES: u64 = size_of::<Wide>() as u64;
 const WIDE_READ: u16 = 40;
 const OUTPUT_BYTES: u64 = size_of::<Output>() as u64;
+const LISTED_BYTES: u64 = size_of::<Listed>() as u64;
 const ROOT: u32 = 0;
 /// Children whose bytes a state holds itself.
 const NARROW: usize = 4;
@@ -33,7 +34,7 @@ pub struct Automaton {
     states: Vec<State>,
     wide: Vec<Wide>,
     outputs: Vec<Output>,
-    lists: Vec<u32>,
+    lists: Vec<Listed>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,17 @@ struct Output {
     count: u32,
     /// The output of the longest proper suffix that has one, plus 1; 0 for none.
     next: u32,
+}
+
+/// A pattern of an output, with what a comparison needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Listed {
+    pattern: u32,
+    /// Where its bytes are, how many, and whether case counts.
+    at: u32,
+    bytes: u16,
+    nocase: bool,
 }
 
 /// A trie that grows.
@@ -123,7 +135,10 @@ impl Automaton {
                 true => inherited,
                 false => {
                     let first = automaton.lists.len() as u32;
-                    automaton.lists.extend(&trie[node].patterns);
+                    automaton.lists.extend(trie[node].patterns.iter().map(|&pattern| {
+                        let (at, bytes, nocase) = automaton.patterns.at[pattern as usize];
+                        Listed { pattern, at, bytes, nocase }
+                    }));
                     automaton.outputs.push(Output { first, count: trie[node].patterns.len() as u32, next: inherited });
                     automaton.outputs.len() as u32
                 }
@@ -282,10 +297,13 @@ impl Automaton {
             tape.touch(Ref::load(OUTPUTS, at, OUTPUT_BYTES as u16, site::OUTPUT));
             let Output { first, count, next } = self.outputs[output as usize - 1];
             for i in first..first + count {
-                tape.touch(Ref::load(LISTS, u64::from(i) * 4, 4, site::LISTED));
-                let pattern = self.lists[i as usize];
+                let at = u64::from(i) * LISTED_BYTES;
+                tape.touch(Ref::load(LISTS, at, LISTED_BYTES as u16, site::LISTED));
+                let Listed { pattern, at, bytes, nocase } = self.lists[i as usize];
                 let sites = (site::OUTPUT_PATTERN, site::OUTPUT_TEXT);
-                let confirmed = self.patterns.confirmed(pattern, text, end, sites, tape);
+                // Its lower case is known to be there.
+                let confirmed =
+                    nocase || self.patterns.same(at, usize::from(bytes), false, text, end, sites, tape);
                 tape.work(site::LISTED_LATCH, cost::LISTED);
                 tape.latch(site::LISTED_LATCH);
                 if confirmed {
@@ -307,6 +325,25 @@ impl Automaton {
         (self.states.len(), self.wide.len())
     }
 
+    pub(super) fn tables(&self) -> InspectTables {
+        let wide = |wide: &Wide| {
+            let mut words = [0; 16];
+            for (i, bits) in wide.bits.iter().enumerate() {
+                (words[2 * i], words[2 * i + 1]) = (*bits as u32, (bits >> 32) as u32);
+            }
+            words[8] = u32::from_le_bytes(wide.before);
+            words
+        };
+        InspectTables::Automaton {
+            text: self.patterns.words(),
+            root: self.root.clone(),
+            states: self.states.iter().flat_map(|s| [s.first, s.fail, s.info, s.bytes]).collect(),
+            wide: self.wide.iter().flat_map(wide).collect(),
+            outputs: self.outputs.iter().flat_map(|o| [o.first, o.count, o.next]).collect(),
+            lists: self.lists.iter().flat_map(|l| [l.pattern, l.at, size_word(l.bytes, l.nocase)]).collect(),
+        }
+    }
+
     pub(super) fn regions(&self) -> Vec<RegionSpec> {
         let region = |id, name: &str, items: usize, each: u64| RegionSpec {
             id,
@@ -320,7 +357,7 @@ impl Automaton {
             region(STATES, "inspect_states", self.states.len(), STATE_BYTES),
             region(WIDE, "inspect_wide_states", self.wide.len(), WIDE_BYTES),
             region(OUTPUTS, "inspect_outputs", self.outputs.len(), OUTPUT_BYTES),
-            region(LISTS, "inspect_lists", self.lists.len(), 4),
+            region(LISTS, "inspect_lists", self.lists.len(), LISTED_BYTES),
         ]
     }
 }

@@ -1,6 +1,6 @@
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::{Found, METHOD, Pattern, Patterns, Text, cost, lower, site};
+use super::{Found, InspectTables, METHOD, Pattern, Patterns, Text, cost, lower, site, size_word};
 use crate::FunctionError;
 use crate::tape::Tape;
 
@@ -228,6 +228,22 @@ impl Windows {
     /// Lengths of windows that are looked at for each byte.
     pub fn lengths(&self) -> impl Iterator<Item = u32> + '_ {
         self.lengths.iter().map(|length| length.bytes)
+    }
+
+    pub(super) fn tables(&self) -> InspectTables {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let entry = |entry: &Entry| {
+            let [low, high] = halves(entry.hash);
+            let sizes = size_word(entry.bytes, entry.nocase);
+            [low, high, entry.pattern, entry.next, entry.at, sizes, entry.window.into(), 0]
+        };
+        InspectTables::Windows {
+            text: self.patterns.words(),
+            lengths: self.lengths.iter().flat_map(|l| [l.bytes, l.first, l.mask, 0]).collect(),
+            filters: self.filters.iter().copied().flat_map(halves).collect(),
+            buckets: self.buckets.clone(),
+            entries: self.entries.iter().flat_map(entry).collect(),
+        }
     }
 
     pub(super) fn regions(&self) -> Vec<RegionSpec> {

@@ -14,7 +14,7 @@
 //! payload. Best 3 (not IP). How many that are per byte depends on patterns and payload: see `docs/guide/applications.md`.
 //!
 //! **Regions**: Aho-Corasick: the root's table (1 KiB), states (16 bytes), wide states (64 bytes), outputs (12 bytes), their
-//! lists (4 bytes each). Bloom: filters (16 bits a pattern or more, 64 bytes or more each), buckets (4 bytes), entries (32
+//! lists (12 bytes each). Bloom: filters (16 bits a pattern or more, 64 bytes or more each), buckets (4 bytes), entries (32
 //! bytes a pattern). Both: the patterns' bytes. All shared by the cores; the packet and its mbuf.
 //!
 //! Both methods work on text in lower case, and compare patterns that want their case with the text itself.
@@ -189,18 +189,10 @@ impl Patterns {
         self.text[at as usize..][..usize::from(bytes)].to_ascii_lowercase()
     }
 
-    /// Whether pattern `number`, whose lower case is known to end before `end` of `text`, is there as it wants to be.
-    #[inline(always)]
-    fn confirmed<P: Probe>(
-        &self,
-        number: u32,
-        text: &Text<'_>,
-        end: usize,
-        sites: (u16, u16),
-        tape: &mut Tape<'_, P>,
-    ) -> bool {
-        let (at, bytes, nocase) = self.at[number as usize];
-        nocase || self.same(at, usize::from(bytes), false, text, end, sites, tape)
+    /// The bytes as words, and one word more, so that any of them can be read as part of two.
+    fn words(&self) -> Vec<u32> {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, &byte| all << 8 | u32::from(byte));
+        self.text.chunks(4).map(word).chain([0, 0]).collect()
     }
 
     /// Whether `bytes` bytes of pattern text from `at` on are those of `text` before `end`.
@@ -234,6 +226,47 @@ impl Patterns {
             sharing: Sharing::Shared,
         }
     }
+}
+
+/// A pattern's length and whether it is compared without regard to case, in one word: the latter in bit 16.
+fn size_word(bytes: u16, nocase: bool) -> u32 {
+    u32::from(bytes) | u32::from(nocase) << 16
+}
+
+/// The tables of an inspection as words of 4 bytes, as kernels of GPUs read them: entries have the sizes and places that the
+/// references tell. A pattern's length has in bit 16 whether it is compared without regard to case.
+#[derive(Clone, Debug)]
+pub enum InspectTables {
+    /// Of the automaton.
+    Automaton {
+        /// The patterns' bytes, and two words more.
+        text: Vec<u32>,
+        /// The state that each byte leads to from the root.
+        root: Vec<u32>,
+        /// 4 words each: first child, failure link, output plus 1 above two bits of kind (0 childless, 1 few, 2 many), bytes
+        /// of the children or the number of a wide state.
+        states: Vec<u32>,
+        /// 16 words each: a bit a byte, then how many bits stand before each 64 of them, then 0.
+        wide: Vec<u32>,
+        /// 3 words each: its first place in the lists, how many, the next output plus 1 or 0.
+        outputs: Vec<u32>,
+        /// 3 words each: pattern, where its bytes are, length.
+        lists: Vec<u32>,
+    },
+    /// Of the Bloom filters.
+    Windows {
+        /// The patterns' bytes, and two words more.
+        text: Vec<u32>,
+        /// 4 words each, from the shortest on: bytes of the window, the first word of 8 bytes of its filter, a mask of the
+        /// filter's bits, 0.
+        lengths: Vec<u32>,
+        /// The filters, words of 8 bytes.
+        filters: Vec<u32>,
+        /// The first entry of each, or all ones.
+        buckets: Vec<u32>,
+        /// 8 words each: hash (two), pattern, next entry, where its bytes are, length, window, 0.
+        entries: Vec<u32>,
+    },
 }
 
 /// What is searched, and where in the packet it begins.
@@ -292,6 +325,24 @@ impl Inspect {
     /// What was found in the latest burst: which packet, where from the start of its payload, and which pattern.
     pub fn found(&self) -> &[(PacketId, Found)] {
         &self.found
+    }
+
+    /// Its tables, in the form that kernels of GPUs read.
+    pub fn tables(&self) -> InspectTables {
+        match &self.engine {
+            Engine::Automaton(automaton) => automaton.tables(),
+            Engine::Windows(windows) => windows.tables(),
+        }
+    }
+
+    /// Bytes of each payload that are inspected at most.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Whether a packet with an occurrence is dropped.
+    pub fn drops(&self) -> bool {
+        self.drop
     }
 
     /// Bytes of payload that have been inspected so far.

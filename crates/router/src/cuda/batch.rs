@@ -18,9 +18,9 @@ use serde::Serialize;
 use super::driver::{Handle, NOT_READY};
 use super::gpu::{Gpu, GpuSpec, Placement};
 use crate::backend::{Backend, Committed, Watchdog};
-use crate::layout::{Descriptor, Tables};
+use crate::layout::{Descriptor, Members};
 use crate::memory::PacketMemory;
-use crate::program::verdict_of;
+use crate::program::{Share, Tally, verdict_of};
 use crate::{Program, RouterError};
 
 /// Threads of a block.
@@ -63,7 +63,9 @@ pub struct Batch {
     gpu: Gpu,
     /// Its tables are on the GPU; kept for its name and its reasons.
     _program: Program,
-    tables: Tables,
+    tally: Tally,
+    members: Members,
+    any: bool,
     memory: PacketMemory,
     mode: BatchMode,
     batch: u32,
@@ -99,14 +101,16 @@ impl Batch {
         // Resident: pinned memory on the host, and memory of its own on the GPU.
         let mut gpu = Gpu::open(&GpuSpec { placement: Placement::Resident, ..spec.clone() })?;
         let program = program.clone();
-        let memory = PacketMemory::new(&mut gpu, slots, frame_bytes)?;
-        let tables = program.place(&mut gpu)?;
+        let memory = PacketMemory::new(&mut gpu, &program, slots, frame_bytes)?;
+        let members = program.place(&mut gpu)?;
         let mut made = Batch {
             streams: (0..mode.streams()).map(|_| gpu.stream()).collect::<Result<_, _>>()?,
             packets: vec![Packet::default(); slots as usize],
             gpu,
+            tally: Tally::new(&program),
+            any: program.is_any(),
             _program: program,
-            tables,
+            members,
             memory,
             mode,
             batch,
@@ -123,7 +127,7 @@ impl Batch {
     /// The copies and the kernel of one task, into `stream`.
     fn enqueue(&self, first: u64, count: u32, stream: Handle) -> Result<(), RouterError> {
         let (place, n) = (self.memory.place(first), count as usize);
-        let PacketMemory { descriptors, slots, verdicts, classes, stride, .. } = &self.memory;
+        let PacketMemory { descriptors, slots, stride, .. } = &self.memory;
         let stride = *stride;
         // SAFETY: within the memory, which lives until the streams have ended; the packets are the GPU's until then.
         unsafe {
@@ -132,7 +136,7 @@ impl Batch {
                 self.gpu.to_device(memory.device + (place * bytes) as u64, from, n * bytes, stream)?;
             }
             self.launch(place as u32, count, stream)?;
-            for (memory, bytes) in [(slots, stride), (verdicts, 4), (classes, 4)] {
+            for (memory, bytes) in self.memory.results() {
                 let to = memory.host.as_ptr().add(place * bytes);
                 self.gpu.to_host(to, memory.device + (place * bytes) as u64, n * bytes, stream)?;
             }
@@ -144,14 +148,14 @@ impl Batch {
     /// As of [`Batch::enqueue`].
     unsafe fn launch(&self, first: u32, count: u32, stream: Handle) -> Result<(), RouterError> {
         let packets = self.memory.layout();
-        let (mut tables, mut packets, mut first, mut count) = (self.tables, packets, first, count);
+        let (mut members, mut packets, mut first, mut count) = (self.members, packets, first, count);
         let mut arguments: [*mut c_void; 4] =
-            [(&raw mut tables).cast(), (&raw mut packets).cast(), (&raw mut first).cast(), (&raw mut count).cast()];
+            [(&raw mut members).cast(), (&raw mut packets).cast(), (&raw mut first).cast(), (&raw mut count).cast()];
         let call = &self.gpu.driver.call;
         // SAFETY: a function of these four arguments, which the driver copies.
         let status = unsafe {
             (call.launch)(
-                self.gpu.batch,
+                self.gpu.kernels(self.any).batch,
                 count.div_ceil(BLOCK),
                 1,
                 1,
@@ -175,10 +179,13 @@ impl Batch {
         unsafe {
             driver.check("cuStreamBeginCapture", (driver.call.capture_begin)(stream, THREAD_LOCAL))?;
             let enqueued = self.enqueue(section * u64::from(self.batch), self.batch, stream);
-            driver.check("cuStreamEndCapture", (driver.call.capture_end)(stream, &mut graph))?;
+            let ended = (driver.call.capture_end)(stream, &mut graph);
+            // A call that failed ends the capture, too: it is the cause.
             enqueued?;
-            driver.check("cuGraphInstantiate", (driver.call.graph_instantiate)(&mut exec, graph, 0))?;
+            driver.check("cuStreamEndCapture", ended)?;
+            let made = (driver.call.graph_instantiate)(&mut exec, graph, 0);
             (driver.call.graph_destroy)(graph);
+            driver.check("cuGraphInstantiate", made)?;
         }
         Ok(exec)
     }
@@ -256,8 +263,17 @@ impl Backend for Batch {
         std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
         // SAFETY: the packet was committed.
         let word = unsafe { self.memory.take(number, packet) };
+        self.tally.count(word);
         let what = || format!("packet {number} was committed with verdict {word:#x}");
         verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.mode.name(), what: what() })
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        self.tally.shares()
+    }
+
+    fn cut(&self) -> u64 {
+        self.memory.cut
     }
 
     fn stop(&mut self) -> Result<(), RouterError> {

@@ -73,7 +73,6 @@ driver! {
     stream_create = "cuStreamCreate"(*mut Handle, c_uint);
     stream_destroy = "cuStreamDestroy_v2"(Handle);
     stream_query = "cuStreamQuery"(Handle);
-    stream_wait = "cuStreamSynchronize"(Handle);
     launch = "cuLaunchKernel"(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
     );

@@ -22,6 +22,8 @@ use crate::{Program, RouterError};
 const ROUND_TRIPS: u64 = 1000;
 /// Threads of a block: four warps, so that the limit on blocks of a shader core is not met before the one on warps.
 const BLOCK: u32 = 128;
+/// How long copies may take: the largest table takes a fraction of a second.
+const COPY_DEADLINE: Duration = Duration::from_secs(30);
 /// `CU_STREAM_NON_BLOCKING`: work in it does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
 /// `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTALLOC_DEVICEMAP`.
@@ -92,11 +94,23 @@ pub struct Offer {
     pub integrated: bool,
     /// Whether a display may end kernels that stay.
     pub display: bool,
-    /// Warps of the persistent kernel that a shader core holds.
+    /// Warps of the persistent kernel that a shader core holds: of the one for one function of headers.
     pub warps_per_core: u32,
+    /// And of the one for any function and any chain, which takes more registers.
+    pub warps_per_core_any: u32,
     /// From the host's posting of a task of one packet to its seeing the commit, by a kernel that stays: that host and kernel
     /// see each other's words at all, and how soon.
     pub round_trip: Option<DelaySummary>,
+}
+
+/// The kernels for a kind of programs.
+#[derive(Clone, Copy)]
+pub(super) struct Kernels {
+    pub(super) persistent: Handle,
+    pub(super) batch: Handle,
+    /// Of the one that stays: that a shader core holds, and that are started.
+    warps_per_core: u32,
+    warps: u32,
 }
 
 /// A GPU with the kernels loaded.
@@ -105,12 +119,11 @@ pub struct Gpu {
     device: c_int,
     context: Handle,
     module: Handle,
-    persistent: Handle,
-    pub(super) batch: Handle,
+    /// For one function of headers, and for any program.
+    kernels: [Kernels; 2],
     kernel_stream: Handle,
     copy_stream: Handle,
     offer: Offer,
-    warps: u32,
     placement: Placement,
     pinned: Vec<NonNull<u8>>,
     own: Vec<Address>,
@@ -182,12 +195,10 @@ impl Gpu {
             device,
             context,
             module: null,
-            persistent: null,
-            batch: null,
+            kernels: [Kernels { persistent: null, batch: null, warps_per_core: 0, warps: 0 }; 2],
             kernel_stream: null,
             copy_stream: null,
             offer: offer.clone(),
-            warps: 0,
             placement: spec.placement,
             pinned: Vec::new(),
             own: Vec::new(),
@@ -204,29 +215,45 @@ impl Gpu {
         let call = &driver.call;
         // SAFETY: a text that ends with 0.
         driver.check("cuModuleLoadData", unsafe { (call.module_load)(&mut gpu.module, text.as_ptr().cast()) })?;
-        gpu.persistent = gpu.function(c"persistent")?;
-        gpu.batch = gpu.function(c"batch")?;
         gpu.kernel_stream = gpu.stream()?;
         gpu.copy_stream = gpu.stream()?;
+        let cores = offer.cores.max(0) as u32;
+        gpu.kernels = [
+            gpu.load(c"persistent", c"batch", spec.warps_per_core, cores)?,
+            gpu.load(c"persistent_any", c"batch_any", spec.warps_per_core, cores)?,
+        ];
+        offer.warps_per_core = gpu.kernels[0].warps_per_core;
+        offer.warps_per_core_any = gpu.kernels[1].warps_per_core;
+        gpu.offer = offer;
+        Ok(gpu)
+    }
+
+    fn load(&self, persistent: &CStr, batch: &CStr, wanted: Option<u32>, cores: u32) -> Result<Kernels, RouterError> {
+        let (persistent, batch) = (self.function(persistent)?, self.function(batch)?);
         let mut blocks = 0;
         // SAFETY: a place for an integer, and a function of the module.
-        let status = unsafe { (call.occupancy)(&mut blocks, gpu.persistent, BLOCK as c_int, 0) };
-        driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
-        offer.warps_per_core = blocks.max(0) as u32 * BLOCK / 32;
-        let most = offer.warps_per_core * offer.cores.max(0) as u32;
-        gpu.warps = match spec.warps_per_core {
-            None => most,
-            Some(wanted) if wanted >= 1 && wanted <= offer.warps_per_core => wanted * offer.cores.max(0) as u32,
+        let status = unsafe { (self.driver.call.occupancy)(&mut blocks, persistent, BLOCK as c_int, 0) };
+        self.driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        let warps_per_core = blocks.max(0) as u32 * BLOCK / 32;
+        let taken = match wanted {
+            None => warps_per_core,
+            Some(wanted) if (1..=warps_per_core).contains(&wanted) => wanted,
             Some(wanted) => {
                 let allowed = "allowed are 1 and more, up to what fits (`wirespeed router probe` tells)";
                 return Err(RouterError::Setting { what: "warps a core", came: wanted.to_string(), allowed });
             }
         };
-        if gpu.warps < 2 {
-            return Err(RouterError::Unfit { name: offer.name, lacks: "room for a dispatcher and a worker".into() });
+        let warps = taken * cores;
+        if warps < 2 {
+            let (name, lacks) = (self.offer.name.clone(), "room for a dispatcher and a worker".into());
+            return Err(RouterError::Unfit { name, lacks });
         }
-        gpu.offer = offer;
-        Ok(gpu)
+        Ok(Kernels { persistent, batch, warps_per_core, warps })
+    }
+
+    /// The kernels for any program, or those for one function of headers.
+    pub(super) fn kernels(&self, any: bool) -> &Kernels {
+        &self.kernels[usize::from(any)]
     }
 
     /// What it offers.
@@ -277,7 +304,11 @@ impl Gpu {
         // SAFETY: places for two sizes.
         unsafe { (self.driver.call.memory_info)(&mut free, &mut total) };
         let reason = format!("{call}: {}; {free} of {total} bytes are free", self.driver.name_of(status));
-        RouterError::Memory { what: what.into(), bytes, reason, remedy: "free the GPU, or use fewer slots or routes" }
+        let remedy = match call {
+            "cuMemHostAlloc" => "it is the host's memory, pinned: free some, or use fewer slots",
+            _ => "free the GPU, or use fewer slots or routes",
+        };
+        RouterError::Memory { what: what.into(), bytes, reason, remedy }
     }
 
     fn lost(&self, call: &'static str) -> RouterError {
@@ -300,9 +331,17 @@ impl Gpu {
         Ok(at)
     }
 
+    /// Waits for copies, never without end: a GPU that has died would not let go of who waits.
     pub(super) fn wait(&self, stream: Handle) -> Result<(), RouterError> {
-        // SAFETY: a stream of this context.
-        self.driver.check("cuStreamSynchronize", unsafe { (self.driver.call.stream_wait)(stream) })
+        let asked = Instant::now();
+        loop {
+            // SAFETY: a stream of this context.
+            match unsafe { (self.driver.call.stream_query)(stream) } {
+                NOT_READY if asked.elapsed() <= COPY_DEADLINE => std::hint::spin_loop(),
+                NOT_READY => return Err(RouterError::Copy { waited: asked.elapsed() }),
+                status => return self.driver.check("cuStreamQuery", status),
+            }
+        }
     }
 
     pub(super) fn pin(&mut self, what: &str, bytes: usize) -> Result<NonNull<u8>, RouterError> {
@@ -384,6 +423,7 @@ fn describe(driver: &Driver, device: c_int) -> Result<Offer, RouterError> {
         integrated: of(attribute::INTEGRATED)? != 0,
         display: of(attribute::EXEC_TIMEOUT)? != 0,
         warps_per_core: 0,
+        warps_per_core_any: 0,
         round_trip: None,
     })
 }
@@ -474,11 +514,11 @@ impl Machine for Gpu {
         Ok(at)
     }
 
-    fn warps(&self) -> u32 {
-        self.warps
+    fn warps(&self, any: bool) -> u32 {
+        self.kernels(any).warps
     }
 
-    fn launch(&mut self, router: &Router) -> Result<(), RouterError> {
+    fn launch(&mut self, router: &Router, any: bool) -> Result<(), RouterError> {
         self.current()?;
         let mut router = *router;
         let mut arguments = [(&raw mut router).cast::<c_void>()];
@@ -487,7 +527,7 @@ impl Machine for Gpu {
         // SAFETY: a function of one argument of this type, which the driver copies.
         let status = unsafe {
             (call.launch_together)(
-                self.persistent,
+                self.kernels(any).persistent,
                 blocks,
                 1,
                 1,

@@ -22,8 +22,11 @@ static uint8_t slots[SLOTS * STRIDE] __attribute__((aligned(64)));
 static uint32_t verdicts[SLOTS], classes[SLOTS];
 static uint32_t hops[2][4] __attribute__((aligned(16)));
 
+/* The form of the program. */
+static uint32_t any;
+
 static void *warp(void *index) {
-    wirespeed_router_warp(&router, (uint32_t)(uintptr_t)index, NULL);
+    wirespeed_router_warp(&router, (uint32_t)(uintptr_t)index, any, NULL);
     return NULL;
 }
 
@@ -108,14 +111,17 @@ int main(void) {
     if (!tbl24) return fail("no memory", 0);
     for (uint32_t i = 10 << 16; i < 11 << 16; i++) tbl24[i] = 2;
     hops[1][3] = 5;
-    Program program = {.tbl24 = tbl24, .next_hops = hops, .next_hop_count = 2, .entry_bytes = 2, .ports = 1};
+    Function forward = {.tbl24 = tbl24, .next_hops = hops, .next_hop_count = 2, .entry_bytes = 2, .ports = 1};
+    Program program = {.members = 1, .routes = 1, .member = {forward}};
     Packets packets = {descriptors, slots, verdicts, classes, SLOTS - 1, STRIDE};
     router.program = program, router.packets = packets;
     router.fifo = fifo, router.control = control, router.status = status, router.commits = commits;
     router.tasks = tasks, router.done = done, router.state = state;
     router.deadline_ns = 60000000000ull, router.warps = WORKERS + 1;
     for (uint32_t commit = COMMIT_DEVICE; commit <= COMMIT_UNORDERED; commit++) {
+        any = 0;
         if (route(commit, 0)) return 1;
+        any = 1;
         if (route(commit, 65534ull * RING_ENTRIES + 500)) return 1;
     }
     return 0;
