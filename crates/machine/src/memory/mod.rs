@@ -21,10 +21,12 @@ mod directory;
 mod in_flight;
 mod latest;
 mod llc;
+mod pending;
 mod tlb;
 
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
+pub use pending::{Answer, Transaction};
 pub use tlb::{TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -40,6 +42,7 @@ use directory::Directory;
 use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
+use pending::{Asked, Pending};
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -206,6 +209,8 @@ pub struct Hierarchy {
     l2_latency: Ps,
     snoop_latency: Ps,
     dram: Dram,
+    /// Controllers in its place, which answer later.
+    pending: Option<Box<Pending>>,
     copies: Option<Box<Copies>>,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
@@ -239,6 +244,7 @@ impl Hierarchy {
             None => None,
         };
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
+        let llc_latency = llc.latency();
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
@@ -269,6 +275,10 @@ impl Hierarchy {
             l2_latency: spec.l2.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
+            pending: match &spec.dram.controller {
+                Some(setting) => Some(Box::new(Pending::new(&spec.dram, setting, llc_latency, &format!("{path}.dram"))?)),
+                None => None,
+            },
             copies: match &spec.copy_table {
                 Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
                 None => None,
@@ -289,7 +299,7 @@ impl Hierarchy {
         self.counters
     }
 
-    /// The DRAM behind the LLC.
+    /// The DRAM behind the LLC, where it has no controllers that answer later.
     pub fn dram(&self) -> &Dram {
         &self.dram
     }
@@ -364,7 +374,8 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done.
+    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done, as far
+    /// as that is known (see [`Hierarchy::open`]).
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.for_each_line(first, count, |memory, line, spot| {
@@ -372,13 +383,14 @@ impl Hierarchy {
             if memory.copies.is_some() {
                 memory.before_write(line, at);
             }
+            memory.overwritten(line);
             let held = memory.invalidate_private(line).is_some();
             // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
             // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
             if io.ways.0 == 0 {
                 let found = memory.llc.remove(spot).is_some();
                 memory.counters.dma_write.count(found || held);
-                return memory.dram.post(line, true, at);
+                return memory.post_write(line, at);
             }
             match memory.llc.write_or_fill(spot, io) {
                 Written::InPlace => memory.counters.dma_write.hits += 1,
@@ -391,20 +403,21 @@ impl Hierarchy {
         })
     }
 
-    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there.
-    /// Nothing is allocated and nothing moves.
+    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there, as far as
+    /// that is known (see [`Hierarchy::open`]). Nothing is allocated and nothing moves.
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         self.for_each_line(first, count, |memory, line, spot| {
             let at = memory.reach_llc(spot, now);
             let found = memory.llc.has(spot) || memory.private_has(line, memory.directory.get(line));
             memory.counters.dma_read.count(found);
             if found {
+                memory.join_for_device(line);
                 return at;
             }
             if memory.copies.is_some() {
                 memory.before_device_read(line, at);
             }
-            memory.dram.post(line, false, at)
+            memory.read_for_device(line, at)
         })
     }
 
@@ -573,7 +586,7 @@ impl Hierarchy {
         #[cfg(test)]
         self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
-        self.dram.post(line, true, now);
+        self.post_victim(line, now);
     }
 
     /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache and no
@@ -746,8 +759,8 @@ impl Memory for Hierarchy {
         if self.copies.is_some() {
             if write {
                 self.before_write(line, now);
-            } else if let Some(response) = self.read_by_table(request, now) {
-                return Reply::Done(response);
+            } else if let Some(reply) = self.read_by_table(request, now) {
+                return reply;
             } else {
                 pinned = self.is_source(line);
             }
@@ -764,6 +777,7 @@ impl Memory for Hierarchy {
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
         let shared = snooped != Snooped::Nothing && !write || pinned;
+        let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
@@ -779,13 +793,17 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let filled =
-                self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
-            done = filled + distance;
+            let asked = Asked { core, path, ready: done, distance, served: Served::Dram, copy: Ps::ZERO };
+            ticket = self.read_later(line, at + self.llc.latency(), asked);
+            if ticket.is_none() {
+                let filled =
+                    self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
+                done = filled + distance;
+                self.in_flight.insert(line, done);
+            }
             if self.inclusion != Inclusion::Victim {
                 self.fill_llc(line, spot, false, share, at);
             }
-            self.in_flight.insert(line, done);
             Served::Dram
         };
         if served != Served::Dram
@@ -795,7 +813,10 @@ impl Memory for Hierarchy {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
-        let response = Response { at: done, served, path };
+        if served != Served::Dram {
+            let asked = Asked { core, path, ready: done, distance, served, copy: Ps::ZERO };
+            ticket = self.join(line, asked).ok();
+        }
         self.directory.insert(line, core);
         if !shared {
             let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -803,7 +824,15 @@ impl Memory for Hierarchy {
                 array.set_exclusive(line, true);
             }
         }
-        Reply::Done(response)
+        match ticket {
+            Some(ticket) => Reply::Pending(ticket),
+            None => Reply::Done(Response { at: done, served, path }),
+        }
+    }
+
+    #[inline]
+    fn next_answer(&self) -> Ps {
+        self.next().unwrap_or(Ps::MAX)
     }
 
     #[inline]
@@ -812,7 +841,7 @@ impl Memory for Hierarchy {
         self.copies.as_mut().is_some_and(|copies| copies.takes(whole_lines))
     }
 
-    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
         self.copy_line(src, dst.addr.line(), now)
     }
 
@@ -853,9 +882,7 @@ impl Level for Hierarchy {
             path.push(reason, latency);
             return Response { at: now + latency, served, path };
         }
-        match self.fetch(request, &lookup, now) {
-            Reply::Done(response) => response,
-            Reply::Pending(_) | Reply::Retry(_) => unreachable!("this hierarchy ends in a level"),
-        }
+        let reply = self.fetch(request, &lookup, now);
+        self.answered(reply, request, now)
     }
 }
