@@ -61,7 +61,7 @@ pub struct Ordered {
     pending: Vec<Fetch>,
     /// Private misses that a controller has.
     out: Vec<Fetch>,
-    /// No controller answers before this, as far as this step knows.
+    /// Nothing that a controller has is answered before this.
     bound: Ps,
     /// The earliest time at which one of them may go out; [`Ps::MAX`] if that is not known of any.
     next_ready: Ps,
@@ -250,13 +250,11 @@ impl Ordered {
 
     /// As [`super::Core::step`].
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
-        self.bound = horizon;
+        self.bound = if self.out.is_empty() { Ps::MAX } else { memory.next_answer() };
         loop {
-            let horizon = self.bound;
             // Nothing dispatched later can go out before a reference whose turn has come.
-            while self.front_end < self.next_ready && self.instructions < self.window_end && self.slots < self.slots_end
-            {
-                let horizon = self.bound;
+            // What is dispatched after an answer may not look into the caches before it is known.
+            while self.front_end < self.next_ready.min(self.bound) && self.has_room() {
                 if self.prefetches {
                     self.prefetch(memory, horizon);
                     continue;
@@ -328,12 +326,15 @@ impl Ordered {
                 self.worked = false;
             }
             let ready = self.next_ready;
+            if ready > self.front_end && self.front_end >= self.bound && self.has_room() {
+                return Step::At(self.front_end);
+            }
             if ready == Ps::MAX {
                 if !self.retire_items() {
                     return Step::Wait;
                 }
                 self.update_window();
-            } else if ready > horizon {
+            } else if ready > horizon || ready >= self.bound {
                 return Step::At(ready);
             } else {
                 let was_full = self.window_end == 0 || self.slots >= self.slots_end;
@@ -346,6 +347,12 @@ impl Ordered {
                 }
             }
         }
+    }
+
+    /// Whether an instruction more may be dispatched.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.instructions < self.window_end && self.slots < self.slots_end
     }
 
     /// Whether everything dispatched has retired and gone out.
@@ -785,6 +792,7 @@ impl Ordered {
         if source <= dispatched.0
             && self.pending.is_empty()
             && dispatched <= horizon
+            && dispatched < self.bound
             && self.fills.free_from() <= dispatched
         {
             self.last_out = dispatched;

@@ -142,7 +142,10 @@ impl Commanded {
         let channels = (0..spec.channels)
             .map(|_| Channel::new(&standard, &controller, REQUEST_BYTES))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| MachineError { path: e.path.replace("dram.controller", &format!("{path}.controller")), ..e })?;
+            .map_err(|e| MachineError {
+                path: e.path.replace("dram.controller", &format!("{path}.controller")),
+                ..e
+            })?;
         let links = match (&setting.links, name.starts_with("hmc")) {
             (None, false) => None,
             (Some(_), false) => {

@@ -276,7 +276,9 @@ impl Hierarchy {
             snoop_latency: spec.llc.snoop.ps(),
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
             pending: match &spec.dram.controller {
-                Some(setting) => Some(Box::new(Pending::new(&spec.dram, setting, llc_latency, &format!("{path}.dram"))?)),
+                Some(setting) => {
+                    Some(Box::new(Pending::new(&spec.dram, setting, llc_latency, &format!("{path}.dram"))?))
+                }
                 None => None,
             },
             copies: match &spec.copy_table {

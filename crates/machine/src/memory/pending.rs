@@ -460,11 +460,9 @@ impl Hierarchy {
     pub(super) fn answered(&mut self, reply: Reply, request: &Request, now: Ps) -> Response {
         match reply {
             Reply::Done(response) => response,
-            Reply::Pending(ticket) => self.wait_for(ticket).unwrap_or(Response {
-                at: now,
-                served: Served::Dram,
-                path: Path::default(),
-            }),
+            Reply::Pending(ticket) => {
+                self.wait_for(ticket).unwrap_or(Response { at: now, served: Served::Dram, path: Path::default() })
+            }
             Reply::Retry(_) => unreachable!("{request:?} is never refused"),
         }
     }
