@@ -127,9 +127,14 @@ pub trait Memory {
     }
     /// Makes a copy that [`Memory::takes_copy`] takes; in order of `now` over all requesters, as
     /// [`Memory::fetch`]. Without an engine nothing happens.
-    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
         let _ = (src, dst);
-        Response { at: now, served: Served::Engine, path: Path::default() }
+        Reply::Done(Response { at: now, served: Served::Engine, path: Path::default() })
+    }
+    /// Before this nothing is answered that a controller has; [`Ps::MAX`] if it has nothing.
+    #[inline]
+    fn next_answer(&self) -> Ps {
+        Ps::MAX
     }
     /// What a private hit is charged to, and its load-to-use latency.
     fn private_latency(&self, served: Served) -> (Reason, Ps);

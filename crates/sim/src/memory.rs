@@ -7,7 +7,7 @@
 use machine::MachineError;
 use machine::cache::{self, CacheSpec, ClassSpec, LevelSpec, PrefetcherSpec, Replacement, Write, WriteMiss};
 use machine::dram::map::{AddressMap, Decoder};
-use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use machine::dram::policy::ControllerSpec;
 use machine::dram::presets;
 use machine::dram::simulate::{self as dram, Arrivals, REQUEST_BYTES, Record};
 use machine::dram::standard::Standard;
@@ -119,16 +119,16 @@ impl Dram {
             controller.queue = queue;
         }
         if let Some(text) = settings.order {
-            controller.order = order(text)?;
+            controller.order = text.parse()?;
         }
         if let Some(text) = settings.writes {
-            controller.writes = writes(text)?;
+            controller.writes = text.parse()?;
         }
         if let Some(text) = settings.page {
-            controller.page = page(text)?;
+            controller.page = text.parse()?;
         }
         if let Some(text) = settings.refresh {
-            controller.refresh = refresh(text)?;
+            controller.refresh = text.parse()?;
         }
         Ok(Dram {
             map_text: if text.contains('=') { "fields".into() } else { text.trim().to_string() },
@@ -338,81 +338,7 @@ fn map(standard: &Standard, text: &str) -> Result<AddressMap, ScenarioError> {
         Decoder::new(&map, standard)?;
         return Ok(map);
     }
-    let spaced = |parts: &str| parts.replace([',', '|'], " ");
-    Ok(match text.trim().strip_prefix("permuted:") {
-        Some(parts) => AddressMap::permuted(standard, &spaced(parts))?,
-        None => AddressMap::ordered(standard, &spaced(text))?,
-    })
-}
-
-fn order(text: &str) -> Result<Order, MachineError> {
-    let (kind, numbers) = text.split_once('=').unwrap_or((text, ""));
-    let wrong = || {
-        no(
-            "order",
-            text,
-            "fr-fcfs, fr-fcfs=CAP, fcfs, fcfs=PREFETCH, batch=direction/SIZE/PREFETCH or batch=bank-parity/SIZE/PREFETCH",
-            "fr-fcfs serves row hits first; a cap bounds how many pass the oldest",
-        )
-    };
-    let optional = || if numbers.is_empty() { Some(0) } else { numbers.parse().ok() };
-    match kind {
-        "fr-fcfs" => Ok(Order::FrFcfs { cap: optional().ok_or_else(wrong)? }),
-        "fcfs" => Ok(Order::Fcfs { prefetch: optional().ok_or_else(wrong)? }),
-        "batch" => {
-            let (by, numbers) = numbers.split_once('/').ok_or_else(wrong)?;
-            let by = match by {
-                "direction" => BatchBy::Direction,
-                "bank-parity" => BatchBy::BankParity,
-                _ => return Err(wrong()),
-            };
-            let [size, prefetch] = counts(numbers).ok_or_else(wrong)?;
-            Ok(Order::Batch { by, size, prefetch })
-        }
-        _ => Err(wrong()),
-    }
-}
-
-fn writes(text: &str) -> Result<Writes, MachineError> {
-    match text.split_once('=') {
-        None if text == "mixed" => return Ok(Writes::Mixed),
-        Some(("drain", numbers)) => {
-            if let Some([queue, high, low]) = counts(numbers) {
-                return Ok(Writes::Drain { queue, high, low });
-            }
-        }
-        _ => {}
-    }
-    Err(no("writes", text, "mixed or drain=QUEUE/HIGH/LOW", "drain=32/24/8 gathers writes and drains them together"))
-}
-
-fn page(text: &str) -> Result<Page, MachineError> {
-    match text.split_once('=') {
-        None if text == "open" => return Ok(Page::Open),
-        None if text == "closed" => return Ok(Page::Closed),
-        Some(("adaptive", clocks)) => {
-            if let Ok(timeout) = clocks.parse() {
-                return Ok(Page::Adaptive { timeout });
-            }
-        }
-        _ => {}
-    }
-    Err(no("page", text, "open, closed or adaptive=CLOCKS", "adaptive=128 is a start"))
-}
-
-fn refresh(text: &str) -> Result<Refresh, MachineError> {
-    match text {
-        "off" => Ok(Refresh::Off),
-        "all-bank" => Ok(Refresh::AllBank),
-        "per-bank" => Ok(Refresh::PerBank),
-        _ => Err(no("refresh", text, "all-bank, per-bank or off", "all-bank is what most DIMMs do")),
-    }
-}
-
-/// Numbers between strokes.
-fn counts<const N: usize>(text: &str) -> Option<[u32; N]> {
-    let numbers: Option<Vec<u32>> = text.split('/').map(|n| n.parse().ok()).collect();
-    numbers?.try_into().ok()
+    Ok(AddressMap::of_parts(standard, text)?)
 }
 
 /// A level of caches with its name.

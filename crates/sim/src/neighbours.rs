@@ -5,16 +5,16 @@
 //! Left out: what the program computes, shared data with packet cores, and moves from core to core. Working sets of real
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
-use machine::MachineError;
 use machine::cores::{Core, CoreSpec, Step};
 use machine::memory::{Hierarchy, LevelCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
+use machine::{MachineError, Response};
 use probe::{Access, Probe, Ref, RegionSpec, Sharing};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{CoreId, LINE_BYTES, Ps, Size, Span};
+use units::{CoreId, LINE_BYTES, Ps, Size, Span, Ticket};
 
 /// A program beside the packet functions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +141,8 @@ pub(crate) struct Neighbour {
     pub(crate) of: usize,
     first_line: u64,
     started: Ps,
+    /// For an answer of memory.
+    waits: bool,
     random: Pcg64,
     counters: NeighbourCounters,
 }
@@ -168,6 +170,7 @@ impl Neighbour {
                     of,
                     first_line,
                     started: Ps::ZERO,
+                    waits: false,
                     random: random(number),
                     counters: NeighbourCounters::default(),
                 });
@@ -189,23 +192,31 @@ impl Neighbour {
         self.started
     }
 
-    /// Goes on at `now`, up to `horizon`; when to be called again. What it does is no work of packets, and does not
-    /// count among what memory does for them.
-    pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Ps {
+    /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
+    /// no work of packets, and does not count among what memory does for them.
+    pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
         let before = memory.counters();
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
-                Step::Done(at) => break self.rest(at.max(now)),
-                Step::At(at) => break at.max(now),
+                Step::Done(at) => break Some(self.rest(at.max(now))),
+                Step::At(at) => break Some(at.max(now)),
+                Step::Wait => break None,
                 // It takes no locks, and nobody waits for it.
                 Step::Lock(_, at) => self.core.grant(at),
-                Step::Unlock(..) | Step::Wait => {}
+                Step::Unlock(..) => {}
             }
         };
+        self.waits = at.is_none();
         let did = memory.set_counters(before);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;
         at
+    }
+
+    /// Memory has answered; says whether it goes on with that.
+    pub(crate) fn answered(&mut self, ticket: Ticket, response: &Response) -> bool {
+        self.core.complete(ticket, response);
+        std::mem::take(&mut self.waits)
     }
 
     fn stint(&self) -> Ps {

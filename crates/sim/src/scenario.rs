@@ -379,6 +379,13 @@ pub struct MachineSpec {
 }
 
 impl MachineSpec {
+    /// The memory system with DRAM that answers at once, for whoever does not wait for controllers.
+    pub fn memory_at_once(&self) -> MemorySpec {
+        let mut memory = self.memory();
+        memory.dram.controller = None;
+        memory
+    }
+
     /// The memory system.
     pub fn memory(&self) -> MemorySpec {
         MemorySpec {
@@ -599,7 +606,12 @@ impl Scenario {
                 message: e,
             })?;
         }
+        let looks_ahead = get_mut(&mut own, &["machine", "core", "lookahead"]).is_some();
         merge(&mut merged, own);
+        if !looks_ahead && get_mut(&mut merged, &["machine", "dram", "controller"]).is_some() {
+            // Cores that look ahead need answers at once.
+            table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
+        }
         if !keeps_io_ways {
             fit_io_ways(&mut merged);
         }
@@ -714,6 +726,24 @@ impl Scenario {
         }
         self.nic.check("nic")?;
         self.machine.core.check("machine.core")?;
+        let lookahead = self.machine.core.lookahead;
+        if self.machine.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
+            return error(
+                "machine.core.lookahead",
+                format!(
+                    "{lookahead} with machine.dram.controller: allowed is 0 ns (leave it out; a core that looks ahead \
+                     needs DRAM that answers at once)"
+                ),
+            );
+        }
+        if self.machine.dram.controller.is_some() && self.machine.copy_engine.is_some() {
+            return error(
+                "machine.copy_engine",
+                "with machine.dram.controller: allowed is one of them (remove the other; a copy table goes with \
+                 controllers)"
+                    .into(),
+            );
+        }
         if let Some(pipeline) = &self.pipeline {
             pipeline.check("pipeline", self.machine.cores)?;
         }
@@ -1037,6 +1067,8 @@ mod tests {
                 error("", &["run.packets=10"]),
                 error("machine = 3", &[]),
                 error("", &["machine.dram.standard=ddr4-3200"]),
+                error("", &["machine.dram.controller.order=lifo", "machine.dram.standard=ddr4-2400u"]),
+                error("", &["machine.dram.controller={}", "machine.core.lookahead=50 ns"]),
             ]
             .join("\n")
         );

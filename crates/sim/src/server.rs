@@ -10,6 +10,8 @@
 //!
 //! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
 
+mod pending;
+
 use std::collections::VecDeque;
 use std::ops::Sub;
 
@@ -32,6 +34,7 @@ use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
 use crate::neighbours::{self, Neighbour, NeighbourCounters};
 use crate::scenario::{Scenario, ScenarioError};
+use crate::server::pending::{HandedOver, Pending};
 use crate::spread;
 use crate::steer::{RX_CLASS, WORK_CLASS};
 
@@ -185,6 +188,8 @@ pub struct Server {
     stalled_bytes: u64,
 
     memory: Hierarchy,
+    /// What waits for memory that answers later.
+    pending: Option<Box<Pending>>,
     layout: ServerLayout,
     pool: Mempool,
     /// Its size.
@@ -211,8 +216,8 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
-    /// How many of them have an event ahead.
-    awake: usize,
+    /// Packets that were offered and have not ended.
+    inside: u64,
     last_departure: Ps,
     /// Packets lost for want of anything.
     lost: u64,
@@ -247,6 +252,10 @@ enum Event {
     ReadPackets(usize),
     /// A neighbour goes on.
     Neighbour(usize),
+    /// Memory that answers later has its turn.
+    Memory,
+    /// A core over such memory goes on with its replay, if this version of its turn is still wanted.
+    Replay(usize, u32),
 }
 
 /// Events at the same time: memory gets packets before cores look for them.
@@ -347,6 +356,7 @@ struct Batch {
     packets: Vec<Leaving>,
 }
 
+#[derive(Debug)]
 struct Leaving {
     id: PacketId,
     arrival: Ps,
@@ -468,6 +478,7 @@ impl Server {
             crossing: VecDeque::new(),
             stalled: 0,
             stalled_bytes: 0,
+            pending: memory.has_controllers().then(|| Box::new(Pending::new(m.cores as usize, usize::from(nic.ports)))),
             memory,
             layout,
             pool,
@@ -490,14 +501,13 @@ impl Server {
             neighbours: Neighbour::of_all(&scenario.neighbours, &m.core, m.cores, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
-            awake: 0,
+            inside: 0,
             last_departure: Ps::ZERO,
             lost: 0,
         };
         server.draw_arrival();
         for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
             server.engine.schedule(neighbour.begin(), PRIORITY_CORE, Event::Neighbour(i));
-            server.awake += 1;
         }
         Ok(server)
     }
@@ -529,7 +539,10 @@ impl Server {
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
                 Event::ReadPackets(batch) => self.read_packets(batch, observer),
                 Event::Neighbour(i) => self.neighbour(i),
+                Event::Memory => self.memory_turn(observer),
+                Event::Replay(i, version) => self.replay_turn(i, version),
             }
+            self.call_memory();
         }
         true
     }
@@ -537,6 +550,11 @@ impl Server {
     /// Offers `packets` in all and no more: what is inside then goes on to its end.
     pub fn offer_in_all(&mut self, packets: u64) {
         self.offer = packets.max(self.offered);
+    }
+
+    /// Reports of DRAM controllers count from now on.
+    pub fn mark_dram(&mut self) {
+        self.memory.mark_dram(self.engine.now());
     }
 
     /// Simulated time.
@@ -661,6 +679,7 @@ impl Server {
         packet.arrival = now;
         packet.moved = 0;
         self.offered += 1;
+        self.inside += 1;
         let core = match self.receiving {
             1 => 0,
             _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
@@ -691,6 +710,7 @@ impl Server {
         };
         if let Some(loss) = lost {
             self.lost += 1;
+            self.inside -= 1;
             if let Some(scattered) = &mut self.scattered {
                 scattered.take_back();
             }
@@ -714,28 +734,31 @@ impl Server {
             && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
         {
             if let Err(at) = self.credits.take(self.engine.now(), bytes) {
-                self.engine.schedule(at, PRIORITY_NIC, Event::Credits);
+                self.wait_for_credits(at);
                 return;
             }
             self.stalled -= 1;
             self.stalled_bytes -= bytes;
             let Some(crossing) = self.crossing.pop_front() else { return };
-            let visible = self.dma_write(crossing);
-            self.credits.give_back(bytes, visible);
+            match self.dma_write(crossing) {
+                Some(visible) => self.credits.give_back(bytes, visible),
+                None => self.credits.keep(bytes),
+            }
         }
     }
 
-    /// Writes a packet and its descriptor; when both are in memory.
-    fn dma_write(&mut self, crossing: Crossing) -> Ps {
-        let Crossing { mut received, descriptor, core } = crossing;
+    /// Writes a packet and its descriptor; when both are in memory, if that is known now.
+    fn dma_write(&mut self, crossing: Crossing) -> Option<Ps> {
+        let Crossing { received, descriptor, core } = crossing;
         let now = self.engine.now();
-        let worker = &mut self.cores[core];
-        let Input::Nic(rx) = &mut worker.input else { return now };
+        let bytes = u64::from(received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
+        let Input::Nic(rx) = &mut self.cores[core].input else { return Some(now) };
         let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.dma_read(ring.line(), 1, now);
         }
+        self.memory.open();
         let written = match &self.scattered {
             None => {
                 let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
@@ -747,13 +770,8 @@ impl Server {
             }
         };
         let written = written.max(self.memory.dma_write(ring.line(), 1, now));
-        let visible = written.max(worker.latest_visible);
-        worker.latest_visible = visible;
-        received.dma_memory = visible - now;
-        received.visible = visible;
-        rx.complete(received);
-        self.wake(core, visible);
-        visible
+        let written = self.memory.close(written);
+        self.written(core, received, bytes, written)
     }
 
     /// A packet is visible to core `i` at `visible`: if it polls in vain it will find it.
@@ -922,8 +940,13 @@ impl Server {
     fn step(&mut self, i: usize) {
         loop {
             let now = self.engine.now();
+            self.call_memory();
             let horizon = self.engine.peek().unwrap_or(Ps::MAX);
-            match self.cores[i].core.step(&mut self.memory, &self.layout, now, horizon) {
+            let step = self.cores[i].core.step(&mut self.memory, &self.layout, now, horizon);
+            if self.waits(i, step) {
+                return;
+            }
+            match step {
                 Step::Done(at) => {
                     self.cores[i].state = State::Finishing;
                     self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
@@ -943,7 +966,7 @@ impl Server {
                         self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(next));
                     }
                 }
-                // This memory system answers at once.
+                // Without controllers memory answers at once.
                 Step::Wait => unreachable!("no controller in this machine"),
             }
         }
@@ -1002,6 +1025,7 @@ impl Server {
                 if let Some(scattered) = &mut self.scattered {
                     scattered.free(entry.mbuf);
                 }
+                self.inside -= 1;
                 observer.departure(&Departure {
                     packet: packet.id,
                     arrival: entry.arrival,
@@ -1072,14 +1096,13 @@ impl Server {
 
     /// A neighbour goes on, as long as there is somebody whose neighbour it is.
     fn neighbour(&mut self, i: usize) {
-        self.awake -= 1;
-        if !self.more && self.engine.len() == self.awake {
+        if !self.more && self.inside == 0 {
             return;
         }
         let horizon = self.engine.peek().unwrap_or(Ps::MAX);
-        let at = self.neighbours[i].step(&mut self.memory, &self.layout, self.engine.now(), horizon);
-        self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
-        self.awake += 1;
+        if let Some(at) = self.neighbours[i].step(&mut self.memory, &self.layout, self.engine.now(), horizon) {
+            self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
+        }
     }
 
     /// The NIC reads descriptors; the answer lets it ask for the packets.
@@ -1096,11 +1119,14 @@ impl Server {
         // A line holds four.
         self.lines.sort_unstable();
         self.lines.dedup();
+        self.memory.open();
+        let mut read = now;
         for &line in &self.lines {
-            batch.in_memory = batch.in_memory.max(self.memory.dma_read(line, 1, now) - now);
+            read = read.max(self.memory.dma_read(line, 1, now));
         }
-        let there = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES) + batch.in_memory;
-        self.engine.schedule(there + self.down.latency(), PRIORITY_NIC, Event::ReadPackets(slot));
+        let read = self.memory.close(read);
+        let crossed = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES);
+        self.descriptors_read(slot, crossed, read);
     }
 
     /// The NIC reads packets and sends them in order.
@@ -1108,12 +1134,13 @@ impl Server {
         let Some(batch) = self.batches[slot].take() else { return };
         self.free_batches.push(slot);
         let now = self.engine.now();
-        let core = batch.core as u16;
+        let handed = HandedOver { core: batch.core, at: batch.at, in_memory: batch.in_memory };
         for packet in batch.packets {
             let bytes = u64::from(packet.sent_bytes);
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
-            let at = match &mut self.scattered {
+            self.memory.open();
+            let at = match &self.scattered {
                 None => self.memory.dma_read(first, count, now),
                 Some(scattered) => {
                     // What was put before the packet is in the mbuf's headroom.
@@ -1126,34 +1153,43 @@ impl Server {
                     for (first, count) in scattered.runs(packet.mbuf, after, bytes - u64::from(before).min(bytes)) {
                         at = at.max(self.memory.dma_read(first, count, now));
                     }
-                    scattered.free(packet.mbuf);
                     at
                 }
             };
-            let memory = at - now;
-            let read = self.down.transfer(now, bytes) + memory;
-            let port = usize::from(packet.port.0);
-            let first_bit = read.max(self.port_free[port]);
-            let wire = bytes + packet::ETHERNET_FCS_BYTES;
-            let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
-            self.port_free[port] = first_bit + self.wire.time_for(wire);
-            self.cores[batch.core].tx[port].read(read);
-            let mut attribution = packet.attribution;
-            let in_memory = memory + batch.in_memory;
-            attribution.charge(Reason::DmaMemory, in_memory);
-            attribution.charge(Reason::Pcie, read - batch.at - in_memory);
-            attribution.charge(Reason::TxQueue, first_bit - read);
-            self.last_departure = self.last_departure.max(first_bit);
-            observer.departure(&Departure {
-                packet: packet.id,
-                arrival: packet.arrival,
-                frame_bytes: packet.frame_bytes,
-                core: CoreId(core),
-                fate: Fate::Sent(packet.port),
-                sojourn: first_bit - packet.arrival,
-                attribution: &attribution,
-            });
+            let at = self.memory.close(at);
+            let crossed = self.down.transfer(now, bytes);
+            self.read(packet, handed, crossed, at, observer);
         }
+    }
+
+    /// Sends a packet that crossed PCIe at `crossed`, what it waited for memory apart.
+    fn send(&mut self, packet: Leaving, batch: HandedOver, crossed: Ps, memory: Ps, observer: &mut impl Observer) {
+        if let Some(scattered) = &mut self.scattered {
+            scattered.free(packet.mbuf);
+        }
+        let read = crossed + memory;
+        let port = usize::from(packet.port.0);
+        let first_bit = read.max(self.port_free[port]);
+        let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;
+        let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
+        self.port_free[port] = first_bit + self.wire.time_for(wire);
+        self.cores[batch.core].tx[port].read(read);
+        let mut attribution = packet.attribution;
+        let in_memory = memory + batch.in_memory;
+        attribution.charge(Reason::DmaMemory, in_memory);
+        attribution.charge(Reason::Pcie, read - batch.at - in_memory);
+        attribution.charge(Reason::TxQueue, first_bit - read);
+        self.last_departure = self.last_departure.max(first_bit);
+        self.inside -= 1;
+        observer.departure(&Departure {
+            packet: packet.id,
+            arrival: packet.arrival,
+            frame_bytes: packet.frame_bytes,
+            core: CoreId(batch.core as u16),
+            fate: Fate::Sent(packet.port),
+            sojourn: first_bit - packet.arrival,
+            attribution: &attribution,
+        });
     }
 }
 

@@ -15,7 +15,7 @@
 
 use engine::Seed;
 use functions::{Function, Share};
-use machine::dram::DramCounters;
+use machine::dram::{CommandReport, DramCounters};
 use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
@@ -62,6 +62,8 @@ pub struct Measured {
     pub span: Ps,
     /// DRAM peak in bytes a second.
     pub dram_peak: f64,
+    /// What DRAM controllers did in the measured part; none where DRAM answers at once.
+    pub controllers: Option<CommandReport>,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
     /// Of a chain: what each member did in the measured time; none of a function alone.
@@ -140,6 +142,7 @@ impl Setup<'_> {
         let mut steer = Steer::new(self.scenario, seed)?;
 
         let warmup = self.warm_up(&mut server, packets, &mut steer, watch);
+        server.mark_dram();
         let from = Snapshot::of(&server);
         let first = server.offered();
         server.offer_in_all(first + packets);
@@ -179,7 +182,8 @@ impl Setup<'_> {
             members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
             span: to.at.since(from.at),
-            dram_peak: server.memory().dram().peak_bytes_per_s(),
+            controllers: server.memory().dram_report(server.now()),
+            dram_peak: server.memory().dram_peak_bytes_per_s(),
             simulated: server.offered(),
             warmup,
             measure,
@@ -283,7 +287,7 @@ impl Snapshot {
             classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
             copies: server.memory().copy_counters(),
             engine: server.memory().engine_counters(),
-            dram: server.memory().dram().counters(),
+            dram: server.memory().dram_counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
             members: server.members(),

@@ -281,7 +281,7 @@ impl Profiler {
         let now = server.now();
         let memory = server.memory();
         let counters = memory.counters();
-        let dram = memory.dram().counters();
+        let dram = memory.dram_counters();
         let cores = server.cores();
         let receiving = &cores[..server.receiving_cores()];
         let (written, read) = server.pcie_bytes();

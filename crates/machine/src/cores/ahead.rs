@@ -345,7 +345,10 @@ impl Ahead {
         self.dispatch();
         let wanted = self.front_end.max(self.source(load));
         let out = wanted.max(self.fills.free_from());
-        let response = memory.copy(&src, &dst, out);
+        let Reply::Done(response) = memory.copy(&src, &dst, out) else {
+            debug_assert!(false, "memory that answers at once");
+            return false;
+        };
         self.last_out = self.last_out.max(out);
         let mut path = Path::of(Reason::Mshr, out - wanted);
         path.extend(&response.path);

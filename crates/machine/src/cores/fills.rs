@@ -45,12 +45,36 @@ impl FillBuffers {
     /// The data for `slot` come at `until`.
     #[inline]
     pub(super) fn insert(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
+        self.set(self.first_free, line, until, slot, path);
+    }
+
+    /// The data for `slot` come at a time that is not known yet.
+    pub(super) fn reserve(&mut self, slot: u64) {
         let at = self.first_free;
+        self.lines[at] = u32::MAX;
+        self.until[at] = Ps::MAX;
+        self.fills[at].0 = slot;
+        self.look();
+    }
+
+    /// The data for `slot`, which has a buffer, come at `until`.
+    pub(super) fn complete(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
+        let reserved = self.until.iter().zip(&self.fills).position(|(at, fill)| *at == Ps::MAX && fill.0 == slot);
+        self.set(reserved.unwrap_or(self.first_free), line, until, slot, path);
+    }
+
+    #[inline]
+    fn set(&mut self, at: usize, line: Line, until: Ps, slot: u64, path: &Path) {
         self.lines[at] = line.0 as u32;
         self.until[at] = until;
         self.fills[at] = (slot, *path);
         self.latest = self.latest.max(until);
         self.classes |= class(line);
+        self.look();
+    }
+
+    #[inline]
+    fn look(&mut self) {
         let mut first = 0;
         let mut earliest = self.until[0];
         for (i, &until) in self.until.iter().enumerate().skip(1) {

@@ -59,13 +59,17 @@ pub struct Ordered {
     joins: Vec<(u64, std::ops::Range<u64>)>,
     /// Private misses that still wait for their turn.
     pending: Vec<Fetch>,
+    /// Private misses that a controller has.
+    out: Vec<Fetch>,
+    /// Nothing that a controller has is answered before this.
+    bound: Ps,
     /// The earliest time at which one of them may go out; [`Ps::MAX`] if that is not known of any.
     next_ready: Ps,
     /// Which, as an index into `pending`.
     next: usize,
     /// The prefetcher may have asked for lines.
     prefetches: bool,
-    /// When the last miss went out, or a controller answered.
+    /// When the last miss went out.
     last_out: Ps,
     fills: FillBuffers,
     requests: Requests,
@@ -128,7 +132,7 @@ struct Wait {
     latency: Ps,
 }
 
-/// A private miss that has not gone out, or that a controller has.
+/// A private miss that has not gone out, or whose answer is not known.
 #[derive(Clone, Debug)]
 struct Fetch {
     slot: u64,
@@ -145,6 +149,15 @@ struct Fetch {
     /// Not before this: its address is known then, or a controller has room.
     not_before: Ps,
     ticket: Option<Ticket>,
+    /// How long it waited before it went out.
+    waited: Ps,
+}
+
+impl Fetch {
+    /// The request whose line arrives.
+    fn arrives(&self) -> &Request {
+        self.copy_to.as_ref().unwrap_or(&self.request)
+    }
 }
 
 impl Ordered {
@@ -180,6 +193,8 @@ impl Ordered {
             history_end: u64::MAX,
             joins: Vec::new(),
             pending: Vec::new(),
+            out: Vec::new(),
+            bound: Ps::MAX,
             next_ready: Ps::MAX,
             next: 0,
             prefetches: false,
@@ -210,11 +225,20 @@ impl Ordered {
 
     /// Hands over the answer to a request that a controller had.
     pub fn complete(&mut self, ticket: Ticket, response: &Response) {
-        if let Some(at) = self.pending.iter().position(|f| f.ticket == Some(ticket)) {
-            let fetch = self.pending.swap_remove(at);
-            self.last_out = self.last_out.max(response.at);
-            self.answer(&fetch, response.at, &response.path);
+        if let Some(at) = self.out.iter().position(|f| f.ticket == Some(ticket)) {
+            let fetch = self.out.swap_remove(at);
+            let mut path = Path::default();
+            path.push(Reason::Mshr, fetch.waited);
+            path.extend(&response.path);
+            let was_full = self.window_end == 0 || self.slots >= self.slots_end;
+            self.fills.complete(fetch.arrives().addr.line(), response.at, fetch.slot, &path);
+            self.known(&fetch, response.at, &path);
+            self.retire_items();
             self.update_limits();
+            if was_full {
+                // Room comes with this answer, not earlier.
+                self.front_end = self.front_end.max(response.at);
+            }
         }
     }
 
@@ -226,10 +250,11 @@ impl Ordered {
 
     /// As [`super::Core::step`].
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
+        self.bound = if self.out.is_empty() { Ps::MAX } else { memory.next_answer() };
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
-            while self.front_end < self.next_ready && self.instructions < self.window_end && self.slots < self.slots_end
-            {
+            // What is dispatched after an answer may not look into the caches before it is known.
+            while self.front_end < self.next_ready.min(self.bound) && self.has_room() {
                 if self.prefetches {
                     self.prefetch(memory, horizon);
                     continue;
@@ -307,12 +332,15 @@ impl Ordered {
                 self.worked = false;
             }
             let ready = self.next_ready;
+            if ready > self.front_end && self.front_end >= self.bound && self.has_room() {
+                return Step::At(self.front_end);
+            }
             if ready == Ps::MAX {
                 if !self.retire_items() {
                     return Step::Wait;
                 }
                 self.update_window();
-            } else if ready > horizon {
+            } else if ready > horizon || ready >= self.bound {
                 return Step::At(ready);
             } else {
                 let was_full = self.window_end == 0 || self.slots >= self.slots_end;
@@ -325,6 +353,12 @@ impl Ordered {
                 }
             }
         }
+    }
+
+    /// Whether an instruction more may be dispatched.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.instructions < self.window_end && self.slots < self.slots_end
     }
 
     /// Whether everything dispatched has retired and gone out.
@@ -356,7 +390,8 @@ impl Ordered {
             Some(_) if self.in_order || self.items.len() > ITEMS - REQUESTS => 0,
             Some(oldest) => oldest.instruction + self.rob,
         };
-        let waited_for = self.pending.iter().map(|f| f.slot).chain(self.items.front().map(|i| i.slot));
+        let waiting = self.pending.iter().chain(&self.out);
+        let waited_for = waiting.map(|f| f.slot).chain(self.items.front().map(|i| i.slot));
         self.slots_end = waited_for.min().map_or(u64::MAX, |oldest| oldest + SLOTS as u64 - SLOTS_OF_A_REFERENCE);
     }
 
@@ -443,6 +478,7 @@ impl Ordered {
             after: after.filter(|_| source == UNKNOWN),
             not_before: Ps(if source == UNKNOWN { 0 } else { source }),
             ticket: None,
+            waited: Ps::ZERO,
         };
         self.set_done(slot, UNKNOWN);
         self.queue(UNKNOWN, Kind::Path(Reason::Mshr));
@@ -629,11 +665,11 @@ impl Ordered {
         let dispatched = self.front_end;
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
         let coming = line.and_then(|line| self.fills.under_way(line, arrives).map(|(until, _)| until));
-        let fetch = line.and_then(|line| self.pending.iter().find(|f| f.request.addr.line() == line));
+        let fetch = line.and_then(|line| self.asked(line));
         let wait = |on, same_line| Wait { item: NO_ITEM, slot, on, same_line, dispatched, latency };
         let wait = match (coming, fetch) {
             (Some(_), _) => None,
-            (None, Some(fetch)) => Some(wait(fetch.slot, true)),
+            (None, Some(fetch)) => Some(wait(fetch, true)),
             (None, None) => after.filter(|_| source == UNKNOWN).map(|on| wait(on, false)),
         };
         self.set_done(slot, if wait.is_some() { UNKNOWN } else { coming.unwrap_or(arrives).0 });
@@ -679,6 +715,12 @@ impl Ordered {
         self.remember(self.instructions);
     }
 
+    /// The slot of a miss of `line` whose answer is not known.
+    #[inline]
+    fn asked(&self, line: Line) -> Option<u64> {
+        self.pending.iter().chain(&self.out).find(|f| f.request.addr.line() == line).map(|f| f.slot)
+    }
+
     #[inline(always)]
     fn source(&self, after: Option<u64>) -> u64 {
         after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize])
@@ -700,8 +742,7 @@ impl Ordered {
         if let Some((until, path)) = self.fills.under_way(line, arrives) {
             self.paths[(item % ITEMS as u64) as usize] = *path;
             (at, kind) = (until.0, Kind::Path(Reason::Mshr));
-        } else if let Some(fetch) = self.pending.iter().find(|f| f.request.addr.line() == line) {
-            let on = fetch.slot;
+        } else if let Some(on) = self.asked(line) {
             self.waits.push(wait(on, true));
             at = UNKNOWN;
         } else if let Some(on) = address.after.filter(|_| source == UNKNOWN) {
@@ -765,11 +806,13 @@ impl Ordered {
             after: address.after.filter(|_| source == UNKNOWN),
             not_before: Ps(if source == UNKNOWN { 0 } else { source }),
             ticket: None,
+            waited: Ps::ZERO,
         };
         // Nothing dispatched later can go out earlier than this one if it need not wait.
         if source <= dispatched.0
             && self.pending.is_empty()
             && dispatched <= horizon
+            && dispatched < self.bound
             && self.fills.free_from() <= dispatched
         {
             self.last_out = dispatched;
@@ -783,13 +826,22 @@ impl Ordered {
                     }
                     return;
                 }
-                Reply::Pending(ticket) => fetch.ticket = Some(ticket),
+                Reply::Pending(ticket) => {
+                    fetch.ticket = Some(ticket);
+                    self.bound = self.bound.min(memory.next_answer());
+                }
                 Reply::Retry(at) => fetch.not_before = at.max(dispatched + Ps(1)),
             }
         }
         self.set_done(slot, UNKNOWN);
         if waits {
             self.queue(UNKNOWN, Kind::Path(address.reason));
+        }
+        if fetch.ticket.is_some() {
+            self.fills.reserve(slot);
+            self.out.push(fetch);
+            self.update_window();
+            return;
         }
         let ready = self.ready(&fetch);
         if ready < self.next_ready {
@@ -826,11 +878,11 @@ impl Ordered {
         self.done[(slot % SLOTS as u64) as usize] = at;
     }
 
-    /// When a fetch may go out, [`Ps::MAX`] while its address is not known or a controller has it.
+    /// When a fetch may go out, [`Ps::MAX`] while its address is not known or no buffer is known to become free.
     #[inline]
     fn ready(&self, fetch: &Fetch) -> Ps {
         let source = self.source(fetch.after);
-        if fetch.ticket.is_some() || source == UNKNOWN {
+        if source == UNKNOWN {
             return Ps::MAX;
         }
         fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from())
@@ -842,28 +894,42 @@ impl Ordered {
         let fetch = &self.pending[at];
         let reply = match &fetch.copy_to {
             None => memory.fetch(&fetch.request, &fetch.lookup, now),
-            Some(dst) => Reply::Done(memory.copy(&fetch.request, dst, now)),
+            Some(dst) => memory.copy(&fetch.request, dst, now),
         };
         match reply {
             Reply::Done(response) => {
                 let fetch = self.pending.swap_remove(at);
-                let wanted = fetch.dispatched.max(Ps(self.source(fetch.after))).max(fetch.not_before);
                 let mut path = Path::default();
-                path.push(Reason::Mshr, now.since(wanted));
+                path.push(Reason::Mshr, now.since(self.wanted(&fetch)));
                 path.extend(&response.path);
                 self.answer(&fetch, response.at, &path);
             }
-            Reply::Pending(ticket) => self.pending[at].ticket = Some(ticket),
+            Reply::Pending(ticket) => {
+                let mut fetch = self.pending.swap_remove(at);
+                (fetch.ticket, fetch.waited) = (Some(ticket), now.since(self.wanted(&fetch)));
+                self.fills.reserve(fetch.slot);
+                self.out.push(fetch);
+                self.bound = self.bound.min(memory.next_answer());
+            }
             // At least a picosecond on, or the core would ask for ever.
             Reply::Retry(at_time) => self.pending[at].not_before = at_time.max(now + Ps(1)),
         }
     }
 
+    /// From when on `fetch` could have gone out if there had been room.
+    fn wanted(&self, fetch: &Fetch) -> Ps {
+        fetch.dispatched.max(Ps(self.source(fetch.after))).max(fetch.not_before)
+    }
+
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
+        self.fills.insert(fetch.arrives().addr.line(), at, fetch.slot, path);
+        self.known(fetch, at, path);
+    }
+
+    /// It is known when the data of `fetch` are there.
+    fn known(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
         self.set_done(fetch.slot, at.0);
-        let arrives = fetch.copy_to.as_ref().unwrap_or(&fetch.request);
-        self.fills.insert(arrives.addr.line(), at, fetch.slot, path);
         if let Some(number) = fetch.item
             && let Some(item) = self.items.get_mut((number - self.first_item) as usize)
         {

@@ -16,14 +16,19 @@ use std::ops::Sub;
 
 mod channel;
 pub mod checker;
+mod commanded;
 pub mod controller;
 pub mod hmc;
 pub mod map;
 pub mod policy;
 pub mod presets;
+mod setting;
 pub mod simulate;
 pub mod standard;
 pub mod stats;
+
+pub use commanded::{CommandReport, Commanded, Finished};
+pub use setting::{ControllerSetting, LinkSetting, SERVER_MAP};
 
 use ::stats::{Path, Reason};
 use probe::Request;
@@ -68,6 +73,10 @@ pub struct DramSpec {
     pub t_rfc: Span,
     /// Controller, queues and wires, both ways together, apart from the DRAM itself.
     pub overhead: Span,
+    /// Controllers at the level of commands in place of banks that are reserved in order of arrival; needs `standard`,
+    /// and cores without lookahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerSetting>,
 }
 
 /// Whether rows stay open.
@@ -114,6 +123,7 @@ impl DramSpec {
             t_refi: span("REFI")?,
             t_rfc: span("RFC")?,
             overhead,
+            controller: None,
         })
     }
 }
@@ -400,6 +410,7 @@ mod tests {
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            controller: None,
         }
     }
 

@@ -38,6 +38,24 @@ pub(super) struct Counters {
     pub open_clocks: u64,
 }
 
+impl Counters {
+    /// What was counted since `before`, an earlier state of the same counters.
+    fn since(&self, before: &Counters) -> Counters {
+        Counters {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            forwarded: self.forwarded - before.forwarded,
+            columns: std::array::from_fn(|i| self.columns[i] - before.columns[i]),
+            activates: self.activates - before.activates,
+            precharges: self.precharges - before.precharges,
+            refreshes: self.refreshes - before.refreshes,
+            switches: self.switches - before.switches,
+            gaps: std::array::from_fn(|i| self.gaps[i] - before.gaps[i]),
+            open_clocks: self.open_clocks.saturating_sub(before.open_clocks),
+        }
+    }
+}
+
 /// Shares of the data buses' peak; they sum to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
@@ -171,16 +189,26 @@ impl Gathered {
     }
 
     pub fn report(&self, standard: &Standard) -> Report {
-        let clocks = self.counters.iter().map(|&(_, end)| end).max().unwrap_or(0);
+        self.since(&Gathered::default(), 0, standard)
+    }
+
+    /// What has happened since `from`, of the same channels, up to `clock` or the last data. Latencies are all that
+    /// were recorded. A channel's time since `from` begins with the end of its data before.
+    pub fn since(&self, from: &Gathered, clock: u64, standard: &Standard) -> Report {
+        let until = self.counters.iter().map(|&(_, end)| end).max().unwrap_or(0).max(clock);
         let burst = u64::from(standard.timings.get("BL").copied().unwrap_or(1));
         let mut sum = Counters::default();
         let mut by_cause = [0u64; 7];
-        for (counters, end) in &self.counters {
+        let mut total = 0;
+        for (i, (counters, end)) in self.counters.iter().enumerate() {
+            let (before, start) = from.counters.get(i).copied().unwrap_or_default();
+            let counters = counters.since(&before);
+            total += until - start;
             by_cause[0] += (counters.columns[0] + counters.columns[1]) * burst;
             for (all, one) in by_cause[1..].iter_mut().zip(counters.gaps) {
                 *all += one;
             }
-            by_cause[1 + Gap::Idle as usize] += clocks - end;
+            by_cause[1 + Gap::Idle as usize] += until - end;
             for (all, one) in sum.columns.iter_mut().zip(counters.columns) {
                 *all += one;
             }
@@ -190,9 +218,12 @@ impl Gathered {
             sum.switches += counters.switches;
             sum.open_clocks += counters.open_clocks;
         }
-        let total = clocks * self.counters.len() as u64;
+        let clocks = total / (self.counters.len() as u64).max(1);
         let share = |i: usize| if total == 0 { 0.0 } else { by_cause[i] as f64 / total as f64 };
-        let rows = self.heat.iter().fold([0; 3], |sum, bank| std::array::from_fn(|i| sum[i] + bank[i]));
+        let before = |i: usize| from.heat.get(i).copied().unwrap_or_default();
+        let heat: Vec<[u64; 3]> =
+            self.heat.iter().enumerate().map(|(i, bank)| std::array::from_fn(|k| bank[k] - before(i)[k])).collect();
+        let rows = heat.iter().fold([0; 3], |sum, bank| std::array::from_fn(|i| sum[i] + bank[i]));
         let bytes = (sum.columns[0] + sum.columns[1]) * u64::from(standard.access_bytes);
         let seconds = clocks as f64 / (f64::from(standard.clock_mhz) * 1e6);
         Report {
@@ -218,7 +249,7 @@ impl Gathered {
             activates: sum.activates,
             refreshes: sum.refreshes,
             drain_switches: sum.switches,
-            heat: self.heat.clone(),
+            heat,
             energy: energy(standard, &sum, total),
         }
     }

@@ -7,9 +7,10 @@ use stats::{Path, Reason};
 use units::{Line, Ps, Span};
 
 use super::llc::{Arrival, Requester};
+use super::pending::Asked;
 use super::{Hierarchy, MemorySpec};
 use crate::copy_table::{IndexTable, Move, Moves};
-use crate::{MachineError, Response, Served};
+use crate::{MachineError, Reply, Response, Served};
 
 /// An indexing table beside the LLC: copies of whole lines, aligned alike, become pointers to cached
 /// lines; the rest of a copy is loads and stores. See [`crate::copy_table`].
@@ -126,11 +127,11 @@ impl Hierarchy {
 
     /// All of line `src` becomes the content of line `dst`, by a pointer.
     #[inline(never)]
-    pub(super) fn copy_line(&mut self, src: &Request, dst: Line, now: Ps) -> Response {
+    pub(super) fn copy_line(&mut self, src: &Request, dst: Line, now: Ps) -> Reply {
         let (core, share) = (src.core, self.share_of(src.clos));
         let src = src.addr.line();
         let Some(copies) = &mut self.copies else {
-            return Response { at: now, served: Served::Engine, path: Path::default() };
+            return Reply::Done(Response { at: now, served: Served::Engine, path: Path::default() });
         };
         copies.counters.searches += 1;
         let (latency, original) = (copies.latency, copies.table.original(src));
@@ -141,6 +142,7 @@ impl Hierarchy {
         path.push(Reason::Llc, self.llc.latency());
         let mut done = at + self.llc.latency() + distance;
         let mut served = Served::Engine;
+        let mut ticket = None;
         if original != dst {
             if let Some(copies) = &mut self.copies {
                 copies.counters.fills += 1;
@@ -167,9 +169,13 @@ impl Hierarchy {
                 if held.is_none() {
                     served = Served::Dram;
                     let when = at + self.llc.latency();
-                    let filled = self.dram.reserve(original, false, when, |reason, time| path.push(reason, time));
-                    done = filled + distance;
-                    self.in_flight.insert(original, done);
+                    let asked = Asked { core, path, ready: done, distance, served, copy: latency };
+                    ticket = self.read_later(original, when, asked);
+                    if ticket.is_none() {
+                        let filled = self.dram.reserve(original, false, when, |reason, time| path.push(reason, time));
+                        done = filled + distance;
+                        self.in_flight.insert(original, done);
+                    }
                 }
                 self.fill_llc(original, spot, dirty, share, at);
             }
@@ -184,13 +190,19 @@ impl Hierarchy {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
+        if served != Served::Dram {
+            ticket = self.join(original, Asked { core, path, ready: done, distance, served, copy: latency }).ok();
+        }
         path.push(Reason::Copy, latency);
-        Response { at: done + latency, served, path }
+        match ticket {
+            Some(ticket) => Reply::Pending(ticket),
+            None => Reply::Done(Response { at: done + latency, served, path }),
+        }
     }
 
     /// Serves a read of a line that only a pointer represents from its source.
     #[inline(never)]
-    pub(super) fn read_by_table(&mut self, request: &Request, now: Ps) -> Option<Response> {
+    pub(super) fn read_by_table(&mut self, request: &Request, now: Ps) -> Option<Reply> {
         let line = request.addr.line();
         let copies = self.copies.as_mut()?;
         copies.counters.searches += 1;
@@ -211,9 +223,14 @@ impl Hierarchy {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
-        path.push(Reason::Copy, latency);
         self.directory.insert(line, request.core);
-        Some(Response { at: done + latency, served: Served::Engine, path })
+        let served = Served::Engine;
+        let asked = Asked { core: request.core, path, ready: done, distance, served, copy: latency };
+        if let Ok(ticket) = self.join(src, asked) {
+            return Some(Reply::Pending(ticket));
+        }
+        path.push(Reason::Copy, latency);
+        Some(Reply::Done(Response { at: done + latency, served, path }))
     }
 
     /// `line` is about to be written: copies of it, and its own content if it is one, go to DRAM first. Of what a
@@ -270,7 +287,7 @@ impl Hierarchy {
             if let Move::Settle { dst, .. } = moved {
                 #[cfg(test)]
                 self.log.push(moved);
-                self.dram.post(dst, true, now);
+                self.post_victim(dst, now);
                 if let Some(copies) = &mut self.copies {
                     copies.counters.settled += 1;
                 }

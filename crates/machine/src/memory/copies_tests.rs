@@ -12,7 +12,7 @@ use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec};
 use crate::cache::CacheSpec;
 use crate::copy_table::{Fault, IndexTable, Move};
 use crate::dram::DramSpec;
-use crate::{Level, Memory, Served};
+use crate::{Level, Memory, Reply, Response, Served};
 
 const CORES: u16 = 3;
 const LINES: u64 = 24;
@@ -56,6 +56,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            controller: None,
         },
         copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),
         copy_engine: None,
@@ -165,7 +166,9 @@ impl Twin {
                 let load = request(core, src, Access::Load);
                 let store = request(core, dst, Access::Store);
                 assert!(self.memory.takes_copy(&load, &store));
-                let served = self.memory.copy(&load, &store, self.now).served;
+                let Reply::Done(Response { served, .. }) = self.memory.copy(&load, &store, self.now) else {
+                    panic!("this DRAM answers at once")
+                };
                 if served == Served::Dram {
                     // Read before anything that makes room for it is written.
                     self.cached.insert(original, self.dram[original as usize]);

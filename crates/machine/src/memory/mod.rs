@@ -24,11 +24,13 @@ mod engines_tests;
 mod in_flight;
 mod latest;
 mod llc;
+mod pending;
 mod tlb;
 
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
+pub use pending::{Answer, Transaction};
 pub use tlb::{TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -45,6 +47,7 @@ use engines::Engine;
 use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
+use pending::{Asked, Pending};
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -213,6 +216,8 @@ pub struct Hierarchy {
     l2_latency: Ps,
     snoop_latency: Ps,
     dram: Dram,
+    /// Controllers in its place, which answer later.
+    pending: Option<Box<Pending>>,
     copies: Option<Box<Copies>>,
     engine: Option<Box<Engine>>,
     counters: MemoryCounters,
@@ -247,6 +252,7 @@ impl Hierarchy {
             None => None,
         };
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
+        let llc_latency = llc.latency();
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
@@ -277,6 +283,12 @@ impl Hierarchy {
             l2_latency: spec.l2.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
+            pending: match &spec.dram.controller {
+                Some(setting) => {
+                    Some(Box::new(Pending::new(&spec.dram, setting, llc_latency, &format!("{path}.dram"))?))
+                }
+                None => None,
+            },
             copies: match &spec.copy_table {
                 Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
                 None => None,
@@ -314,7 +326,7 @@ impl Hierarchy {
         std::mem::replace(&mut self.counters, counters)
     }
 
-    /// The DRAM behind the LLC.
+    /// The DRAM behind the LLC, where it has no controllers that answer later.
     pub fn dram(&self) -> &Dram {
         &self.dram
     }
@@ -389,7 +401,8 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done.
+    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done, as far
+    /// as that is known (see [`Hierarchy::open`]).
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.for_each_line(first, count, |memory, line, spot| {
@@ -397,13 +410,14 @@ impl Hierarchy {
             if memory.copies.is_some() {
                 memory.before_write(line, at);
             }
+            memory.overwritten(line);
             let held = memory.invalidate_private(line).is_some();
             // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
             // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
             if io.ways.0 == 0 {
                 let found = memory.llc.remove(spot).is_some();
                 memory.counters.dma_write.count(found || held);
-                return memory.dram.post(line, true, at);
+                return memory.post_write(line, at);
             }
             match memory.llc.write_or_fill(spot, io) {
                 Written::InPlace => memory.counters.dma_write.hits += 1,
@@ -416,20 +430,21 @@ impl Hierarchy {
         })
     }
 
-    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there.
-    /// Nothing is allocated and nothing moves.
+    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there, as far as
+    /// that is known (see [`Hierarchy::open`]). Nothing is allocated and nothing moves.
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         self.for_each_line(first, count, |memory, line, spot| {
             let at = memory.reach_llc(spot, now);
             let found = memory.llc.has(spot) || memory.private_has(line, memory.directory.get(line));
             memory.counters.dma_read.count(found);
             if found {
+                memory.join_for_device(line);
                 return at;
             }
             if memory.copies.is_some() {
                 memory.before_device_read(line, at);
             }
-            memory.dram.post(line, false, at)
+            memory.read_for_device(line, at)
         })
     }
 
@@ -598,7 +613,7 @@ impl Hierarchy {
         #[cfg(test)]
         self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
-        self.dram.post(line, true, now);
+        self.post_victim(line, now);
     }
 
     /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache and no
@@ -771,8 +786,8 @@ impl Memory for Hierarchy {
         if self.copies.is_some() {
             if write {
                 self.before_write(line, now);
-            } else if let Some(response) = self.read_by_table(request, now) {
-                return Reply::Done(response);
+            } else if let Some(reply) = self.read_by_table(request, now) {
+                return reply;
             } else {
                 pinned = self.is_source(line);
             }
@@ -789,6 +804,7 @@ impl Memory for Hierarchy {
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
         let shared = snooped != Snooped::Nothing && !write || pinned;
+        let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
@@ -804,13 +820,17 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let filled =
-                self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
-            done = filled + distance;
+            let asked = Asked { core, path, ready: done, distance, served: Served::Dram, copy: Ps::ZERO };
+            ticket = self.read_later(line, at + self.llc.latency(), asked);
+            if ticket.is_none() {
+                let filled =
+                    self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
+                done = filled + distance;
+                self.in_flight.insert(line, done);
+            }
             if self.inclusion != Inclusion::Victim {
                 self.fill_llc(line, spot, false, share, at);
             }
-            self.in_flight.insert(line, done);
             Served::Dram
         };
         if served != Served::Dram
@@ -823,7 +843,10 @@ impl Memory for Hierarchy {
         if self.engine.is_some() {
             done = self.after_copy(line, done, &mut path);
         }
-        let response = Response { at: done, served, path };
+        if served != Served::Dram {
+            let asked = Asked { core, path, ready: done, distance, served, copy: Ps::ZERO };
+            ticket = self.join(line, asked).ok();
+        }
         self.directory.insert(line, core);
         if !shared {
             let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -831,7 +854,15 @@ impl Memory for Hierarchy {
                 array.set_exclusive(line, true);
             }
         }
-        Reply::Done(response)
+        match ticket {
+            Some(ticket) => Reply::Pending(ticket),
+            None => Reply::Done(Response { at: done, served, path }),
+        }
+    }
+
+    #[inline]
+    fn next_answer(&self) -> Ps {
+        self.next().unwrap_or(Ps::MAX)
     }
 
     #[inline]
@@ -843,9 +874,9 @@ impl Memory for Hierarchy {
         self.copies.as_mut().is_some_and(|copies| copies.takes(whole_lines))
     }
 
-    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+    fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
         if self.engine.is_some() {
-            return self.copy_by(src, dst, now);
+            return Reply::Done(self.copy_by(src, dst, now));
         }
         self.copy_line(src, dst.addr.line(), now)
     }
@@ -897,9 +928,7 @@ impl Level for Hierarchy {
             path.push(reason, latency);
             return Response { at: now + latency, served, path };
         }
-        match self.fetch(request, &lookup, now) {
-            Reply::Done(response) => response,
-            Reply::Pending(_) | Reply::Retry(_) => unreachable!("this hierarchy ends in a level"),
-        }
+        let reply = self.fetch(request, &lookup, now);
+        self.answered(reply, request, now)
     }
 }

@@ -58,6 +58,8 @@ impl PcieSpec {
 pub struct Credits {
     limit: u64,
     held: u64,
+    /// Of that, what is held by writes whose end is not known.
+    kept: u64,
     /// What comes back, and when.
     releases: VecDeque<(Ps, u64)>,
 }
@@ -65,14 +67,14 @@ pub struct Credits {
 impl Credits {
     /// All credits of `spec` at hand.
     pub fn new(spec: &PcieSpec) -> Credits {
-        Credits { limit: spec.credits.map_or(u64::MAX, |c| c.bytes()), held: 0, releases: VecDeque::new() }
+        Credits { limit: spec.credits.map_or(u64::MAX, |c| c.bytes()), held: 0, kept: 0, releases: VecDeque::new() }
     }
 
     /// Takes credits for `bytes` at `now`.
     ///
     /// # Errors
-    /// When there will be enough; nothing is taken then. A write of more than all credits goes once
-    /// the others have ended.
+    /// When there will be enough, [`Ps::MAX`] if that is not known; nothing is taken then. A write of more than all
+    /// credits goes once the others have ended.
     pub fn take(&mut self, now: Ps, bytes: u64) -> Result<(), Ps> {
         while let Some(&(at, freed)) = self.releases.front()
             && at <= now
@@ -89,6 +91,9 @@ impl Credits {
             held -= freed;
             enough = Some(at);
         }
+        if self.kept > 0 && held.saturating_add(bytes) > self.limit {
+            return Err(Ps::MAX);
+        }
         if let Some(at) = enough {
             return Err(at);
         }
@@ -100,6 +105,20 @@ impl Credits {
     pub fn give_back(&mut self, bytes: u64, at: Ps) {
         let after = self.releases.back().map_or(Ps::ZERO, |r| r.0);
         self.releases.push_back((at.max(after), bytes));
+    }
+}
+
+/// Writes whose end is not known when they begin.
+impl Credits {
+    /// It is not known when memory has the `bytes` of the last write.
+    pub fn keep(&mut self, bytes: u64) {
+        self.kept += bytes;
+    }
+
+    /// Memory has the `bytes` of a write that [`Credits::keep`] was told of at `at`.
+    pub fn give_back_later(&mut self, bytes: u64, at: Ps) {
+        self.kept -= bytes;
+        self.give_back(bytes, at);
     }
 }
 

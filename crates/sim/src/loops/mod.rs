@@ -228,7 +228,7 @@ impl Bench {
         machine.core.check("machine.core")?;
         Ok(Bench {
             core: Core::new(&machine.core, CoreId(0), "machine.core")?,
-            memory: Hierarchy::new(&machine.memory(), machine.cores, "machine")?,
+            memory: Hierarchy::new(&machine.memory_at_once(), machine.cores, "machine")?,
             layout: Sets,
             now: Ps::ZERO,
         })

@@ -150,7 +150,7 @@ impl<'a> Idle<'a> {
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
             workers.push(Worker { core, rx, tx, waiting: 0, arrived: 0 });
         }
-        let mut memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
+        let mut memory = Hierarchy::new(&m.memory_at_once(), m.cores, "machine")?;
         memory.tables_at(Addr(layout.bytes()));
         Ok(Idle {
             scenario,

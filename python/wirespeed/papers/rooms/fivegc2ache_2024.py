@@ -199,8 +199,8 @@ def measure(request: Request) -> Outcome:
                 "small and full-sized packets": shares["small"] + shares["large"] > 0.8,
                 "bytes of full-sized ones": shares["large_bytes"] > 0.5,
             },
-            note=f"{shares['small']:.0%} up to 576 B, {shares['large']:.0%} full-sized with {shares['large_bytes']:.0%} of"
-            " the bytes",
+            note=f"{shares['small']:.0%} up to 576 B, {shares['large']:.0%} full-sized, "
+            f"which have {shares['large_bytes']:.0%} of the bytes",
         )
     return Outcome(measured=measured, points=[*outcome.points, *bed.points()], figures=drawn)
 

@@ -1,0 +1,529 @@
+//! Command-level controllers as a memory system drives them: requests say when they come in, and answers are found
+//! ahead of time.
+//!
+//! Requests may be handed in in any order as long as none comes in before the time up to which the channels have been
+//! driven. A channel that is full serves others until it has room, which later requests cannot change, so it is driven
+//! up to there at once. Whoever drives asks [`Commanded::earliest`] before which time no answer can come, and need not
+//! look before that.
+//!
+//! In front of the vaults of a cube lie links and a crossbar, as in [`super::hmc`]; tags are not modelled here.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ::stats::{Histogram, Reason};
+use units::{LINE_BYTES, Line, Ps};
+
+use super::channel::{Channel, Class, Goal, Sink};
+use super::map::{AddressMap, Decoder, Place};
+use super::policy::Writes;
+use super::presets;
+use super::simulate::REQUEST_BYTES;
+use super::standard::Standard;
+use super::stats::{Gathered, Report};
+use super::{ControllerSetting, DramCounters, DramSpec, LinkSetting};
+use crate::MachineError;
+use crate::divisor::Divisor;
+
+/// A read that has been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The number that it was handed in with.
+    pub id: u64,
+    /// When its last data are at the controllers' door.
+    pub at: Ps,
+    /// How it found its row.
+    pub reason: Reason,
+    /// What it takes for that at least.
+    pub service: Ps,
+}
+
+/// What the controllers have done since the mark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandReport {
+    /// Counts and shares. Its latencies are in clocks, from acceptance on.
+    pub report: Report,
+    /// Latencies of reads from the controllers' door and back, waiting before it included.
+    pub read_latency: Histogram,
+    /// Share of time for which requests were on a cube's links, and answers.
+    pub links: Option<[f64; 2]>,
+}
+
+/// All channels. See the module header.
+#[derive(Clone, Debug)]
+pub struct Commanded {
+    standard: Standard,
+    interleave: Option<Divisor>,
+    decoder: Decoder,
+    channels: Vec<Channel<16>>,
+    /// Until when to drive each channel for something to happen; [`u64::MAX`] if there is nothing.
+    due: Vec<u64>,
+    /// The least clock of an answer that is not known, by channel.
+    bound: Vec<u64>,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// By time, then as they were handed in.
+    arriving: BinaryHeap<Reverse<(Ps, u64, u32)>>,
+    handed_in: u64,
+    /// Up to when channels have been driven.
+    driven: Ps,
+    /// Clocks from a column command to the end of its data, and from a request to an answer at the least.
+    column: u64,
+    quickest: u64,
+    found: Found,
+    links: Option<Links>,
+    latency: Histogram,
+    mark: Gathered,
+    marked: Ps,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    id: u64,
+    came: Ps,
+    channel: u32,
+    place: Place,
+    write: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Found(Vec<(u32, u64, Class)>);
+
+impl Sink for Found {
+    #[inline(always)]
+    fn done(&mut self, id: u64, _: u64, finished: u64, class: Class) {
+        self.0.push((id as u32, finished, class));
+    }
+}
+
+/// A cube's links: requests take them in turn, answers come back on the same one in order of readiness.
+#[derive(Clone, Debug)]
+struct Links {
+    free: Vec<[Ps; 2]>,
+    next: usize,
+    /// Which link each request took, by slot.
+    taken: Vec<u32>,
+    flit: Ps,
+    crossbar: Ps,
+    /// Requests behind the crossbar.
+    crossing: BinaryHeap<Reverse<(Ps, u64, u32)>>,
+    /// Answers before it, with their classes.
+    ready: BinaryHeap<Reverse<(Ps, u32, Class)>>,
+    busy: [Ps; 2],
+    marked: [Ps; 2],
+}
+
+/// Flits of a packet with the data of a request, and of one without.
+const LONG: u64 = (REQUEST_BYTES / 16 + 1) as u64;
+const SHORT: u64 = 1;
+
+impl Commanded {
+    /// The controllers of `setting` over `spec`'s channels.
+    ///
+    /// # Errors
+    /// No standard, or timings that are not its; a standard, map or controller that contradicts itself or another.
+    pub fn new(spec: &DramSpec, setting: &ControllerSetting, path: &str) -> Result<Commanded, MachineError> {
+        let error = |field: &str, came: String, allowed: String, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        let Some(name) = &spec.standard else {
+            let allowed = format!("with dram.standard, one of {}", presets::NAMES.join(", "));
+            return error("controller", "no standard".into(), allowed, "its commands keep the timings of a standard");
+        };
+        let of_standard = DramSpec::of_standard(name, spec.overhead)?;
+        let same = DramSpec { channels: spec.channels, page: spec.page, controller: None, ..of_standard };
+        if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
+            let remedy = "leave it out, or remove dram.controller";
+            return error(field, came, format!("the standard's {has} with a controller"), remedy);
+        }
+        let mut standard = presets::preset(name).unwrap_or_else(presets::ddr4_2400u);
+        let (interleave, decoder) = places(&mut standard, &setting.map, spec.channels, path)?;
+        let controller = setting.spec();
+        let channels = (0..spec.channels)
+            .map(|_| Channel::new(&standard, &controller, REQUEST_BYTES))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| MachineError {
+                path: e.path.replace("dram.controller", &format!("{path}.controller")),
+                ..e
+            })?;
+        let links = match (&setting.links, name.starts_with("hmc")) {
+            (None, false) => None,
+            (Some(_), false) => {
+                let allowed = "with an HMC standard".into();
+                return error("controller.links", format!("links with {name}"), allowed, "remove controller.links");
+            }
+            (links, true) => Some(Links::new(&links.unwrap_or_default(), &standard, &format!("{path}.controller"))?),
+        };
+        let t = |timing| standard.timing(timing).map(u64::from);
+        let column = t("CL")? + t("BL")?;
+        let n = channels.len();
+        Ok(Commanded {
+            interleave,
+            decoder,
+            channels,
+            due: vec![u64::MAX; n],
+            bound: vec![u64::MAX; n],
+            requests: Vec::new(),
+            free: Vec::new(),
+            arriving: BinaryHeap::new(),
+            handed_in: 0,
+            driven: Ps::ZERO,
+            column,
+            // A read of a line that the write queue holds is answered from it.
+            quickest: if matches!(controller.writes, Writes::Drain { .. }) { 2 } else { column },
+            found: Found::default(),
+            links,
+            latency: Histogram::new(),
+            mark: Gathered::default(),
+            marked: Ps::ZERO,
+            standard,
+        })
+    }
+
+    /// Channels.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// The channel that has `line`.
+    pub fn channel_of(&self, line: Line) -> usize {
+        self.place(line).0 as usize
+    }
+
+    /// The data buses' peak, in bytes a second.
+    pub fn peak_bytes_per_s(&self) -> f64 {
+        self.standard.peak_bytes_per_s() / f64::from(self.standard.channels) * self.channels.len() as f64
+    }
+
+    /// The latency of a read that meets an idle memory and a closed bank, from the controllers' door and back: up to a
+    /// clock more where it comes in between clocks. Over links their flits and the crossbar are in it.
+    pub fn unloaded_miss(&self) -> Ps {
+        let clocks = 1 + self.standard.unloaded_read(self.standard.bursts(REQUEST_BYTES));
+        let links = self.links.as_ref().map_or(Ps::ZERO, |l| l.flit * (SHORT + LONG) + l.crossbar * 2);
+        self.time(u64::from(clocks)) + links
+    }
+
+    /// Hands in a request that comes in at `at`, or as soon after as it may. Of writes nothing is heard again but
+    /// that they were accepted.
+    pub fn hand_in(&mut self, id: u64, line: Line, write: bool, at: Ps) {
+        let (channel, place) = self.place(line);
+        let at = at.max(self.driven);
+        let request = Request { id, came: at, channel, place, write };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.requests[slot as usize] = request;
+                slot
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        self.handed_in += 1;
+        self.arriving.push(Reverse((at, self.handed_in, slot)));
+    }
+
+    /// Before this no answer comes that is not known; [`None`] if nothing is left to do. With `acceptance` the same of
+    /// the acceptance of writes.
+    pub fn earliest(&self, acceptance: bool) -> Option<Ps> {
+        let behind = self.links.as_ref().map_or(Ps::ZERO, |l| l.crossbar + l.flit);
+        let came = |heap: &BinaryHeap<Reverse<(Ps, u64, u32)>>| {
+            let soonest = if acceptance { Ps::ZERO } else { self.time(self.quickest) };
+            heap.peek().map(|Reverse((at, ..))| *at + soonest)
+        };
+        let commands = self.bound.iter().min().filter(|&&clock| clock != u64::MAX);
+        let commands = commands.map(|&clock| self.time(clock) + behind);
+        let linked = self.links.as_ref().and_then(|l| {
+            let ready = l.ready.peek().map(|Reverse((at, ..))| *at + l.flit);
+            [came(&l.crossing), ready].into_iter().flatten().min()
+        });
+        [came(&self.arriving), commands, linked].into_iter().flatten().min()
+    }
+
+    /// Does all that happens up to `until`, before which no request comes in any more. Appends reads that are answered,
+    /// and the channels that have accepted writes, with when.
+    pub fn drive(&mut self, until: Ps, finished: &mut Vec<Finished>, accepted: &mut Vec<(u32, Ps)>) {
+        if until < self.driven {
+            return;
+        }
+        while let Some(&Reverse((at, order, slot))) = self.arriving.peek()
+            && at <= until
+        {
+            self.arriving.pop();
+            match &mut self.links {
+                None => self.enter(slot, at, accepted),
+                Some(links) => {
+                    let there = links.send(slot, at, self.requests[slot as usize].write);
+                    links.crossing.push(Reverse((there, order, slot)));
+                }
+            }
+        }
+        while let Some(&Reverse((at, _, slot))) = self.links.as_ref().and_then(|l| l.crossing.peek())
+            && at <= until
+        {
+            if let Some(links) = &mut self.links {
+                links.crossing.pop();
+            }
+            self.enter(slot, at, accepted);
+        }
+        let clock = self.clock(until);
+        for i in 0..self.channels.len() {
+            if self.due[i] <= clock + 1 {
+                self.channels[i].drive(Goal::Until(clock + 1), &mut self.found);
+                self.look(i);
+            }
+        }
+        self.driven = until;
+        let mut found = std::mem::take(&mut self.found.0);
+        for (slot, clock, class) in found.drain(..) {
+            let at = self.time(clock);
+            match &mut self.links {
+                None => self.answer(slot, at, class, finished),
+                Some(links) => links.ready.push(Reverse((at + links.crossbar, slot, class))),
+            }
+        }
+        self.found.0 = found;
+        // What is not known yet is ready after this.
+        while let Some(links) = &mut self.links
+            && let Some(&Reverse((ready, slot, class))) = links.ready.peek()
+            && ready <= until + links.crossbar
+        {
+            links.ready.pop();
+            let at = links.receive(slot, ready, self.requests[slot as usize].write);
+            self.answer(slot, at, class, finished);
+        }
+    }
+
+    /// Statistics count from now on.
+    pub fn mark(&mut self, now: Ps) {
+        self.mark = self.gathered();
+        self.marked = now;
+        self.latency.reset();
+        self.channels.iter_mut().flat_map(|c| &mut c.latency).for_each(Histogram::reset);
+        if let Some(links) = &mut self.links {
+            links.marked = links.busy;
+        }
+    }
+
+    /// What they have done since the mark, up to `now`.
+    pub fn report(&self, now: Ps) -> CommandReport {
+        let report = self.gathered().since(&self.mark, self.clock(now), &self.standard);
+        let links = self.links.as_ref().map(|l| {
+            let time = now.since(self.marked).as_secs() * l.free.len() as f64;
+            std::array::from_fn(|way| if time > 0.0 { (l.busy[way] - l.marked[way]).as_secs() / time } else { 0.0 })
+        });
+        CommandReport { report, read_latency: self.latency.clone(), links }
+    }
+
+    /// Counters over all time.
+    pub fn counters(&self) -> DramCounters {
+        let mut sum = DramCounters::default();
+        let burst = self.standard.timings.get("BL").copied().unwrap_or(1);
+        let mut columns = 0;
+        for channel in &self.channels {
+            let counters = channel.counters;
+            sum.reads += counters.reads;
+            sum.writes += counters.writes;
+            columns += counters.columns[0] + counters.columns[1];
+            for [hits, misses, conflicts] in &channel.heat {
+                sum.row_hits += hits;
+                sum.row_misses += misses;
+                sum.row_conflicts += conflicts;
+            }
+        }
+        sum.bus_busy = self.time(columns * u64::from(burst));
+        sum
+    }
+
+    /// Reads that were answered from a write queue, over all time.
+    pub fn forwarded(&self) -> u64 {
+        self.channels.iter().map(|c| c.counters.forwarded).sum()
+    }
+
+    fn gathered(&self) -> Gathered {
+        let mut gathered = Gathered::default();
+        self.channels.iter().for_each(|channel| gathered.add(channel));
+        gathered
+    }
+
+    fn place(&self, line: Line) -> (u32, Place) {
+        let (within, channel) = match self.interleave {
+            Some(channels) => channels.divide(line.0 as u32),
+            None => (line.0 as u32, 0),
+        };
+        let place = self.decoder.decode(u64::from(within) * LINE_BYTES % self.decoder.capacity());
+        (if self.interleave.is_some() { channel } else { place.channel }, place)
+    }
+
+    /// When `clock` begins.
+    fn time(&self, clock: u64) -> Ps {
+        Ps((u128::from(clock) * 1_000_000).div_ceil(u128::from(self.standard.clock_mhz)) as u64)
+    }
+
+    /// The clock that `time` lies in.
+    fn clock(&self, time: Ps) -> u64 {
+        (u128::from(time.0) * u128::from(self.standard.clock_mhz) / 1_000_000) as u64
+    }
+
+    /// The request in `slot` is before its channel at `at`.
+    fn enter(&mut self, slot: u32, at: Ps, accepted: &mut Vec<(u32, Ps)>) {
+        let Request { channel, place, write, .. } = self.requests[slot as usize];
+        let within = self.clock(at);
+        let clock = within + u64::from(self.time(within) < at);
+        let i = channel as usize;
+        self.channels[i].drive(Goal::Offer(clock), &mut self.found);
+        if write {
+            accepted.push((channel, self.time(self.channels[i].clock()).max(at)));
+        }
+        self.channels[i].accept(u64::from(slot), place, write);
+        self.look(i);
+    }
+
+    /// Looks for what channel `i` does next.
+    fn look(&mut self, i: usize) {
+        let channel = &mut self.channels[i];
+        let due = channel.next();
+        self.due[i] = due.unwrap_or(u64::MAX);
+        let least = if channel.can_accept() { self.column } else { self.quickest };
+        self.bound[i] = due.map_or(u64::MAX, |due| due - 1 + least);
+    }
+
+    fn answer(&mut self, slot: u32, at: Ps, class: Class, finished: &mut Vec<Finished>) {
+        let request = self.requests[slot as usize];
+        self.free.push(slot);
+        if request.write {
+            return;
+        }
+        let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);
+        let column = t("CL") + t("BL") + (self.standard.bursts(REQUEST_BYTES) - 1) * self.standard.column_gap();
+        let (reason, clocks) = match class {
+            Class::Hit => (Reason::RowHit, column),
+            Class::Miss => (Reason::RowMiss, t("RCD") + column),
+            Class::Conflict => (Reason::RowConflict, t("RP") + t("RCD") + column),
+        };
+        let took = at.since(request.came);
+        self.latency.record(took);
+        finished.push(Finished { id: request.id, at, reason, service: self.time(clocks.into()).min(took) });
+    }
+}
+
+impl Links {
+    fn new(setting: &LinkSetting, standard: &Standard, path: &str) -> Result<Links, MachineError> {
+        let ranges = [
+            ("links", setting.links, 1, 8),
+            ("lanes", setting.lanes, 1, 16),
+            ("lane_gbps", setting.lane_gbps, 1, 100),
+            ("crossbar", setting.crossbar, 0, 1000),
+        ];
+        for (field, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                let (path, allowed) = (format!("{path}.links.{field}"), format!("{least} to {most}"));
+                return Err(MachineError::new(
+                    path,
+                    value.to_string(),
+                    allowed,
+                    "HMC 2.1 has 4 links of 16 lanes".into(),
+                ));
+            }
+        }
+        Ok(Links {
+            free: vec![[Ps::ZERO; 2]; setting.links as usize],
+            next: 0,
+            taken: Vec::new(),
+            flit: Ps(128_000 / u64::from(setting.lanes * setting.lane_gbps)),
+            crossbar: Ps(u64::from(setting.crossbar) * 1_000_000 / u64::from(standard.clock_mhz)),
+            crossing: BinaryHeap::new(),
+            ready: BinaryHeap::new(),
+            busy: [Ps::ZERO; 2],
+            marked: [Ps::ZERO; 2],
+        })
+    }
+
+    /// Sends a request at `at`: when it is behind the crossbar.
+    fn send(&mut self, slot: u32, at: Ps, write: bool) -> Ps {
+        let link = self.next;
+        self.next = (link + 1) % self.free.len();
+        if self.taken.len() <= slot as usize {
+            self.taken.resize(slot as usize + 1, 0);
+        }
+        self.taken[slot as usize] = link as u32;
+        self.pass(link, 0, at, write) + self.crossbar
+    }
+
+    /// Sends back the answer that is ready at `at`: when it is there.
+    fn receive(&mut self, slot: u32, at: Ps, write: bool) -> Ps {
+        self.pass(self.taken[slot as usize] as usize, 1, at, !write)
+    }
+
+    fn pass(&mut self, link: usize, way: usize, at: Ps, long: bool) -> Ps {
+        let time = self.flit * if long { LONG } else { SHORT };
+        let free = &mut self.free[link][way];
+        *free = at.max(*free) + time;
+        self.busy[way] += time;
+        *free
+    }
+}
+
+/// How lines lie over so many channels of `standard`, whose number of channels becomes that of its map.
+fn places(
+    standard: &mut Standard,
+    text: &str,
+    channels: u32,
+    path: &str,
+) -> Result<(Option<Divisor>, Decoder), MachineError> {
+    let here = |e: MachineError| MachineError { path: format!("{path}.controller.map"), ..e };
+    if !(1..=64).contains(&channels) {
+        return Err(MachineError::new(
+            format!("{path}.channels"),
+            channels.to_string(),
+            "1 to 64",
+            "give the socket's channel count".into(),
+        ));
+    }
+    let text = text.trim().replace([',', '|'], " ");
+    let parts = text.trim_end();
+    let round_robin = parts.strip_suffix("channel").map(str::trim_end).or(Some(parts));
+    match round_robin {
+        Some(parts) if !parts.contains("channel") => {
+            standard.channels = 1;
+            let map = AddressMap::of_parts(standard, parts).map_err(here)?;
+            Ok((Some(Divisor::new(channels)), Decoder::new(&map, standard).map_err(here)?))
+        }
+        _ => {
+            if !channels.is_power_of_two() {
+                return Err(MachineError::new(
+                    format!("{path}.controller.map"),
+                    format!("{text:?} over {channels} channels"),
+                    "channel as the last part, or channels that are a power of two",
+                    "address bits select the channel elsewhere".into(),
+                ));
+            }
+            standard.channels = channels;
+            let map = AddressMap::of_parts(standard, parts).map_err(here)?;
+            Ok((None, Decoder::new(&map, standard).map_err(here)?))
+        }
+    }
+}
+
+/// The first field that is not the standard's: its name, what came, and what the standard has.
+fn changed(spec: &DramSpec, standard: &DramSpec) -> Option<(&'static str, String, String)> {
+    let spans = [
+        ("t_cl", &spec.t_cl, &standard.t_cl),
+        ("t_rcd", &spec.t_rcd, &standard.t_rcd),
+        ("t_rp", &spec.t_rp, &standard.t_rp),
+        ("t_ras", &spec.t_ras, &standard.t_ras),
+        ("t_burst", &spec.t_burst, &standard.t_burst),
+        ("t_refi", &spec.t_refi, &standard.t_refi),
+        ("t_rfc", &spec.t_rfc, &standard.t_rfc),
+    ];
+    if spec.banks != standard.banks {
+        return Some(("banks", spec.banks.to_string(), standard.banks.to_string()));
+    }
+    if spec.row != standard.row {
+        return Some(("row", spec.row.to_string(), standard.row.to_string()));
+    }
+    // What is read back from a text may differ in the last picosecond.
+    let far = |a: Ps, b: Ps| a.since(b).max(b.since(a)) > Ps(1);
+    let (field, came, has) = spans.into_iter().find(|(_, came, has)| far(came.ps(), has.ps()))?;
+    Some((field, came.to_string(), has.to_string()))
+}

@@ -1,0 +1,469 @@
+//! What waits for DRAM whose controllers answer later: fills of cores, with all who want the same line meanwhile, and
+//! transactions of devices.
+//!
+//! A request goes from LLC to controller and back in half of `dram.overhead` each. Whoever asks for a line that is on
+//! its way waits for it (a merge in the LLC's MSHRs), whether the tags have it already or have lost it again. Writes
+//! are posted: a device's write is done once its channel has fewer than [`POSTED`] before it.
+
+use std::collections::VecDeque;
+
+use probe::Request;
+use rustc_hash::FxHashMap;
+use stats::{Path, Reason};
+use units::{CoreId, Line, Ps, Ticket};
+
+use super::Hierarchy;
+use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished};
+use crate::{MachineError, Reply, Response, Served};
+
+/// Writes that wait at the LLC for a channel before a device's write is held up (assumed: as many as two write queues).
+const POSTED: u64 = 64;
+
+/// A device's request of several lines that is answered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transaction(pub u32);
+
+/// An answer that has become known, ahead of its time or at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a core's request.
+    Core(CoreId, Ticket, Response),
+    /// To a device's transaction, which is done at this time.
+    Device(Transaction, Ps),
+}
+
+/// See the module header.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    dram: Commanded,
+    /// One way to the controllers, and back.
+    there: Ps,
+    back: Ps,
+    /// What no request takes less than from now on until it comes in.
+    ahead: Ps,
+    fills: Vec<Fill>,
+    free: Vec<u32>,
+    by_line: FxHashMap<u64, u32>,
+    tickets: u64,
+    transactions: Transactions,
+    /// The one that the present request of a device is part of.
+    open: Option<u32>,
+    /// Of each channel.
+    posted: Vec<Posted>,
+    held_up: usize,
+    finished: Vec<Finished>,
+    accepted: Vec<(u32, Ps)>,
+}
+
+/// A line on its way from DRAM.
+#[derive(Clone, Debug, Default)]
+struct Fill {
+    line: Line,
+    /// When the LLC asked for it.
+    asked: Ps,
+    first: Option<Waiter>,
+    others: Vec<Waiter>,
+}
+
+/// Who wants it.
+#[derive(Clone, Copy, Debug)]
+enum Waiter {
+    Core {
+        core: CoreId,
+        ticket: Ticket,
+        served: Served,
+        /// The line is on its way because of it.
+        asked: bool,
+        /// Without DRAM.
+        path: Path,
+        /// Not before this.
+        ready: Ps,
+        /// From the LLC.
+        distance: Ps,
+        /// A copy engine's time at the end.
+        copy: Ps,
+    },
+    Device(u32),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    left: u32,
+    closed: bool,
+    at: Ps,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Posted {
+    posted: u64,
+    accepted: u64,
+    /// Transactions that wait until so many were accepted.
+    waiting: VecDeque<(u64, u32)>,
+}
+
+/// What a core's request that is answered later has behind it.
+pub(super) struct Asked {
+    pub core: CoreId,
+    pub path: Path,
+    /// With the core's data at the LLC, as far as the LLC is concerned.
+    pub ready: Ps,
+    pub distance: Ps,
+    pub served: Served,
+    pub copy: Ps,
+}
+
+impl Pending {
+    /// # Errors
+    /// As [`Commanded::new`].
+    pub(super) fn new(
+        spec: &DramSpec,
+        setting: &ControllerSetting,
+        llc_latency: Ps,
+        path: &str,
+    ) -> Result<Pending, MachineError> {
+        let dram = Commanded::new(spec, setting, path)?;
+        let overhead = spec.overhead.ps();
+        let there = Ps(overhead.0 / 2);
+        Ok(Pending {
+            posted: vec![Posted::default(); dram.channels()],
+            dram,
+            there,
+            back: overhead - there,
+            ahead: llc_latency + there,
+            fills: Vec::new(),
+            free: Vec::new(),
+            by_line: FxHashMap::default(),
+            tickets: 0,
+            transactions: Transactions::default(),
+            open: None,
+            held_up: 0,
+            finished: Vec::new(),
+            accepted: Vec::new(),
+        })
+    }
+
+    /// Whether `line` is on its way.
+    #[inline]
+    fn under_way(&self, line: Line) -> Option<u32> {
+        self.by_line.get(&line.0).copied()
+    }
+
+    /// The fill of `line`, asked for at `at` if it is not on its way already.
+    fn fill(&mut self, line: Line, at: Ps) -> u32 {
+        if let Some(fill) = self.under_way(line) {
+            return fill;
+        }
+        let fill = match self.free.pop() {
+            Some(fill) => fill,
+            None => {
+                self.fills.push(Fill::default());
+                self.fills.len() as u32 - 1
+            }
+        };
+        let entry = &mut self.fills[fill as usize];
+        (entry.line, entry.asked, entry.first) = (line, at, None);
+        self.by_line.insert(line.0, fill);
+        self.dram.hand_in(fill.into(), line, false, at + self.there);
+        fill
+    }
+
+    fn wait(&mut self, fill: u32, waiter: Waiter) {
+        let fill = &mut self.fills[fill as usize];
+        match fill.first {
+            None => fill.first = Some(waiter),
+            Some(_) => fill.others.push(waiter),
+        }
+    }
+
+    fn core(&mut self, fill: u32, by: Asked, asked: bool) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let Asked { core, path, ready, distance, served, copy } = by;
+        self.wait(fill, Waiter::Core { core, ticket, served, asked, path, ready, distance, copy });
+        ticket
+    }
+
+    /// The present transaction of a device, if there is one, waits for `fill`.
+    fn device(&mut self, fill: u32) {
+        if let Some(open) = self.open {
+            self.transactions.await_part(open);
+            self.wait(fill, Waiter::Device(open));
+        }
+    }
+
+    /// Writes `line`, which leaves the LLC at `at`.
+    fn post(&mut self, line: Line, at: Ps) {
+        self.dram.hand_in(0, line, true, at + self.there);
+        let posted = &mut self.posted[self.dram.channel_of(line)];
+        posted.posted += 1;
+        if let Some(open) = self.open
+            && posted.posted - posted.accepted > POSTED
+        {
+            posted.waiting.push_back((posted.posted - POSTED, open));
+            self.transactions.await_part(open);
+            self.held_up += 1;
+        }
+    }
+
+    fn next(&self) -> Option<Ps> {
+        let answer = self.dram.earliest(false).map(|at| at + self.back);
+        match self.held_up {
+            0 => answer,
+            _ => [answer, self.dram.earliest(true)].into_iter().flatten().min(),
+        }
+    }
+
+    fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
+        let (mut finished, mut accepted) = (std::mem::take(&mut self.finished), std::mem::take(&mut self.accepted));
+        self.dram.drive(now + self.ahead, &mut finished, &mut accepted);
+        for (channel, at) in accepted.drain(..) {
+            let posted = &mut self.posted[channel as usize];
+            posted.accepted += 1;
+            while let Some(&(from, transaction)) = posted.waiting.front()
+                && posted.accepted >= from
+            {
+                posted.waiting.pop_front();
+                self.held_up -= 1;
+                self.transactions.part_done(transaction, at, answers);
+            }
+        }
+        for done in finished.drain(..) {
+            let index = done.id as u32;
+            let fill = &mut self.fills[index as usize];
+            if self.by_line.get(&fill.line.0) == Some(&index) {
+                self.by_line.remove(&fill.line.0);
+            }
+            let at = done.at + self.back;
+            let queue = (at - fill.asked).since(done.service);
+            let others = std::mem::take(&mut fill.others);
+            for waiter in fill.first.take().iter().chain(&others) {
+                match *waiter {
+                    Waiter::Device(transaction) => self.transactions.part_done(transaction, at, answers),
+                    Waiter::Core { core, ticket, served, asked, mut path, ready, distance, copy } => {
+                        let mut here = at + distance;
+                        if asked {
+                            path.push(Reason::DramQueue, queue);
+                            path.push(done.reason, done.service);
+                        } else {
+                            path.push(Reason::Mshr, here.since(ready));
+                            here = here.max(ready);
+                        }
+                        path.push(Reason::Copy, copy);
+                        let response = Response { at: here + copy, served, path };
+                        answers.push(Answer::Core(core, ticket, response));
+                    }
+                }
+            }
+            let fill = &mut self.fills[index as usize];
+            fill.others = others;
+            fill.others.clear();
+            self.free.push(index);
+        }
+        (self.finished, self.accepted) = (finished, accepted);
+    }
+}
+
+/// The transactions of devices, by number.
+#[derive(Clone, Debug, Default)]
+struct Transactions {
+    all: Vec<Open>,
+    free: Vec<u32>,
+}
+
+impl Transactions {
+    fn open(&mut self) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.all[slot as usize] = Open::default();
+            return slot;
+        }
+        self.all.push(Open::default());
+        self.all.len() as u32 - 1
+    }
+
+    /// One part more has to be answered.
+    fn await_part(&mut self, transaction: u32) {
+        self.all[transaction as usize].left += 1;
+    }
+
+    /// A part is done at `at`.
+    fn part_done(&mut self, transaction: u32, at: Ps, answers: &mut Vec<Answer>) {
+        let open = &mut self.all[transaction as usize];
+        open.left -= 1;
+        open.at = open.at.max(at);
+        if open.left == 0 && open.closed {
+            answers.push(Answer::Device(Transaction(transaction), open.at));
+            self.free.push(transaction);
+        }
+    }
+
+    /// No part comes in any more, and those that were answered at once are done at `at`.
+    fn close(&mut self, transaction: u32, at: Ps) -> Result<Ps, Transaction> {
+        let open = &mut self.all[transaction as usize];
+        open.at = open.at.max(at);
+        if open.left == 0 {
+            self.free.push(transaction);
+            return Ok(open.at);
+        }
+        open.closed = true;
+        Err(Transaction(transaction))
+    }
+}
+
+impl Hierarchy {
+    /// Whether its DRAM has controllers that answer later.
+    pub fn has_controllers(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Before this no answer comes that [`Hierarchy::advance`] has not given; [`None`] if nothing is under way.
+    pub fn next(&self) -> Option<Ps> {
+        self.pending.as_ref()?.next()
+    }
+
+    /// Goes on to `now` and appends the answers that have become known. Of nothing that happens at `now` or later any
+    /// request may have been made before this in time.
+    pub fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
+        if let Some(pending) = &mut self.pending {
+            pending.advance(now, answers);
+        }
+    }
+
+    /// What a device asks for until [`Hierarchy::close`] is one transaction.
+    pub fn open(&mut self) {
+        let Some(pending) = &mut self.pending else { return };
+        let slot = pending.transactions.open();
+        pending.open = Some(slot);
+    }
+
+    /// Ends the transaction, whose parts that were answered at once are done at `at`.
+    ///
+    /// # Errors
+    /// Under which name the answer will come if not all parts were answered.
+    pub fn close(&mut self, at: Ps) -> Result<Ps, Transaction> {
+        let Some(pending) = &mut self.pending else { return Ok(at) };
+        let Some(slot) = pending.open.take() else { return Ok(at) };
+        pending.transactions.close(slot, at)
+    }
+
+    /// DRAM counters over all time.
+    pub fn dram_counters(&self) -> DramCounters {
+        self.pending.as_ref().map_or_else(|| self.dram.counters(), |p| p.dram.counters())
+    }
+
+    /// The DRAM's peak in bytes a second.
+    pub fn dram_peak_bytes_per_s(&self) -> f64 {
+        self.pending.as_ref().map_or_else(|| self.dram.peak_bytes_per_s(), |p| p.dram.peak_bytes_per_s())
+    }
+
+    /// Reports of the controllers count from now on.
+    pub fn mark_dram(&mut self, now: Ps) {
+        if let Some(pending) = &mut self.pending {
+            pending.dram.mark(now);
+        }
+    }
+
+    /// What the controllers have done since [`Hierarchy::mark_dram`]; [`None`] without them.
+    pub fn dram_report(&self, now: Ps) -> Option<CommandReport> {
+        self.pending.as_ref().map(|p| p.dram.report(now))
+    }
+
+    /// The controllers behind the LLC.
+    pub fn controllers(&self) -> Option<&Commanded> {
+        self.pending.as_ref().map(|p| &p.dram)
+    }
+
+    /// Writes `line`, which the LLC gives up at `now`: its data are read first.
+    #[inline]
+    pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
+        let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
+        self.post_write(line, now + read);
+    }
+
+    /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
+    #[inline]
+    pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
+        match &mut self.pending {
+            None => self.dram.post(line, true, at),
+            Some(pending) => {
+                pending.post(line, at);
+                at + pending.there
+            }
+        }
+    }
+
+    /// Reads `line` for a device: when it is there, or `at` if that will be known later.
+    #[inline]
+    pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
+        match &mut self.pending {
+            None => self.dram.post(line, false, at),
+            Some(pending) => {
+                let fill = pending.fill(line, at);
+                pending.device(fill);
+                at
+            }
+        }
+    }
+
+    /// A device wants `line`, which a cache has: it may be on its way.
+    #[inline]
+    pub(super) fn join_for_device(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending
+            && pending.open.is_some()
+            && let Some(fill) = pending.under_way(line)
+        {
+            pending.device(fill);
+        }
+    }
+
+    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
+    #[inline]
+    pub(super) fn overwritten(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending {
+            pending.by_line.remove(&line.0);
+        }
+    }
+
+    /// Reads `line` for a core, from `at` on, unless DRAM answers at once.
+    #[inline]
+    pub(super) fn read_later(&mut self, line: Line, at: Ps, asked: Asked) -> Option<Ticket> {
+        let pending = self.pending.as_mut()?;
+        let is_new = pending.under_way(line).is_none();
+        let fill = pending.fill(line, at);
+        Some(pending.core(fill, asked, is_new))
+    }
+
+    /// A core has found `line`, which may be on its way.
+    #[inline]
+    pub(super) fn join(&mut self, line: Line, asked: Asked) -> Result<Ticket, Asked> {
+        let Some(pending) = &mut self.pending else { return Err(asked) };
+        let Some(fill) = pending.under_way(line) else { return Err(asked) };
+        Ok(pending.core(fill, asked, false))
+    }
+
+    /// Waits for the answer to `ticket`, where one requester is served at a time.
+    pub(super) fn wait_for(&mut self, ticket: Ticket) -> Option<Response> {
+        let mut answers = Vec::new();
+        while let Some(at) = self.next() {
+            self.advance(at, &mut answers);
+            let found = answers.drain(..).find_map(|answer| match answer {
+                Answer::Core(_, answered, response) if answered == ticket => Some(response),
+                _ => None,
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// As [`Hierarchy::wait_for`], of a reply.
+    pub(super) fn answered(&mut self, reply: Reply, request: &Request, now: Ps) -> Response {
+        match reply {
+            Reply::Done(response) => response,
+            Reply::Pending(ticket) => {
+                self.wait_for(ticket).unwrap_or(Response { at: now, served: Served::Dram, path: Path::default() })
+            }
+            Reply::Retry(_) => unreachable!("{request:?} is never refused"),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Controllers at the level of commands behind the LLC: closed forms, the simulator of whole traces, and what must hold
+//! of answers that come later.
+
+use machine::cache::CacheSpec;
+use machine::cores::{Core, CoreModel, CoreSpec, Step};
+use machine::dram::map::AddressMap;
+use machine::dram::presets;
+use machine::dram::simulate::{Arrivals, Record, Trace, simulate};
+use machine::dram::{ControllerSetting, DramSpec};
+use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use machine::{Level, Memory, Reply, Served};
+use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests};
+use proptest::prelude::*;
+use stats::Reason;
+use units::{Addr, Clos, CoreId, Frequency, Line, Ps, Size, Span};
+
+const LLC: f64 = 20.0;
+const OVERHEAD: f64 = 30.0;
+
+fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> MemorySpec {
+    let ns = Span::from_ns;
+    let cache = |bytes, latency| CacheSpec { size: Size::from_bytes(bytes), ways: 4, latency: ns(latency) };
+    let mut dram = DramSpec::of_standard(standard, ns(OVERHEAD)).unwrap();
+    dram.channels = channels.unwrap_or(dram.channels);
+    dram.controller = Some(setting);
+    MemorySpec {
+        l1: cache(1024, 1.0),
+        l2: cache(4096, 4.0),
+        tlb: None,
+        prefetcher: None,
+        copy_table: None,
+        llc: LlcSpec {
+            slices: 1,
+            hash: Default::default(),
+            interconnect: None,
+            size: Size::from_bytes(16 * 1024),
+            ways: 8,
+            latency: ns(LLC),
+            interval: ns(0.1),
+            inclusion: Inclusion::NonInclusive,
+            replacement: Default::default(),
+            core_age: 2,
+            io_age: 3,
+            core_ways: None,
+            io_ways: 0b11,
+            snoop: ns(10.0),
+        },
+        dram,
+    }
+}
+
+fn closed() -> ControllerSetting {
+    ControllerSetting {
+        page: "closed".parse().unwrap(),
+        refresh: "off".parse().unwrap(),
+        writes: Some("mixed".parse().unwrap()),
+        ..ControllerSetting::default()
+    }
+}
+
+fn hierarchy(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Hierarchy {
+    Hierarchy::new(&spec(standard, channels, setting), 4, "machine").unwrap()
+}
+
+fn request(core: u16, line: u64, access: Access) -> Request {
+    Request { addr: Line(line).addr(), bytes: 8, site: 1, access, clos: Clos(0), core: CoreId(core) }
+}
+
+fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) -> CoreSpec {
+    CoreSpec {
+        model,
+        frequency: Frequency::from_ghz(2.0),
+        cpi: 0.5,
+        rob,
+        outstanding,
+        store_buffer,
+        poll_cycles: 10,
+        lookahead: Span::from_ns(0.0),
+    }
+}
+
+/// Region offsets are addresses.
+struct Plain;
+
+impl Layout for Plain {
+    fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
+        out.push(Request::new(r, packet, Addr(r.offset), r.bytes));
+    }
+    fn place_line(&self, r: &Ref, _: &Placed) -> Option<Addr> {
+        Some(Addr(r.offset))
+    }
+}
+
+/// Replays what is recorded, no further at a time than `quantum`; answers are handed over as soon as they are known.
+fn replay(core: &mut Core, memory: &mut Hierarchy, quantum: u64, start: Ps) -> Ps {
+    core.start([], start);
+    let (mut now, mut next, mut answers) = (start, Some(start), Vec::new());
+    loop {
+        // Memory's turn comes before the core's.
+        let event = [next, memory.next()].into_iter().flatten().min().expect("something goes on");
+        now = now.max(event);
+        if memory.next().is_some_and(|at| at <= now) {
+            memory.advance(now, &mut answers);
+            for answer in answers.drain(..) {
+                let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+                assert!(response.at >= now, "an answer at {} is known at {now}", response.at);
+                core.complete(ticket, &response);
+            }
+        } else if next.is_none_or(|at| at > now) {
+            continue;
+        }
+        let horizon = memory.next().unwrap_or(Ps::MAX).min(Ps(now.0 + quantum));
+        match core.step(memory, &Plain, now, horizon) {
+            Step::Done(at) => {
+                // Stores may still be on their way.
+                while let Some(at) = memory.next() {
+                    memory.advance(at, &mut answers);
+                    for answer in answers.drain(..) {
+                        let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+                        core.complete(ticket, &response);
+                    }
+                }
+                assert_eq!(core.burst_attribution().total(), at - start, "what it took sums to the time");
+                return at;
+            }
+            Step::At(at) => next = Some(at),
+            Step::Wait => next = None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_loads_takes_the_unloaded_latency_each() {
+    for standard in presets::NAMES {
+        let mut memory = hierarchy(standard, None, closed());
+        let dram = memory.controllers().unwrap().unloaded_miss().as_ns();
+        let expected = LLC + OVERHEAD + dram;
+        let clock = 1e3 / f64::from(presets::preset(standard).unwrap().clock_mhz);
+        let mut core = Core::new(&core_spec(CoreModel::Window, 256, 10, 32), CoreId(0), "core").unwrap();
+        // Far apart, so that each row has been closed.
+        let n = 200u64;
+        for i in 0..n {
+            let line = i * 7919 % 100_003;
+            core.script().touch(Ref::load(RegionId::FIRST_TABLE, line * 64, 8, 1).after(u8::from(i > 0)));
+        }
+        let each = replay(&mut core, &mut memory, 1 << 40, Ps::ZERO).as_ns() / n as f64;
+        assert!(
+            (expected - 0.01..=expected + clock).contains(&each),
+            "{standard}: {each:.2} ns, formula {expected:.2} ns and up to a clock of {clock:.2} ns"
+        );
+        // A line is one read, whatever its column commands.
+        assert_eq!(memory.dram_counters().reads, n);
+        assert_eq!(memory.dram_counters().row_misses, n);
+    }
+}
+
+/// The same requests through the LLC and through the simulator of whole traces.
+#[test]
+fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
+    for (standard, order, writes, page) in [
+        ("ddr4-2400u", "fr-fcfs", "mixed", "open"),
+        ("ddr4-3200aa", "fr-fcfs=4", "drain=32/24/8", "open"),
+        ("ddr5-6400b", "fr-fcfs=16", "drain=32/24/8", "adaptive=128"),
+        ("ddr3-1600k", "fcfs=2", "mixed", "open"),
+        ("ddr4-3200aa", "batch=direction/4/2", "mixed", "open"),
+        ("hbm2-2000", "fr-fcfs", "mixed", "closed"),
+        ("gddr5-8000", "fr-fcfs=8", "mixed", "open"),
+    ] {
+        for random in [false, true] {
+            let parts = "row rank bank group column channel";
+            let setting = ControllerSetting {
+                map: parts.into(),
+                order: order.parse().unwrap(),
+                writes: Some(writes.parse().unwrap()),
+                page: page.parse().unwrap(),
+                ..ControllerSetting::default()
+            };
+            let mut memory = hierarchy(standard, None, setting.clone());
+            let n = 40_000u64;
+            let lines: Vec<u64> =
+                (0..n).map(|i| if random { i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44 } else { i }).collect();
+            // All at once: they come in as fast as the LLC takes them, 10 lines a nanosecond.
+            let mut answers = Vec::new();
+            memory.open();
+            for &line in &lines {
+                memory.dma_read(Line(line), 1, Ps::ZERO);
+            }
+            let transaction = memory.close(Ps::ZERO).unwrap_err();
+            while let Some(at) = memory.next() {
+                memory.advance(at, &mut answers);
+            }
+            let [Answer::Device(answered, end)] = answers[..] else { panic!("{answers:?}") };
+            assert_eq!(answered, transaction);
+            let alone = presets::preset(standard).unwrap();
+            let map = AddressMap::of_parts(&alone, parts).unwrap();
+            // A line that is asked for again while it is on its way is asked for once.
+            let addresses: Vec<u64> = {
+                let mut seen = std::collections::BTreeSet::new();
+                lines.iter().filter(|&&line| seen.insert(line)).map(|line| line * 64 % alone.capacity()).collect()
+            };
+            let trace = Trace { addresses: &addresses, writes: &[], arrivals: Arrivals::Saturated };
+            let expected = simulate(&alone, &map, &setting.spec(), &trace, Record::default()).unwrap().report;
+            let through = addresses.len() as f64 * 64.0 / end.as_secs();
+            let off = through / expected.bytes_per_s - 1.0;
+            assert!(off.abs() < 0.01, "{standard} {order} random {random}: {:.2} % off", off * 100.0);
+            let report = memory.dram_report(end).unwrap().report;
+            let s = report.shares;
+            let sum = s.data + s.turnaround + s.bank_group + s.row_miss + s.bank_conflict + s.refresh + s.idle;
+            assert!((sum - 1.0).abs() < 1e-12, "shares of the peak sum to it: {sum}");
+            assert_eq!(report.row_hits + report.row_misses + report.row_conflicts, addresses.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_line_on_its_way_is_read_once_whoever_asks() {
+    let mut memory = hierarchy("ddr4-2400u", Some(3), closed());
+    let mut tickets = Vec::new();
+    for core in 0..3 {
+        let request = request(core, 77, Access::Load);
+        let lookup = memory.lookup(&request);
+        match memory.fetch(&request, &lookup, Ps(1_000 * u64::from(core))) {
+            Reply::Pending(ticket) => tickets.push((CoreId(core), ticket)),
+            other => panic!("{other:?}"),
+        }
+    }
+    memory.open();
+    memory.dma_read(Line(77), 1, Ps(4_000));
+    let device = memory.close(Ps(4_000)).unwrap_err();
+    let mut answers = Vec::new();
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut answers);
+    }
+    assert_eq!((memory.dram_counters().reads, answers.len()), (1, 4));
+    for answer in &answers {
+        match *answer {
+            Answer::Core(core, ticket, response) => {
+                assert!(tickets.contains(&(core, ticket)));
+                // Each path sums to the time since its own request.
+                assert_eq!(response.path.total(), response.at - Ps(1_000 * u64::from(core.0)));
+                let merged = response.path.iter().any(|(reason, _)| reason == Reason::Mshr);
+                assert_eq!(merged, core.0 > 0, "{response:?}");
+            }
+            Answer::Device(transaction, at) => {
+                assert_eq!(transaction, device);
+                assert!(at > Ps(4_000));
+            }
+        }
+    }
+    // Afterwards it is there.
+    let again = memory.access(&request(3, 77, Access::Load), Ps::from_ns(1_000));
+    assert_ne!(again.served, Served::Dram);
+}
+
+#[test]
+fn what_a_device_overwrites_is_not_waited_for() {
+    let mut memory = hierarchy("ddr4-2400u", None, closed());
+    let first = request(0, 5, Access::Load);
+    let lookup = memory.lookup(&first);
+    assert!(matches!(memory.fetch(&first, &lookup, Ps(0)), Reply::Pending(_)));
+    memory.open();
+    let written = memory.dma_write(Line(5), 1, Ps(1_000));
+    assert!(memory.close(written).is_ok());
+    let second = request(1, 5, Access::Load);
+    let lookup = memory.lookup(&second);
+    assert!(matches!(memory.fetch(&second, &lookup, Ps(2_000)), Reply::Done(_)));
+}
+
+/// Devices that write more than DRAM takes are held up, and all of it is written.
+#[test]
+fn a_device_is_held_up_by_a_full_controller_and_nothing_is_lost() {
+    let mut spec = spec("ddr3-1600k", None, ControllerSetting::default());
+    spec.llc.io_ways = 0;
+    let mut memory = Hierarchy::new(&spec, 1, "machine").unwrap();
+    let mut answers = Vec::new();
+    let (mut held_up, mut last) = (0, Ps::ZERO);
+    for i in 0..500u64 {
+        // Four lines each nanosecond, some 256 GB/s against 12.8.
+        let now = Ps::from_ns(i);
+        memory.open();
+        let at = memory.dma_write(Line(i * 4), 4, now);
+        held_up += u64::from(memory.close(at).is_err());
+    }
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut answers);
+    }
+    for answer in &answers {
+        let Answer::Device(_, at) = answer else { panic!("{answer:?}") };
+        last = last.max(*at);
+    }
+    assert_eq!(answers.len() as u64, held_up);
+    assert!(held_up > 450, "{held_up}");
+    assert_eq!(memory.dram_counters().writes, 2_000);
+    // The last is let in once all but 64 are: no faster than the bus.
+    let bus = (2_000.0 - 64.0 - 33.0) * 64.0 / memory.dram_peak_bytes_per_s() * 1e9;
+    assert!(last.as_ns() > bus && last.as_ns() < 1.6 * bus, "{} ns, on the bus {bus} ns", last.as_ns());
+}
+
+type Op = (u32, u64, u8, u8);
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 96, ..ProptestConfig::default() })]
+
+    /// It does not matter how far the core may look ahead; no miss is more than one read of DRAM.
+    #[test]
+    fn horizons_do_not_matter_to_answers_that_come_later(
+        ops in prop::collection::vec((0u32..60, 0u64..400, 0u8..5, 0u8..5), 1..150),
+        rob in 1u32..300, outstanding in 1u32..20, store_buffer in 1u32..8, in_order: bool, drain: bool,
+        quantum in 0u64..100_000, repeated in prop_oneof![9 => Just(1), 1 => Just(10)],
+    ) {
+        let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
+        let core_spec = core_spec(model, rob, outstanding, store_buffer);
+        let ops: Vec<Op> = ops.repeat(repeated);
+        let mut results = Vec::new();
+        for quantum in [1 << 40, quantum, 0] {
+            let setting = ControllerSetting { writes: (!drain).then(|| "mixed".parse().unwrap()), ..ControllerSetting::default() };
+            let mut memory = hierarchy("ddr4-2400u", Some(3), setting);
+            let mut core = Core::new(&core_spec, CoreId(0), "core").unwrap();
+            let mut ends = Vec::new();
+            for start in [Ps::ZERO, Ps(1 << 32)] {
+                core.script().clear();
+                for &(work, line, kind, dep) in &ops {
+                    core.script().work(1, work);
+                    let access = match kind {
+                        0 => Access::Store,
+                        1 => Access::Atomic,
+                        2 => Access::Prefetch,
+                        _ => Access::Load,
+                    };
+                    core.script().touch(Ref::load(RegionId::FIRST_TABLE, line * 64, 8, 1).with_access(access).after(dep));
+                }
+                ends.push(replay(&mut core, &mut memory, quantum, start));
+            }
+            let (counters, dram) = (memory.counters(), memory.dram_counters());
+            let forwarded = memory.controllers().unwrap().forwarded();
+            prop_assert!(dram.reads + forwarded <= counters.llc.misses);
+            prop_assert_eq!(dram.writes, counters.writebacks);
+            results.push((ends, counters, dram));
+        }
+        prop_assert_eq!(&results[0], &results[1]);
+        prop_assert_eq!(&results[0], &results[2]);
+    }
+}
+
+#[test]
+fn a_cube_has_links_and_their_unloaded_latency() {
+    let setting = ControllerSetting { page: "closed".parse().unwrap(), ..ControllerSetting::default() };
+    let mut memory = hierarchy("hmc-2.1-vault", None, setting);
+    let cube = machine::dram::hmc::CubeSpec::default();
+    assert_eq!(memory.controllers().unwrap().unloaded_miss(), cube.unloaded_read());
+    let response = memory.access(&request(0, 9, Access::Load), Ps::ZERO);
+    let expected = LLC + OVERHEAD + cube.unloaded_read().as_ns();
+    let clock = cube.clock().as_ns();
+    assert!((expected..=expected + clock).contains(&response.at.as_ns()), "{} ns, {expected} ns", response.at.as_ns());
+    // Reads that saturate it are bound by the links' answers.
+    let mut answers = Vec::new();
+    memory.open();
+    memory.dma_read(Line(1 << 20), 50_000, Ps::from_ns(1_000));
+    assert!(memory.close(Ps::ZERO).is_err());
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut answers);
+    }
+    let [Answer::Device(_, end)] = answers[..] else { panic!("{answers:?}") };
+    let rate = 50_000.0 * 64.0 / (end.as_secs() - 1e-6);
+    let peak = cube.peak_read_bytes_per_s();
+    assert!(rate < peak && rate > 0.97 * peak, "{rate:.3e} of {peak:.3e}");
+    let links = memory.dram_report(end).unwrap().links.unwrap();
+    assert!(links[1] > 0.93 && links[0] < 0.25, "{links:?}");
+}
+
+#[test]
+fn copies_by_a_table_wait_for_their_source() {
+    let mut spec = spec("ddr4-2400u", None, closed());
+    spec.copy_table = Some(CopyTableSpec::default());
+    let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
+    let whole = |line, access| Request { bytes: 64, ..request(0, line, access) };
+    let (src, dst) = (whole(3, Access::Load), whole(900, Access::Store));
+    assert!(memory.takes_copy(&src, &dst));
+    let Reply::Pending(ticket) = memory.copy(&src, &dst, Ps::ZERO) else { panic!("the source is in DRAM") };
+    let mut answers = Vec::new();
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut answers);
+    }
+    let [Answer::Core(_, answered, response)] = answers[..] else { panic!("{answers:?}") };
+    assert_eq!((answered, response.served), (ticket, Served::Dram));
+    assert_eq!(response.path.total(), response.at);
+    assert!(response.path.iter().any(|(reason, _)| reason == Reason::Copy));
+}
+
+#[test]
+fn contradictions_are_named() {
+    let bad = |standard: Option<&str>, change: fn(&mut DramSpec, &mut ControllerSetting)| {
+        let mut memory = spec(standard.unwrap_or("ddr4-2400u"), Some(6), ControllerSetting::default());
+        let mut setting = ControllerSetting::default();
+        change(&mut memory.dram, &mut setting);
+        memory.dram.controller = Some(setting);
+        Hierarchy::new(&memory, 1, "machine").unwrap_err().to_string()
+    };
+    for (text, expected) in [
+        (
+            bad(None, |dram, _| dram.standard = None),
+            "machine.dram.controller = no standard: allowed is with dram.standard, one of sdram-100-2, ",
+        ),
+        (bad(None, |dram, _| dram.t_cl = Span::from_ns(20.0)), "machine.dram.t_cl = 20 ns: allowed is the standard's "),
+        (
+            bad(None, |_, c| c.map = "row bank channel column group".into()),
+            "machine.dram.controller.map = \"row bank channel column group\" over 6 channels: allowed is channel as",
+        ),
+        (bad(None, |_, c| c.map = "row bank column".into()), "machine.dram.controller.map = group of 0 bits"),
+        (bad(None, |_, c| c.queue = 0), "machine.dram.controller.queue = 0 with 32 for writes: allowed is 1 to 128"),
+        (
+            bad(None, |_, c| c.refresh = "per-bank".parse().unwrap()),
+            "machine.dram.controller.refresh = per-bank refresh of ddr4-2400u: allowed is standards with RFC_B",
+        ),
+        (
+            bad(None, |_, c| c.links = Some(Default::default())),
+            "machine.dram.controller.links = links with ddr4-2400u: allowed is with an HMC standard",
+        ),
+    ] {
+        assert!(text.starts_with(expected), "{text}");
+    }
+}

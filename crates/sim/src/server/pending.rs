@@ -1,0 +1,310 @@
+//! The server over memory that answers later: which wake-ups are due, and what goes on when a device's transaction is
+//! answered.
+//!
+//! Answers become known at an event of their own, ahead of their time, and a core that can act on one sooner than it
+//! meant to is woken. Packets reach their ring in the order of their descriptors, and leave a transmit queue in its
+//! order, whatever their transactions take.
+
+use std::collections::VecDeque;
+
+use machine::cores::Step;
+use machine::memory::{Answer, Transaction};
+use machine::nic::Received;
+use units::{PortId, Ps};
+
+use super::{Event, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
+
+/// Built for a machine whose memory has controllers.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// When memory has its next turn; [`Ps::MAX`] if no event is scheduled for it.
+    due: Ps,
+    answers: Vec<Answer>,
+    /// By transaction.
+    then: Vec<Then>,
+    cores: Vec<Turn>,
+    /// Of each core, packets that are being written, in order.
+    writing: Vec<VecDeque<Writing>>,
+    /// Of each core and port, packets that are being read, in order.
+    reading: Vec<VecDeque<Reading>>,
+    ports: usize,
+    /// Packets wait for credits whose return is not known.
+    out_of_credits: bool,
+}
+
+/// What a transaction's answer is for.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Nothing,
+    /// A packet of this core's receive queue.
+    Received(usize),
+    /// The descriptors of this batch, asked for at the first time; they have crossed PCIe at the second.
+    Descriptors(usize, Ps, Ps),
+    /// A packet of this core and port.
+    Sent(usize, PortId),
+}
+
+/// When a core is woken.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// An event for an earlier version is out of date.
+    version: u32,
+    at: Ps,
+    /// Whether it replays, and not waits for a lock.
+    replays: bool,
+}
+
+#[derive(Debug)]
+struct Writing {
+    received: Received,
+    bytes: u64,
+    since: Ps,
+    /// Under way, or when it is written.
+    state: Result<Ps, Transaction>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    packet: Leaving,
+    batch: HandedOver,
+    /// When it has crossed PCIe, what memory takes apart.
+    crossed: Ps,
+    since: Ps,
+    state: Result<Ps, Transaction>,
+}
+
+/// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandedOver {
+    pub core: usize,
+    pub at: Ps,
+    pub in_memory: Ps,
+}
+
+impl Pending {
+    pub(super) fn new(cores: usize, ports: usize) -> Pending {
+        Pending {
+            due: Ps::MAX,
+            answers: Vec::new(),
+            then: Vec::new(),
+            cores: vec![Turn { version: 0, at: Ps::MAX, replays: false }; cores],
+            writing: (0..cores).map(|_| VecDeque::new()).collect(),
+            reading: (0..cores * ports).map(|_| VecDeque::new()).collect(),
+            ports,
+            out_of_credits: false,
+        }
+    }
+
+    fn expect(&mut self, transaction: Transaction, then: Then) {
+        let at = transaction.0 as usize;
+        if self.then.len() <= at {
+            self.then.resize(at + 1, Then::Nothing);
+        }
+        self.then[at] = then;
+    }
+}
+
+impl Server {
+    /// Sees to it that memory has its turn in time.
+    #[inline]
+    pub(super) fn call_memory(&mut self) {
+        if let Some(pending) = &mut self.pending
+            && let Some(at) = self.memory.next()
+            && at < pending.due
+        {
+            pending.due = at;
+            self.engine.schedule(at.max(self.engine.now()), PRIORITY_NIC, Event::Memory);
+        }
+    }
+
+    /// Memory's turn: answers become known.
+    pub(super) fn memory_turn(&mut self, observer: &mut impl Observer) {
+        let now = self.engine.now();
+        let Some(pending) = &mut self.pending else { return };
+        if now < pending.due {
+            // It has had its turn in the meantime.
+            return;
+        }
+        pending.due = Ps::MAX;
+        let mut answers = std::mem::take(&mut pending.answers);
+        self.memory.advance(now, &mut answers);
+        for answer in answers.drain(..) {
+            match answer {
+                Answer::Core(core, ticket, response) => {
+                    let i = usize::from(core.0);
+                    if let Some(neighbour) = i.checked_sub(self.cores.len()).and_then(|k| self.neighbours.get_mut(k)) {
+                        if neighbour.answered(ticket, &response) {
+                            let (at, k) = (response.at.max(now), i - self.cores.len());
+                            self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(k));
+                        }
+                        continue;
+                    }
+                    self.cores[i].core.complete(ticket, &response);
+                    if self.cores[i].state == State::Running {
+                        self.wake_replay(i, response.at);
+                    }
+                }
+                Answer::Device(transaction, at) => self.answered(transaction, at, observer),
+            }
+        }
+        if let Some(pending) = &mut self.pending {
+            pending.answers = answers;
+        }
+    }
+
+    /// Core `i` goes on with its replay at `at`, or sooner if it has meant to.
+    fn wake_replay(&mut self, i: usize, at: Ps) {
+        let Some(pending) = &mut self.pending else { return };
+        let turn = &mut pending.cores[i];
+        if turn.replays && at < turn.at {
+            let at = at.max(self.engine.now());
+            turn.version = turn.version.wrapping_add(1);
+            turn.at = at;
+            self.engine.schedule(at, PRIORITY_CORE, Event::Replay(i, turn.version));
+        }
+    }
+
+    /// Core `i` has come back from its replay with `step`; says whether it waits for its turn.
+    pub(super) fn waits(&mut self, i: usize, step: Step) -> bool {
+        let Some(pending) = &mut self.pending else { return false };
+        let turn = &mut pending.cores[i];
+        turn.version = turn.version.wrapping_add(1);
+        turn.at = Ps::MAX;
+        turn.replays = matches!(step, Step::At(_) | Step::Wait);
+        if let Step::At(at) = step {
+            self.wake_replay(i, at);
+        }
+        matches!(step, Step::At(_) | Step::Wait)
+    }
+
+    /// The turn of core `i` that was given as `version`.
+    pub(super) fn replay_turn(&mut self, i: usize, version: u32) {
+        let is_valid = self.pending.as_ref().is_some_and(|p| p.cores[i].version == version && p.cores[i].replays);
+        if is_valid && self.cores[i].state == State::Running {
+            self.step(i);
+        }
+    }
+
+    /// A packet of core `i`'s receive queue is written at `state`, or by that transaction: when it is visible, if that
+    /// is known now.
+    pub(super) fn written(
+        &mut self,
+        i: usize,
+        received: Received,
+        bytes: u64,
+        state: Result<Ps, Transaction>,
+    ) -> Option<Ps> {
+        let now = self.engine.now();
+        let Some(pending) = &mut self.pending else {
+            return state.ok().map(|at| self.visible(i, received, now, at));
+        };
+        if let Err(transaction) = state {
+            pending.expect(transaction, Then::Received(i));
+        } else if pending.writing[i].is_empty() {
+            return state.ok().map(|at| self.visible(i, received, now, at));
+        }
+        pending.writing[i].push_back(Writing { received, bytes, since: now, state });
+        None
+    }
+
+    /// The descriptors of batch `slot` are read at `state`, or by that transaction; on PCIe they take until `crossed`.
+    pub(super) fn descriptors_read(&mut self, slot: usize, crossed: Ps, state: Result<Ps, Transaction>) {
+        let now = self.engine.now();
+        match (state, &mut self.pending) {
+            (Err(transaction), Some(pending)) => pending.expect(transaction, Then::Descriptors(slot, now, crossed)),
+            (state, _) => self.ask_for_packets(slot, now, crossed, state.unwrap_or(now)),
+        }
+    }
+
+    fn ask_for_packets(&mut self, slot: usize, since: Ps, crossed: Ps, at: Ps) {
+        let Some(batch) = &mut self.batches[slot] else { return };
+        batch.in_memory = batch.in_memory.max(at.since(since));
+        let there = crossed + batch.in_memory + self.down.latency();
+        self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, Event::ReadPackets(slot));
+    }
+
+    /// `packet` is read from memory at `state`, or by that transaction.
+    pub(super) fn read(
+        &mut self,
+        packet: Leaving,
+        batch: HandedOver,
+        crossed: Ps,
+        state: Result<Ps, Transaction>,
+        observer: &mut impl Observer,
+    ) {
+        let now = self.engine.now();
+        let Some(pending) = &mut self.pending else {
+            return self.send(packet, batch, crossed, state.unwrap_or(now) - now, observer);
+        };
+        let queue = batch.core * pending.ports + usize::from(packet.port.0);
+        match state {
+            Ok(at) if pending.reading[queue].is_empty() => self.send(packet, batch, crossed, at - now, observer),
+            state => {
+                if let Err(transaction) = state {
+                    pending.expect(transaction, Then::Sent(batch.core, packet.port));
+                }
+                pending.reading[queue].push_back(Reading { packet, batch, crossed, since: now, state });
+            }
+        }
+    }
+
+    /// There are no credits before `at`; if that is not known, a write that ends calls again.
+    pub(super) fn wait_for_credits(&mut self, at: Ps) {
+        match &mut self.pending {
+            Some(pending) if at == Ps::MAX => pending.out_of_credits = true,
+            _ => self.engine.schedule(at, PRIORITY_NIC, Event::Credits),
+        }
+    }
+
+    fn answered(&mut self, transaction: Transaction, at: Ps, observer: &mut impl Observer) {
+        let Some(pending) = &mut self.pending else { return };
+        match std::mem::replace(&mut pending.then[transaction.0 as usize], Then::Nothing) {
+            Then::Nothing => {}
+            Then::Descriptors(slot, since, crossed) => self.ask_for_packets(slot, since, crossed, at),
+            Then::Received(i) => {
+                for writing in pending.writing[i].iter_mut().filter(|w| w.state == Err(transaction)) {
+                    writing.state = Ok(at);
+                }
+                while let Some(pending) = &mut self.pending
+                    && let Some(Writing { state: Ok(_), .. }) = pending.writing[i].front()
+                    && let Some(Writing { received, bytes, since, state: Ok(at) }) = pending.writing[i].pop_front()
+                {
+                    let retry = std::mem::take(&mut pending.out_of_credits);
+                    // A write that was held up may be known to be done only now.
+                    let visible = self.visible(i, received, since, at.max(self.engine.now()));
+                    self.credits.give_back_later(bytes, visible);
+                    if retry {
+                        self.engine.schedule(visible, PRIORITY_NIC, Event::Credits);
+                    }
+                }
+            }
+            Then::Sent(core, port) => {
+                let queue = core * pending.ports + usize::from(port.0);
+                for reading in pending.reading[queue].iter_mut().filter(|r| r.state == Err(transaction)) {
+                    reading.state = Ok(at);
+                }
+                while let Some(pending) = &mut self.pending
+                    && let Some(Reading { state: Ok(_), .. }) = pending.reading[queue].front()
+                    && let Some(reading) = pending.reading[queue].pop_front()
+                    && let Reading { packet, batch, crossed, since, state: Ok(at) } = reading
+                {
+                    self.send(packet, batch, crossed, at - since, observer);
+                }
+            }
+        }
+    }
+
+    /// A packet is in memory at `written`, asked for at `since`: when the core may see it.
+    pub(super) fn visible(&mut self, i: usize, mut received: Received, since: Ps, written: Ps) -> Ps {
+        let worker = &mut self.cores[i];
+        let visible = written.max(worker.latest_visible);
+        worker.latest_visible = visible;
+        received.dma_memory = visible - since;
+        received.visible = visible;
+        if let Input::Nic(rx) = &mut worker.input {
+            rx.complete(received);
+        }
+        self.wake(i, visible);
+        visible
+    }
+}
