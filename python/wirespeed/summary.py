@@ -467,7 +467,9 @@ def copying(summary: Summary) -> Copying | None:
         return Copying("Copy table", counts(table, _COPY_TABLE), note)
     if engine := summary.get("copy_engine"):
         by = str(engine.get("by"))
-        note = "Copies, or pieces of a line with non-temporal stores; cleaned are modified lines that DRAM had to get first."
+        note = (
+            "A copy by non-temporal stores is a piece of a line; cleaned are modified lines that DRAM had to get first."
+        )
         return Copying(_ENGINES.get(by, by), counts(engine, _COPY_ENGINE), note)
     return None
 
