@@ -270,7 +270,7 @@ def predict(
     check: Annotated[bool, typer.Option("--check", help="Simulate too, and show the error.")] = False,
     loads: Annotated[
         list[float] | None,
-        typer.Option("--load", metavar="SHARE", help="Also at this share of the line rate. May be given several times."),
+        typer.Option("--load", metavar="SHARE", help="Answer for this share of the line rate, too; repeatable."),
     ] = None,
     form: FormatOpt = Format.table,
 ) -> int:

@@ -22,7 +22,7 @@ COMPARED: Final = (
 
 
 def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[str, Any]:
-    """Predicts a scenario that was judged, and under `loads`, shares of the line rate, too: their answers are in `loads`.
+    """Predicts a scenario that was judged, and under `loads`, shares of the line rate; their answers are in `loads`.
 
     `profile_ms` is what reading the input took, and measuring what packets take on the machine; `solve_ms` what the
     closed forms took then, once for each load; `wall_ms` is all of it. Raises InputError.
@@ -120,7 +120,7 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
 def _loads(answers: list[dict[str, Any]]) -> Table:
     """Answers under several loads, one a line."""
     shown = Table(title="Under other loads")
-    for name in ("load", "carried, Mpps", "utilisation", "waiting, ns", "sojourn, ns", "bound by"):
+    for name in ("load", "Mpps", "utilisation", "waiting, ns", "sojourn, ns", "bound by"):
         shown.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
     for answer in answers:
         times = ("none" if answer[k] is None else f"{answer[k]:,.1f}" for k in ("waiting_ns", "sojourn_ns"))

@@ -7,16 +7,32 @@ InputError with the computed value where a queue has no steady state.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wirespeed import _wirespeed
+from wirespeed.errors import InputError
 
 __all__ = ["md1", "memory", "mg1", "mm1", "mmc", "mmc_priority", "mmck", "mva", "priority"]
 
 
 def _ask(model: str, **parameters: Any) -> Any:
+    for name, value in parameters.items():
+        _check(name, value)
     return json.loads(_wirespeed.queueing_model(json.dumps({"model": model, **parameters})))
+
+
+def _check(name: str, value: Any) -> None:
+    """JSON has no way to write what is not finite."""
+    if isinstance(value, Mapping):
+        for inner, each in value.items():
+            _check(inner, each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            _check(name, each)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} = {value}: must be a finite number")
 
 
 def mm1(lambda_: float, mu: float) -> dict[str, float]:

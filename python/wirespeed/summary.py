@@ -111,6 +111,16 @@ class CopyTable(TypedDict, total=False):
     fallbacks: int
 
 
+class CopyEngine(TypedDict, total=False):
+    """What a copy engine did: who it is, copies, lines written and cleaned before, accesses that waited."""
+
+    by: str
+    copies: int
+    lines: int
+    cleaned: int
+    waits: int
+
+
 class Core(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
@@ -309,6 +319,7 @@ class Summary(TypedDict, total=False):
     sojourn_cdf: list[list[float]]
     levels: list[Level]
     copy_table: CopyTable | None
+    copy_engine: CopyEngine | None
     members: list[Member] | None
     neighbours: list[Neighbour]
     llc_bytes: dict[str, int]
@@ -425,11 +436,20 @@ def drops(summary: Summary) -> list[Drop]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """A count of lines with words for people."""
+class Count:
+    """A count with words for people."""
 
     label: str
     n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """What made copies in place of loads and stores, and what it did."""
+
+    title: str
+    counts: list[Count]
+    note: str
 
 
 _COPY_TABLE: Final = (
@@ -441,10 +461,34 @@ _COPY_TABLE: Final = (
 )
 
 
-def copy_table(summary: Summary) -> list[Lines]:
-    """What the copy table did, in words; nothing without one."""
-    found = summary.get("copy_table") or {}
-    return [Lines(words, int(n)) for name, words in _COPY_TABLE if q.is_number(n := found.get(name))]
+_COPY_ENGINE: Final = (
+    ("copies", "copies"),
+    ("lines", "lines written"),
+    ("cleaned", "lines cleaned before"),
+    ("waits", "accesses that waited"),
+)
+_ENGINES: Final = {"non-temporal": "Non-temporal stores", "dma": "DMA engine", "controller": "Engine at the controller"}
+
+
+def copying(summary: Summary) -> Copying | None:
+    """What made copies, a copy table or its rivals; none where loads and stores did."""
+
+    def counts(found: Mapping[str, Any], names: tuple[tuple[str, str], ...]) -> list[Count]:
+        return [Count(words, int(n)) for name, words in names if q.is_number(n := found.get(name))]
+
+    if table := summary.get("copy_table"):
+        note = (
+            "Lines. A copy that is settled has been written to DRAM after all; a piece that is left to software was no "
+            "whole line, or not aligned alike on both sides."
+        )
+        return Copying("Copy table", counts(table, _COPY_TABLE), note)
+    if engine := summary.get("copy_engine"):
+        by = str(engine.get("by"))
+        note = (
+            "A copy by non-temporal stores is a piece of a line; cleaned are modified lines that DRAM had to get first."
+        )
+        return Copying(_ENGINES.get(by, by), counts(engine, _COPY_ENGINE), note)
+    return None
 
 
 def _words(name: str) -> str:

@@ -22,7 +22,7 @@ from wirespeed.summary import (
     Family,
     Slice,
     Summary,
-    copy_table,
+    copying,
     damages,
     drops,
     headline,
@@ -113,7 +113,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += [Text(), _numbers(summary)]
     parts += _time_goes(summary)
     parts += _levels(summary)
-    parts += _copy_table(summary)
+    parts += _copying(summary)
     parts += _members(summary)
     parts += _drops(summary)
     parts += _search(summary)
@@ -298,16 +298,16 @@ def _levels(summary: Summary) -> list[RenderableType]:
     return [Text(), Text("Hit rates", "bold"), table]
 
 
-def _copy_table(summary: Summary) -> list[RenderableType]:
+def _copying(summary: Summary) -> list[RenderableType]:
     packets = summary.get("packets") or 0
-    found = copy_table(summary)
-    if not found:
+    found = copying(summary)
+    if found is None:
         return []
     table = _table("", ">", ">", "")
-    for row in found:
+    for row in found.counts:
         a_packet = q.digits(row.n / packets) if packets else "-"
         table.add_row(Text(row.label), q.short_count(row.n), a_packet, Text("a packet", "dim"))
-    return [Text(), Text("Copy table", "bold"), table]
+    return [Text(), Text(found.title, "bold"), table]
 
 
 def _members(summary: Summary) -> list[RenderableType]:

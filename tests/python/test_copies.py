@@ -134,6 +134,18 @@ def test_what_the_function_rejects_is_not_carried() -> None:
     assert found["carried_mpps"] + found["rejected_mpps"] == pytest.approx(found["offered_mpps"])
 
 
+def test_a_profile_answers_for_any_load_as_the_load_alone() -> None:
+    settings = {"run.packets": 20_000, "function.forward.prefixes": 20_000}
+    found = api.predict("forwarding", set=settings, loads=[0.2, 0.9])
+    alone = api.predict("forwarding", set={**settings, "traffic.load": 0.9})
+    assert [answer["load"] for answer in found["loads"]] == [0.2, 0.9]
+    for name in ("carried_mpps", "sojourn_ns", "cpi", "utilisation", "bound"):
+        assert found["loads"][1][name] == alone[name]
+    assert found["solve_ms"] < found["profile_ms"]
+    with pytest.raises(InputError, match=r"load: = 1.5: allowed is a share of the line rate above 0 up to 1"):
+        api.predict("forwarding", set=settings, loads=[1.5])
+
+
 def test_a_pipeline_is_not_predicted() -> None:
     with pytest.raises(InputError, match=r"pipeline: is not predicted: allowed are cores that do both"):
         api.predict("upf-pipeline")
@@ -200,6 +212,57 @@ def test_what_a_copy_table_did_is_in_the_summary_and_in_the_report(tmp_path: Pat
     result.report(tmp_path / "report.html")
     assert "copied by a pointer" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert wirespeed.run("socket", set=SOCKET).summary["copy_table"] is None
+
+
+RIVALS = {
+    "non-temporal": {"by": "non-temporal"},
+    "polled": {"by": "dma"},
+    "interrupt": {"by": "dma", "notice": {"by": "interrupt", "cost": "2 us"}},
+    "sync": {"by": "controller", "retires": "sync"},
+    "bypass": {"by": "controller", "retires": "sync-bypass"},
+    "async": {"by": "controller", "retires": "async"},
+}
+
+
+@pytest.mark.parametrize("scenario", ["vhost", "socket"])
+def test_rivals_of_the_table_copy_on_the_server(scenario: str, tmp_path: Path) -> None:
+    settings = {**SOCKET, "run.packets": 4_000, "run.warmup": 8_000}
+    loads = wirespeed.run(scenario, set=settings).summary
+    assert loads["copy_engine"] is None
+    cycles = {}
+    for name, engine in RIVALS.items():
+        result = wirespeed.run(scenario, set={**settings, "machine.copy_engine": engine})
+        found = result.summary["copy_engine"]
+        assert found is not None
+        assert found["by"] == engine["by"]
+        assert found["lines"] >= found["copies"] > 0
+        # Each packet's bytes are copied, by whatever hand.
+        assert found["lines"] / result.summary["packets"] > 3
+        cycles[name] = sum(core["cycles_per_packet"] for core in result.summary["cores"])
+    result.report(tmp_path / "report.html")
+    assert "Engine at the controller" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    # Who waits longer for the same engine takes longer; an interrupt costs more than looking for the end.
+    assert cycles["async"] <= cycles["bypass"] <= cycles["sync"]
+    assert cycles["interrupt"] > cycles["polled"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"by": "magic"}, "unknown variant `magic`"),
+        ({"by": "controller"}, "missing field `retires`"),
+        ({"by": "dma", "notice": {"by": "polling", "period": "0 ns"}}, "copy_engine.notice.period = 0"),
+    ],
+)
+def test_engines_that_cannot_be_are_an_error(engine: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        wirespeed.run("vhost", set={**SOCKET, "machine.copy_engine": engine})
+
+
+def test_a_table_and_an_engine_are_an_error() -> None:
+    more = {"machine.copy_table": {}, "machine.copy_engine": {"by": "non-temporal"}}
+    with pytest.raises(InputError, match=r"machine\.copy_engine = given with copy_table: allowed is one of them"):
+        wirespeed.run("vhost", set={**SOCKET, **more})
 
 
 @pytest.mark.parametrize(

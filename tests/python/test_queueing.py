@@ -82,7 +82,9 @@ def test_priorities_and_closed_networks_have_textbook_values() -> None:
         ({"mr2": -0.01}, "mr2 = -0.01: must be a finite number of 0 or more"),
         ({"mr2": 0.2}, "mr2 = 0.2: L2 cannot miss more often than L1 does, mr1 = 0.1"),
         ({"hro1": 0.75, "multi": True}, "= 1.05: the shares of L1 misses"),
-        ({"mr3": 1.0}, "must be one of cpi_inf"),
+        ({"mr3": 1.0}, "memory: no parameter `mr3`: allowed are cpi_inf"),
+        ({"mr1": float("nan")}, "mr1 = nan: must be a finite number"),
+        ({"reading": "as-written"}, "memory: reading `as-written`: allowed are as-printed and fitted"),
     ],
 )
 def test_what_cannot_be_is_an_error_with_the_computed_value(settings: dict[str, float | bool], words: str) -> None:

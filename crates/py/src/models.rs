@@ -37,6 +37,9 @@ struct MemoryQuestion {
 #[pyfunction]
 pub(crate) fn queueing_model(question: &str) -> PyResult<String> {
     let question: Question = serde_json::from_str(question).map_err(|e| InputError::new_err(e.to_string()))?;
+    if let Question::Memory(asked) = &question {
+        asked.check().map_err(InputError::new_err)?;
+    }
     Ok(answer(question).map_err(|e| InputError::new_err(e.to_string()))?.to_string())
 }
 
@@ -73,6 +76,23 @@ fn answer(question: Question) -> Result<Value, QueueError> {
     })
 }
 
+const READINGS: [&str; 2] = ["as-printed", "fitted"];
+const PARAMETERS: [&str; 14] = [
+    "cpi_inf", "t_cpu", "mr1", "mr2", "s_2", "s_main", "hro1", "fe", "co", "te", "cpus", "l1_line", "l2_line", "cpi",
+];
+
+impl MemoryQuestion {
+    fn check(&self) -> Result<(), String> {
+        if !READINGS.contains(&self.reading.as_str()) {
+            return Err(format!("memory: reading `{}`: allowed are {}", self.reading, READINGS.join(" and ")));
+        }
+        match self.parameters.keys().find(|name| !PARAMETERS.contains(&name.as_str())) {
+            Some(name) => Err(format!("memory: no parameter `{name}`: allowed are {}", PARAMETERS.join(", "))),
+            None => Ok(()),
+        }
+    }
+}
+
 fn memory(asked: &MemoryQuestion) -> Result<Value, QueueError> {
     let mut model = match asked.reading.as_str() {
         "fitted" => MemoryModel::fitted(),
@@ -94,11 +114,8 @@ fn memory(asked: &MemoryQuestion) -> Result<Value, QueueError> {
             "cpus" => &mut model.cpus,
             "l1_line" => &mut model.l1_line,
             "l2_line" => &mut model.l2_line,
-            "cpi" => cpi.insert(0.0),
-            _ => {
-                let allowed = "one of cpi_inf t_cpu mr1 mr2 s_2 s_main hro1 fe co te cpus l1_line l2_line cpi";
-                return Err(QueueError::Parameter { name: "parameter", value, allowed });
-            }
+            // Other names were an error before.
+            _ => cpi.insert(0.0),
         };
         *place = value;
     }

@@ -172,17 +172,21 @@ class Bench:
             self._request.progress("sensitivity", done, len(choices), f"NIC data {nic_data}")
             costs = {"write_buffer": write_buffer, "write_back": write_back}
             row: dict[str, Any] = {"figure": "sensitivity", "copies": n_copies, "nic_data": nic_data, **costs}
-            for reads in (False, True):
+            kinds: dict[str, dict[str, Any]] = {"speedup": {"reads": False}, "speedup_reads": {"reads": True}}
+            for instructions in switches["session_instructions"]:
+                short = {"reads": False, "session_instructions": instructions, **self.parameters["short"]}
+                kinds[f"speedup_short_{instructions}"] = short
+            for name, more in kinds.items():
                 workload = {
                     "kind": "receive",
                     **self.parameters["receive"],
                     "copies": n_copies,
                     "nic_data": nic_data,
-                    "reads": reads,
                     "packets": {"packets": switches["packets"]},
+                    **more,
                 }
                 clocks = [self.run(workload, method, costs)["clocks"] for method in ("loads", "table")]
-                row["speedup_reads" if reads else "speedup"] = clocks[0] / clocks[1]
+                row[name] = clocks[0] / clocks[1]
             yield row
 
     def rivals(self) -> Iterator[dict[str, Any]]:
