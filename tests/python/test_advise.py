@@ -9,6 +9,7 @@ import pytest
 
 import wirespeed
 from wirespeed import api
+from wirespeed.advise import advice as advice_of
 from wirespeed.advise import bench, factorial, page, techniques, text
 
 # One core, a small table and a small pool: saturated by the port as it is, and quick to fill.
@@ -21,6 +22,20 @@ SMALL = {
     "run.warmup": 12_000,
     "run.search_packets": 30_000,
 }
+
+
+def test_a_single_technique_has_an_effect_and_no_interactions():
+    design = factorial.full(1)
+    responses = np.array([[1.0, 3.0], [1.0, 3.0]])
+    assert [effect.value for effect in factorial.effects(design, responses, [[0]])] == [2.0]
+    assert factorial.effects(design, responses, []) == []
+
+
+def test_what_a_technique_does_alone_is_within_its_interval_as_often_as_it_says():
+    drawn = np.random.default_rng(1).normal(scale=0.01, size=(4000, 2, 11))
+    found = [advice_of.against(responses, 1, pooled=True) for responses in drawn]
+    covered = np.mean([abs(each["pct"]) <= each["half_width_pct"] for each in found])
+    assert 0.94 < covered < 0.96
 
 
 @pytest.mark.parametrize("factors", [1, 2, 4, 5, 8, 9, 12, 16, 17])

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -85,6 +86,32 @@ def test_leaving_kills_children_that_left_their_group(tmp_path: Path) -> None:
         found = process.expect(r"child (\d+) of (\d+)", 10)
     pids = [int(found[1]), int(found[2])]
     until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_a_killed_warden_leaves_no_program_behind() -> None:
+    with Process(["sleep", "1000"]) as process:
+        os.kill(process._warden.pid, signal.SIGKILL)
+        until(lambda: process.ended is not None)
+        assert alive(process.pid)
+    until(lambda: not alive(process.pid))
+
+
+def test_a_warden_takes_files_of_any_number() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1200
+    if hard != resource.RLIM_INFINITY and hard < 2 * wanted:
+        pytest.skip(f"only {hard} open files are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * wanted), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(wanted)]
+    try:
+        with Process(["sleep", "1000"]) as process:
+            process.sleep(0.2)
+            assert process.ended is None
+        assert not alive(process.pid)
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_killed_search_leaves_no_program_behind(tmp_path: Path) -> None:
@@ -187,6 +214,41 @@ def test_numbers_are_read_from_stdout_and_prometheus() -> None:
         server.shutdown()
     stdout = readings.Stdout(r"rate=([\d,.]+)", False)
     assert stdout.all("rate=1,000.5\nrate=oops rate=2\n") == [1000.5, 2]
+    # What is no number would be better and worse than all others at once.
+    assert readings.Stdout(r"rate=(\S+)", False).all("rate=nan rate=inf rate=3") == [3]
+    assert readings.Prometheus("", "x", True).find("x NaN\n") is None
+
+
+def test_an_answer_that_is_cut_off_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "dpdk" / "p1"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(folder / "dpdk_telemetry.v2"))
+        server.listen()
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.send(b'{"max_output_len": 16384}')
+                client.recv(1024)
+                client.send(b'{"/ethdev/list": [0')
+
+        threading.Thread(target=serve, daemon=True).start()
+        with Process(["sleep", "100"]) as process, pytest.raises(TargetError, match="does not answer"):
+            readings.parse("telemetry:p1", False).read(process)
+
+
+def test_measurements_of_a_program_that_was_changed_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    before = template(tmp_path).identity
+    assert template(tmp_path, "stdout:Gbps").identity != before
+    os.utime(tmp_path / "prog.py", ns=(1, 1))
+    changed = Template(
+        f"{PYTHON} {tmp_path}/prog.py {{nic.ring=1}}",
+        readings.parse("stdout:Mpps: ([0-9.]+)", False),
+        timing=Timing(run_s=0.2),
+    )
+    assert changed.identity != before
 
 
 def test_dpdk_telemetry_is_read_by_its_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

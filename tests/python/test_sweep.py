@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import wirespeed
-from wirespeed.sweep import Ask, Plan, study
+from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
 from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
@@ -274,6 +274,50 @@ def test_an_executor_of_the_callers_that_breaks_ends_the_study_and_says_so():
         engines.run(engine, Flaky(lambda task: True), [Task("a", "", "")], lambda outcome: [], lambda: None)
 
 
+class Cancelling(Executor):
+    """Cancels what it is given, as Dask's does when its scheduler has ended."""
+
+    def submit(self, call, task):  # type: ignore[override]
+        future: Future = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+
+def test_a_scheduler_that_ends_is_no_result_of_the_runs_under_way():
+    kept = []
+    with pytest.raises(wirespeed.InputError, match=r"has cancelled runs.*run the study again"):
+        engines.run(engines.Given(Cancelling(), 2), Cancelling(), [Task("a", "", "")], kept.append, lambda: None)
+    assert kept == []
+
+
+def test_the_end_of_one_study_leaves_the_workers_of_another_alone():
+    one, other = engines.Local(1), engines.Local(1)
+    try:
+        one.start(()).submit(os.getpid).result()
+        pool = other.start(())
+        worker_of_other = pool.submit(os.getpid).result()
+        one.close()
+        assert pool.submit(os.getpid).result() == worker_of_other
+    finally:
+        one.close()
+        other.close()
+    wait_for(lambda: not Path(f"/proc/{worker_of_other}").exists())
+
+
+def test_a_failed_run_that_is_wanted_again_is_not_found(tmp_path):
+    with Folder(tmp_path) as folder:
+        folder.put(Outcome("good", {"loss": 0.0}), {})
+        folder.put(Outcome("bad", error="no memory"), {})
+    with Folder(tmp_path) as folder:
+        folder.find(["good"])
+        folder.forget_failed()
+        # Replications beyond the least are looked for as they are wanted.
+        folder.find(["bad"])
+        assert folder.get("bad") is None
+        assert folder.get("good") is not None
+
+
 MANY = {"traffic.load": "0.1..1.0/6", "nic.rx_descriptors": [256, 512, 1024, 2048]}
 
 
@@ -436,6 +480,20 @@ def test_a_study_file_is_what_the_command_line_says(tmp_path):
     assert plan.set == ["run.packets=2000", "run.warmup=500"]
     assert plan.replications.least == 2
     assert read(Path("forwarding")) is None
+
+
+def test_a_zero_of_the_command_line_is_not_left_out(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('scenario = "forwarding"\nseed = 5\nreplications = 2\n[vary]\ntraffic.load = [0.2, 0.4]\n')
+    ask = command.asked(str(file), None, None, {"seed": 0, "replications": 0, "samples": None, "until": []})
+    assert (ask.seed, ask.samples, ask.until) == (0, None, ())
+    with pytest.raises(wirespeed.InputError, match="--replications 0: must be at least 1"):
+        Plan(ask)
+
+
+def test_samples_of_whole_numbers_are_as_many_on_either_side_of_zero():
+    axis = parse("a.b=-2..1", sampled=True)
+    assert [axis.at(share).value for share in (0.0, 0.2, 0.3, 0.6, 0.9)] == [-2, -2, -1, 0, 1]
 
 
 @pytest.mark.parametrize(

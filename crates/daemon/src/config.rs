@@ -307,11 +307,11 @@ impl Config {
                 "an address of the loopback with a port, such as 127.0.0.1:9736, or nothing",
             );
         }
-        if self.io.verify_intervals < 3 {
+        if !(3..=1000).contains(&self.io.verify_intervals) {
             return wrong(
                 "io.verify_intervals",
                 self.io.verify_intervals.to_string(),
-                "3 at least: an average of fewer tells nothing",
+                "3 to 1000: an average of fewer tells nothing",
             );
         }
         self.check_classes()?;
@@ -458,6 +458,7 @@ mod tests {
             error(&format!("{RX}{}", RX.replace("rx", "tx").replace("receive", "work")))
                 .contains("processor 1 is in class \"rx\"")
         );
+        assert!(error(&format!("{RX}[io]\nverify_intervals = 4000000000\n")).contains("3 to 1000"));
         assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io = 0"));
         assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));
         let unknown = error(&format!("intervall = 3\n{RX}"));

@@ -3,9 +3,10 @@
 //! Exit codes: 0 done, 1 the machine (all is put back, or the journal says what is not), 2 the configuration or the command line,
 //! 3 the watchdog.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{ExitCode, exit};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,16 +55,23 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .json()
         .with_writer(std::io::stderr)
+        // A log that cannot be written is no reason to die with the machine set.
+        .log_internal_errors(false)
         .with_max_level(arguments.log)
         .with_target(false)
         .init();
     match go(&arguments) {
         Ok(code) => code,
         Err(why) => {
-            eprintln!("wirespeedd: {why}");
+            say(&why.to_string());
             if why.is_input() { ExitCode::from(2) } else { ExitCode::from(1) }
         }
     }
+}
+
+/// On standard error, which may be closed.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "wirespeedd: {text}");
 }
 
 fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
@@ -99,6 +107,22 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Waits for an interval, or until a signal comes, and says which. systemd's watchdog may be less patient than an interval is long.
+fn waits(asked: &Receiver<i32>, interval: Duration) -> bool {
+    let piece = sd_notify::watchdog_enabled().map_or(interval, |patience| patience / 3).max(Duration::from_millis(10));
+    let ends = Instant::now() + interval;
+    loop {
+        let left = ends.saturating_duration_since(Instant::now());
+        match asked.recv_timeout(left.min(piece)) {
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) if left <= piece => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
+            }
+        }
+    }
+}
+
 fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Result<ExitCode, DaemonError> {
     let interval = Duration::from_nanos(config.interval.ps().0 / 1000);
     let patience = Duration::from_nanos(config.watchdog.ps().0 / 1000);
@@ -112,10 +136,14 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
     let heart = Heart::default();
     let watched = config.clone();
     watchdog::watch(&heart, patience, move || {
-        eprintln!("wirespeedd: no interval has ended for {patience:?}: putting all back");
-        if apply && let Err(why) = watchdog::put_back(&watched) {
-            eprintln!("wirespeedd: {why}");
-        }
+        // The machine first: what hangs may be the writing of a line to standard error.
+        let outcome = match apply.then(|| watchdog::put_back(&watched)) {
+            None => String::new(),
+            Some(Ok(_)) => ": all is put back".into(),
+            Some(Err(why)) => format!(": {why}"),
+        };
+        let text = format!("wirespeedd: no interval has ended for {patience:?}{outcome}");
+        watchdog::say_within(text, Duration::from_secs(1));
         exit(3);
     });
     let mut notes = Vec::new();
@@ -142,9 +170,8 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
             break End::Asked;
         }
         // A loop that is late does not catch up: reading more often than asked costs packets.
-        match asked.recv_timeout(interval) {
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => break End::Asked,
-            Err(RecvTimeoutError::Timeout) => {}
+        if waits(&asked, interval) {
+            break End::Asked;
         }
     };
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -153,7 +180,7 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
     match end {
         End::Asked => Ok(ExitCode::SUCCESS),
         End::GaveUp(why) => {
-            eprintln!("wirespeedd: {why}; all is put back");
+            say(&format!("{why}; all is put back"));
             Ok(ExitCode::from(1))
         }
     }

@@ -40,16 +40,25 @@ pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) ->
 pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMut(u32)) -> (Report, Vec<Entry>) {
     let mut report = Report::default();
     let mut left = Vec::new();
-    if journal.boot != parts.boot() {
+    // A start that cannot be told is taken for the same one: what is put back needlessly is as it was anyway.
+    let boot = parts.boot();
+    if !boot.is_empty() && !journal.boot.is_empty() && journal.boot != boot {
         report.restored.push("the machine has been started since: nothing of it is in force".into());
         return (report, left);
     }
     // Groups that we made go first: then their ways are nobody's.
     let (made, changed): (Vec<_>, Vec<_>) = journal.entries.iter().partition(|e| matches!(e, Entry::Made { .. }));
-    for entry in made.into_iter().chain(changed) {
+    // A register stands alone in each package: one that cannot be reached keeps no other from being put back.
+    let each = made.into_iter().chain(changed).flat_map(|entry| match entry {
+        Entry::Register { values } => values.iter().map(|v| Entry::Register { values: vec![*v] }).collect(),
+        other => vec![other.clone()],
+    });
+    // Others that keep to the kernel's lock are kept out where that can be had; a lock that is held stops no restoring.
+    let _lock = parts.resctrl.lock();
+    for entry in each {
         let mut tries = 0;
         let outcome = loop {
-            match put_back(entry, parts) {
+            match put_back(&entry, parts) {
                 Err(why) if why.may_pass() && tries < TRIES => {
                     tries += 1;
                     wait(tries);
@@ -62,7 +71,10 @@ pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMu
             Ok(Done::Safe(what)) => report.safe.push(what),
             Err(why) => {
                 report.failed.push(why.to_string());
-                left.push(entry.clone());
+                match (left.last_mut(), entry) {
+                    (Some(Entry::Register { values }), Entry::Register { values: more }) => values.extend(more),
+                    (_, entry) => left.push(entry),
+                }
             }
         }
     }
@@ -95,7 +107,7 @@ fn put_back(entry: &Entry, parts: &Parts) -> Result<Done, HostError> {
             let rule = resctrl.rule()?;
             let to = match masks {
                 None => IoAlloc::Disabled,
-                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks)?),
+                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks, &rule)?),
             };
             resctrl.set_io_alloc(&to, &rule)?;
             Ok(Done::Restored("I/O allocation is as it was".into()))
@@ -103,19 +115,17 @@ fn put_back(entry: &Entry, parts: &Parts) -> Result<Done, HostError> {
     }
 }
 
-/// Those of domains that are still there; others come back with all ways.
-fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)]) -> Result<Vec<(u32, Cbm)>, HostError> {
-    let now = resctrl.masks("")?;
-    Ok(masks.iter().filter(|(domain, _)| now.iter().any(|(d, _)| d == domain)).copied().collect())
+/// Of each domain that is there what it had; all ways where it was not there then, since it came with those. Domains that are gone
+/// come back with all ways, too.
+fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)], rule: &CbmRule) -> Result<Vec<(u32, Cbm)>, HostError> {
+    let was = |domain: u32| masks.iter().find(|(d, _)| *d == domain).map_or(rule.full, |(_, mask)| *mask);
+    Ok(resctrl.masks("")?.into_iter().map(|(domain, _)| (domain, was(domain))).collect())
 }
 
 fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)]) -> Result<Done, HostError> {
     let name = if group.is_empty() { "the default group" } else { group };
     let rule = resctrl.rule()?;
-    let back = present(resctrl, masks)?;
-    if back.is_empty() {
-        return Ok(Done::Safe(format!("{name}: its domains are not there, and come back with all ways")));
-    }
+    let back = present(resctrl, masks, &rule)?;
     match resctrl.set_masks(group, &back, &rule) {
         Ok(()) => Ok(Done::Restored(format!("{name} has L3:{}", text(&back)))),
         Err(why) if why.is_gone() => Ok(Done::Safe(format!("{name} is not there any more"))),
@@ -143,9 +153,16 @@ fn free_ways(
     for (domain, _) in domains {
         let mut mask = rule.full.0;
         for other in resctrl.groups()?.iter().filter(|g| *g != group) {
-            if resctrl.mode(other)? != Mode::Shareable {
-                let taken = resctrl.masks(other)?.into_iter().find(|(d, _)| d == domain);
-                mask &= !taken.map_or(0, |(_, m)| m.0);
+            let taken = match resctrl.mode(other) {
+                Ok(Mode::Shareable) => continue,
+                Ok(_) => resctrl.masks(other),
+                Err(why) => Err(why),
+            };
+            match taken {
+                Ok(masks) => mask &= !masks.into_iter().find(|(d, _)| d == domain).map_or(0, |(_, m)| m.0),
+                // Containers come and go: one that has gone meanwhile has nothing.
+                Err(why) if why.is_gone() => {}
+                Err(why) => return Err(why),
             }
         }
         let runs = (0..32).map(|first| Cbm::span(first, (mask >> first).trailing_ones()));

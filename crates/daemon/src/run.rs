@@ -2,7 +2,7 @@
 
 use control::{Actuator, Allocation, Observation, Policy};
 use host::resctrl::IoAlloc;
-use host::{HostError, IoBackend, IoWays, Machine, Source};
+use host::{HostError, IoBackend, Machine, Source};
 use policy::baseline::Isolated;
 use policy::{Allocator, AllocatorSpec, Outcome, Steering};
 use units::Ps;
@@ -71,9 +71,17 @@ impl Guarded {
 
     /// Makes the groups that are missing, and gives them their processors.
     fn make(&mut self, setup: &Setup) -> Result<(), DaemonError> {
+        let _lock = setup.resctrl.lock()?;
         for (group, cpus) in &setup.missing {
             self.note(Entry::Made { group: group.clone() })?;
-            setup.resctrl.create(group)?;
+            if let Err(why) = setup.resctrl.create(group) {
+                if why.is_taken() {
+                    // Somebody was faster: it is not ours to remove.
+                    self.journal.entries.retain(|e| !matches!(e, Entry::Made { group: g } if g == group));
+                    self.state.keep(&self.journal)?;
+                }
+                return Err(why.into());
+            }
             if !cpus.0.is_empty() {
                 setup.resctrl.set_cpus(group, cpus)?;
             }
@@ -172,6 +180,8 @@ impl Daemon {
         for note in &setup.notes {
             tracing::info!(event = "note", note = note.as_str());
         }
+        // All that can be wrong with the configuration is found before anything is made.
+        let inner = policy_of(&config, &setup)?;
         let classes = if apply { setup.classes.clone() } else { setup.readable() };
         let machine = setup.machine(classes, sources, clock)?;
         let journal = Journal { boot: parts.boot(), ..Journal::default() };
@@ -180,13 +190,12 @@ impl Daemon {
             restore(&guarded.state, &guarded.parts, wait)?;
             return Err(why);
         }
-        let inner = policy_of(&config, &setup)?;
         let known = guarded.state.effect(&setup.name());
         let policy = match (&setup.io, known) {
             (IoBackend::Register(_), Some(effect @ (Effect::Measured | Effect::None))) => {
                 Verified::known(inner, setup.floors.clone(), effect)
             }
-            (IoBackend::Register(_), _) if apply && config.io.verify && setup.known != IoWays::Absent => {
+            (IoBackend::Register(_), _) if apply && config.io.verify => {
                 Verified::new(inner, setup.floors.clone(), config.io.verify_intervals)
             }
             _ => Verified::known(inner, setup.floors.clone(), Effect::Unknown),
@@ -349,7 +358,9 @@ impl Daemon {
             io_ways = "none",
             "changes of the ways of device writes have no effect: they are left alone"
         );
-        self.guarded.state.keep_effect(&self.setup.name(), Effect::None)?;
+        if !self.guarded.dry {
+            self.guarded.state.keep_effect(&self.setup.name(), Effect::None)?;
+        }
         let register = self.guarded.journal.entries.iter().find_map(|e| match e {
             Entry::Register { values } => Some(values.clone()),
             _ => None,

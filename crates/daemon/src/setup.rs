@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use control::Counter;
 use host::{
-    Class, CoreEvents, Cpu, CpuList, Files, FromJson, FromPerf, FromTelemetry, HostError, IoBackend, IoRegister,
-    IoWays, Machine, Metering, Mode, PerfEvents, Resctrl, Source, Tree, generation, resctrl::IoAlloc,
+    CbmRule, Class, CoreEvents, Cpu, CpuList, Files, FromJson, FromPerf, FromTelemetry, HostError, IoBackend,
+    IoRegister, IoWays, Machine, Metering, Mode, PerfEvents, Resctrl, Source, Tree, generation, resctrl::IoAlloc,
 };
 use policy::{Floors, Meter};
 use units::{Cbm, Clos, Ps};
@@ -59,8 +59,6 @@ pub struct Setup {
     pub cpu: Cpu,
     /// What sets the ways of devices.
     pub io: IoBackend,
-    /// What of it is known before it is measured.
-    pub known: IoWays,
     /// What each part keeps.
     pub floors: Floors,
     /// Classes, by number; those whose groups are not there yet.
@@ -81,7 +79,7 @@ impl Setup {
         let rule = resctrl.rule()?;
         let cpu = Cpu::read(&*parts.proc)?;
         let mut notes = Vec::new();
-        let (io, known) = io_backend(config, parts, &resctrl, &cpu, rule.ways(), &mut notes)?;
+        let io = io_backend(config, parts, &resctrl, &cpu, &rule, &mut notes)?;
         let mut floors = config.floors(rule.ways());
         if let IoBackend::Fixed(ways) = io {
             fix(&mut floors, ways)?;
@@ -93,9 +91,17 @@ impl Setup {
         let mut missing = Vec::new();
         for (_, class) in config.numbers() {
             let name = config.group(class);
+            let cpus: CpuList = class.cpus.parse()?;
             if !groups.contains(&name) {
-                let cpus: CpuList = class.cpus.parse()?;
                 missing.push((name, cpus));
+                continue;
+            }
+            let has = resctrl.cpus(&name)?;
+            if !cpus.0.is_empty() && has != cpus {
+                notes.push(format!(
+                    "group {name:?} was there before and is taken as it is, with processors \"{has}\": it is not given \"{cpus}\" of the \
+                     configuration"
+                ));
             }
         }
         check_room(config, &resctrl, &groups, missing.len(), rule.closids, &io)?;
@@ -112,7 +118,7 @@ impl Setup {
         if config.default_group {
             classes.insert(0, Class { clos: Clos(0), group: String::new() });
         }
-        Ok(Setup { resctrl, cpu, io, known, floors, classes, missing, notes })
+        Ok(Setup { resctrl, cpu, io, floors, classes, missing, notes })
     }
 
     /// Classes as they can be read before their groups are there: those have the default group's masks.
@@ -162,14 +168,15 @@ fn io_backend(
     parts: &Parts,
     resctrl: &Resctrl,
     cpu: &Cpu,
-    ways: u32,
+    rule: &CbmRule,
     notes: &mut Vec<String>,
-) -> Result<(IoBackend, IoWays), DaemonError> {
+) -> Result<IoBackend, DaemonError> {
+    let ways = rule.ways();
     let known = generation(cpu).map_or(IoWays::Absent, |g| g.io_ways);
     let register = parts.register(cpu);
     let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
         notes.push(format!("ways of device writes stay {at}: {why}"));
-        Ok((IoBackend::Fixed(at), IoWays::Absent))
+        Ok(IoBackend::Fixed(at))
     };
     let wanted = config.io.backend;
     if matches!(wanted, Backend::Auto | Backend::IoAlloc) {
@@ -184,18 +191,38 @@ fn io_backend(
                 });
             }
             IoAlloc::Unsupported => {}
-            _ => return Ok((IoBackend::Kernel, IoWays::Works)),
+            _ => return Ok(IoBackend::Kernel),
         }
     }
-    if matches!(wanted, Backend::Auto | Backend::Register) {
-        match (known, register.read()) {
+    // What the number 0xC8B is on a processor that is not in the table nobody here knows: it is not even read.
+    if known == IoWays::Absent && wanted == Backend::Register {
+        return Err(DaemonError::Setting {
+            path: "io.backend".into(),
+            came: "register".into(),
+            allowed: format!(
+                "{} family {} model {} is not known to have register 0xC8B; auto takes what there is",
+                cpu.vendor, cpu.family, cpu.model
+            ),
+        });
+    }
+    if matches!(wanted, Backend::Auto | Backend::Register) && known != IoWays::Absent {
+        // A register that holds no run of ways is not the one that is meant, or a virtual machine's, which reads 0.
+        let now = register.read().and_then(|now| rule.of_io().check(now, "MSR 0xC8B").map(|()| now));
+        match (known, now) {
+            (_, Err(why)) if wanted == Backend::Register => return Err(why.into()),
+            (_, Err(why)) => return fixed(notes, &why.to_string(), config.fixed_io(ways)),
             (IoWays::NoEffect, Ok(now)) if wanted == Backend::Auto => {
                 return fixed(notes, "on this generation a write to the register has no effect", now);
             }
-            (IoWays::Absent, _) if wanted == Backend::Auto => {}
-            (_, Ok(_)) => return Ok((IoBackend::Register(register), known)),
-            (_, Err(why)) if wanted == Backend::Register => return Err(why.into()),
-            (_, Err(why)) => return fixed(notes, &why.to_string(), config.fixed_io(ways)),
+            // A register that is in no manual is written unasked only where others have seen it work.
+            (IoWays::Unverified, Ok(now)) if wanted == Backend::Auto => {
+                return fixed(
+                    notes,
+                    "whether the register has an effect on this generation is not known; io.backend = \"register\" has it measured",
+                    now,
+                );
+            }
+            (_, Ok(_)) => return Ok(IoBackend::Register(register)),
         }
     }
     fixed(notes, "nothing sets them here", config.fixed_io(ways))

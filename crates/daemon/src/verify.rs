@@ -59,6 +59,9 @@ const SIGMAS: f64 = 4.0;
 const LEAST: f64 = 0.01;
 /// Outside of these miss rates more ways need not change anything.
 const TELLING: std::ops::RangeInclusive<f64> = 0.02..=0.9;
+/// Such a share of the miss rate must be more than the scatter for its absence to say anything: that there is no effect is
+/// remembered for good.
+const RESOLVED: f64 = 0.25;
 /// Packets that change by more than this are other packets.
 const SAME_TRAFFIC: f64 = 0.1;
 
@@ -170,7 +173,9 @@ fn judge(low: &[Look], high: &[Look]) -> Effect {
     }
     let ((a, _), (b, _)) = both(|l| l.pps);
     let same = (a - b).abs() <= SAME_TRAFFIC * a.max(b);
-    if same && TELLING.contains(&miss) { Effect::None } else { Effect::Unknown }
+    let ((_, va), (_, vb)) = both(|l| l.miss);
+    let would_show = SIGMAS * (va + vb).sqrt() <= RESOLVED * miss;
+    if same && would_show && TELLING.contains(&miss) { Effect::None } else { Effect::Unknown }
 }
 
 #[cfg(test)]
@@ -190,7 +195,7 @@ mod tests {
     fn an_effect_is_a_difference_beyond_its_scatter() {
         assert_eq!(judge(&looks(0.4, 0.0, 0.01), &looks(0.1, 0.0, 0.01)), Effect::Measured);
         assert_eq!(judge(&looks(0.4, 0.0, 0.01), &looks(0.401, 0.0, 0.01)), Effect::None);
-        assert_eq!(judge(&looks(0.4, 0.0, 0.2), &looks(0.3, 0.0, 0.2)), Effect::None, "within the scatter");
+        assert_eq!(judge(&looks(0.4, 0.0, 0.2), &looks(0.3, 0.0, 0.2)), Effect::Unknown, "the scatter hides it");
         assert_eq!(judge(&looks(0.4, 900.0, 0.01), &looks(0.4, 400.0, 0.01)), Effect::Measured, "memory tells");
         // Where nothing can be seen nothing is said.
         assert_eq!(judge(&looks(0.97, 0.0, 0.001), &looks(0.97, 0.0, 0.001)), Effect::Unknown);

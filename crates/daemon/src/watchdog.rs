@@ -1,5 +1,6 @@
 //! Puts all back when the loop hangs: a read of a driver or of a file may never return.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -45,6 +46,18 @@ pub fn put_back(config: &Config) -> Result<Report, DaemonError> {
     let journal = StateFolder::read_only(&config.state).journal()?;
     let (report, left) = put_back_all(&journal, &Parts::of(config), &mut pause);
     if left.is_empty() { Ok(report) } else { Err(DaemonError::NotRestored(report.failed.join("; "))) }
+}
+
+/// Says something on standard error for as long as it may take: who reads there may be what hangs, and a writer that hangs has its
+/// lock.
+pub fn say_within(text: String, patience: Duration) {
+    let said = thread::Builder::new().spawn(move || {
+        let _ = writeln!(io::stderr(), "{text}");
+    });
+    let start = Instant::now();
+    while said.as_ref().is_ok_and(|t| !t.is_finished()) && start.elapsed() < patience {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Between tries: longer each time, 10 ms to 1.3 s.

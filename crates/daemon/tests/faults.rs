@@ -315,3 +315,161 @@ fn intervals_are_flat(intervals: u32) {
     assert!(late < early + 2048, "{early} KiB became {late} KiB");
     daemon.end(&mut no_wait).unwrap();
 }
+
+/// A machine on which somebody else makes a group just before we do.
+struct Faster(std::sync::Arc<dyn host::Tree>);
+
+impl host::Tree for Faster {
+    fn read(&self, path: &str) -> std::io::Result<String> {
+        self.0.read(path)
+    }
+    fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
+        self.0.write(path, text)
+    }
+    fn list(&self, path: &str) -> std::io::Result<Vec<(String, bool)>> {
+        self.0.list(path)
+    }
+    fn make(&self, path: &str) -> std::io::Result<()> {
+        self.0.make(path)?;
+        self.0.make(path)
+    }
+    fn remove(&self, path: &str) -> std::io::Result<()> {
+        self.0.remove(path)
+    }
+    fn read_register(&self, path: &str, offset: u64) -> std::io::Result<u64> {
+        self.0.read_register(path, offset)
+    }
+    fn write_register(&self, path: &str, offset: u64, value: u64) -> std::io::Result<()> {
+        self.0.write_register(path, offset, value)
+    }
+    fn lock(&self) -> std::io::Result<Box<dyn std::any::Any>> {
+        self.0.lock()
+    }
+    fn root(&self) -> &std::path::Path {
+        self.0.root()
+    }
+}
+
+#[test]
+fn a_group_that_somebody_else_made_first_is_not_removed() {
+    let mut situation = Situation::plain(Spec::default());
+    situation.parts.resctrl = std::sync::Arc::new(Faster(situation.parts.resctrl.clone()));
+    let why = situation.start().err().expect("the group is taken").to_string();
+    assert!(why.contains("wirespeed-rx") && why.contains("exists"), "{why}");
+    assert!(situation.host.state().groups.contains_key("wirespeed-rx"));
+    let state = StateFolder::lock(&situation.config.state).unwrap();
+    assert!(state.journal().unwrap().is_empty());
+}
+
+#[test]
+fn a_start_of_the_machine_that_cannot_be_told_loses_no_journal() {
+    let mut situation = Situation::plain(Spec::default());
+    let proc = tempfile::tempdir().unwrap();
+    let boot = proc.path().join("sys/kernel/random/boot_id");
+    std::fs::create_dir_all(boot.parent().unwrap()).unwrap();
+    std::fs::write(proc.path().join("cpuinfo"), situation.parts.proc.read("cpuinfo").unwrap()).unwrap();
+    std::fs::write(&boot, "one\n").unwrap();
+    situation.parts.proc = std::sync::Arc::new(host::Files::new(proc.path()));
+    let before = situation.host.state();
+    drop(situation.start().unwrap());
+    assert_ne!(situation.host.state(), before);
+    std::fs::remove_file(&boot).unwrap();
+    let state = StateFolder::lock(&situation.config.state).unwrap();
+    restore(&state, &situation.parts, &mut no_wait).unwrap();
+    assert_eq!(situation.host.state(), before);
+    drop(state);
+    // After another start of the machine nothing of a journal is in force: it is dropped, and nothing is written.
+    std::fs::write(&boot, "two\n").unwrap();
+    drop(situation.start().unwrap());
+    std::fs::write(&boot, "three\n").unwrap();
+    let (writes, state) = (situation.host.writes(), StateFolder::lock(&situation.config.state).unwrap());
+    let report = restore(&state, &situation.parts, &mut no_wait).unwrap();
+    assert!(report.restored[0].contains("started since"), "{report:?}");
+    assert_eq!(situation.host.writes(), writes);
+    assert!(state.journal().unwrap().is_empty());
+}
+
+#[test]
+fn a_domain_that_came_meanwhile_has_all_ways_again() {
+    let mut situation = Situation::plain(Spec { shareable: Cbm(0), ..Spec::default() });
+    let tree = situation.host.tree(fakehost::Part::Resctrl);
+    situation.host.set_domain(1, false);
+    tree.make("wirespeed-rx").unwrap();
+    tree.write("wirespeed-rx/schemata", "L3:0=3f\n").unwrap();
+    let mut daemon = situation.start().unwrap();
+    let steps = |daemon: &mut Daemon| {
+        for _ in 0..20 {
+            situation.host.advance(S);
+            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        }
+    };
+    steps(&mut daemon);
+    situation.host.set_domain(1, true);
+    steps(&mut daemon);
+    assert_ne!(situation.host.state().groups["wirespeed-rx"].masks[1], Cbm(0x7ff), "it is set like the others");
+    daemon.end(&mut no_wait).unwrap();
+    assert_eq!(situation.host.state().groups["wirespeed-rx"].masks, [Cbm(0x3f), Cbm(0x7ff)]);
+}
+
+#[test]
+fn a_package_whose_register_cannot_be_reached_keeps_no_other_from_its_own() {
+    let mut situation = Situation::plain(Spec::default());
+    let mut daemon = situation.start().unwrap();
+    for _ in 0..10 {
+        situation.host.advance(S);
+        daemon.step(&mut no_wait);
+    }
+    assert_ne!(situation.host.registers(), [0x600, 0x600]);
+    // ENXIO: the first package's processor is offline.
+    situation.host.faults(|f| f.errors = vec![("cpu/0/msr".into(), false, 6, 99), ("cpu/0/msr".into(), true, 6, 99)]);
+    let why = daemon.end(&mut no_wait).unwrap_err().to_string();
+    assert!(why.contains("cpu/0/msr"), "{why}");
+    assert_eq!(situation.host.registers()[1], 0x600);
+    situation.mend();
+    let state = StateFolder::lock(&situation.config.state).unwrap();
+    restore(&state, &situation.parts, &mut no_wait).unwrap();
+    assert_eq!(situation.host.registers(), [0x600, 0x600]);
+}
+
+#[test]
+fn a_dry_run_on_a_register_without_effect_writes_no_file() {
+    let situation = Situation::plain(Spec { register: Register::NoEffect, ..Spec::default() });
+    let state = StateFolder::lock(&situation.config.state).unwrap();
+    state.keep_effect("GenuineIntel 6/85", Effect::None).unwrap();
+    drop(state);
+    let file = situation.config.state.join("io-effect.json");
+    let before = std::fs::metadata(&file).unwrap();
+    let (config, parts) = (situation.config.clone(), situation.parts.clone());
+    let sources = situation.sources();
+    let daemon = Daemon::new(config, parts, sources, Metrics::new(), false, &mut no_wait, situation.clock()).unwrap();
+    assert_eq!(daemon.effect(), Some(Effect::None));
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(std::fs::metadata(&file).unwrap().ino(), before.ino(), "it is not written anew");
+}
+
+#[test]
+fn a_register_that_is_not_known_to_be_one_is_not_written() {
+    let writes_of = |spec: Spec, backend: daemon::Backend| {
+        let mut situation = Situation::plain(spec);
+        situation.config.io.backend = backend;
+        let mut daemon = situation.start().map_err(|e| e.to_string())?;
+        for _ in 0..20 {
+            situation.host.advance(S);
+            daemon.step(&mut no_wait);
+        }
+        daemon.end(&mut no_wait).unwrap();
+        Ok::<_, String>(situation.host.writes().iter().filter(|w| w.path.starts_with("cpu/")).count())
+    };
+    use daemon::Backend::{Auto, Register};
+    let sapphire_rapids = || Spec { model: (6, 143), ..Spec::default() };
+    assert_eq!(writes_of(sapphire_rapids(), Auto), Ok(0), "nobody has seen it work there");
+    assert!(writes_of(sapphire_rapids(), Register).unwrap() > 0, "asked for, it is measured");
+    // A virtual machine that reads 0 of registers it does not know; a value that is no run of ways.
+    for holds in [Cbm(0), Cbm(0x501), Cbm(0x8000_0600)] {
+        assert_eq!(writes_of(Spec { io_ways: holds, ..Spec::default() }, Auto), Ok(0));
+        let why = writes_of(Spec { io_ways: holds, ..Spec::default() }, Register).unwrap_err();
+        assert!(why.contains("MSR 0xC8B"), "{why}");
+    }
+    let other = writes_of(Spec { model: (6, 158), ..Spec::default() }, Register).unwrap_err();
+    assert!(other.contains("is not known to have register 0xC8B"), "{other}");
+}

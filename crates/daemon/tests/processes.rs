@@ -77,7 +77,7 @@ impl Scene {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let start = Instant::now();
         while !is_so() {
             assert!(start.elapsed() < Duration::from_secs(30), "waited for {what}: {}", self.log());
@@ -177,6 +177,58 @@ fn a_loop_that_hangs_is_ended_by_the_watchdog_and_all_is_put_back() {
     let restored = scene.run(&["restore"]);
     assert!(restored.status.success(), "{}", text(&restored.stderr));
     scene.is_as(&before);
+}
+
+/// Who reads the log stops reading: the loop hangs as it writes a line, with the lock of standard error.
+#[test]
+fn a_log_that_nobody_reads_does_not_keep_the_watchdog_from_putting_all_back() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let before = scene.host.state();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // Some lines fit, so that settings are changed before it hangs.
+    writer.write_all(&[b'\n'; 14 * 4096]).unwrap();
+    let mut child = scene.command(&["run", "--apply", "--log", "debug"]).stderr(writer).spawn().unwrap();
+    scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
+    scene.until("the watchdog to end it", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    scene.is_as(&before);
+}
+
+#[test]
+fn a_log_that_is_closed_ends_nothing() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let before = scene.host.state();
+    let mut child = scene.command(&["run", "--apply", "--log", "debug"]).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
+    let from = scene.host.operations();
+    scene.until("some intervals more", || scene.host.operations() > from + 100);
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success());
+    scene.is_as(&before);
+}
+
+/// `WatchdogSec` shorter than an interval: systemd hears of the loop in between.
+#[test]
+fn systemd_hears_of_an_interval_that_is_longer_than_its_patience() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let slow = std::fs::read_to_string(&scene.config).unwrap();
+    let slow = slow.replace("interval = \"100 ms\"", "interval = \"60 s\"");
+    std::fs::write(&scene.config, slow.replace("watchdog = \"2 s\"", "watchdog = \"200 s\"")).unwrap();
+    let at = scene.folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&at).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = scene.command(&["run"]);
+    command.env("NOTIFY_SOCKET", &at).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut heard = 0;
+    let mut buffer = [0; 256];
+    while heard < 5 {
+        let n = socket.recv(&mut buffer).unwrap();
+        heard += usize::from(text(&buffer[..n]).contains("WATCHDOG=1"));
+    }
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

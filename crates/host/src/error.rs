@@ -103,6 +103,11 @@ impl HostError {
         self.errno().is_some_and(|e| passing.iter().any(|p| p.raw_os_error() == e))
     }
 
+    /// Whether the file is there already: a group that somebody else made first.
+    pub fn is_taken(&self) -> bool {
+        self.errno() == Some(Errno::EXIST.raw_os_error())
+    }
+
     /// Whether the file is gone: a group that somebody removed.
     pub fn is_gone(&self) -> bool {
         self.errno().is_some_and(|e| [Errno::NOENT, Errno::NODEV].iter().any(|p| p.raw_os_error() == e))
@@ -127,6 +132,9 @@ fn remedy(source: &io::Error, doing: &str) -> &'static str {
         }
         Some(Errno::BUSY) if doing == "making" => {
             " (monitoring ids are still draining: wait, or raise info/L3_MON/max_threshold_occupancy)"
+        }
+        Some(Errno::AGAIN) if doing == "locking" => {
+            " (another program has the lock, `lslocks` tells which: try again when it is done)"
         }
         Some(Errno::NOENT | Errno::NODEV) => " (it is gone, or was never there)",
         Some(Errno::NXIO) => " (no such processor, or the msr module is not loaded: modprobe msr)",

@@ -218,7 +218,7 @@ impl Machine {
 
     /// The register takes what the cache takes, a single way too.
     fn rule_of_io(&self) -> CbmRule {
-        CbmRule { min_bits: 1, ..self.rule.clone() }
+        self.rule.of_io()
     }
 
     fn totals(&mut self) -> Totals {
@@ -326,6 +326,7 @@ impl Actuator for Machine {
     }
 
     fn apply(&mut self, allocation: &Allocation) -> Result<(), HostError> {
+        let _lock = self.resctrl.lock()?;
         // Everything is checked before anything is written.
         let mut writes = Vec::new();
         for (clos, mask) in &allocation.classes {
@@ -345,11 +346,6 @@ impl Actuator for Machine {
         if let Some(ways) = io {
             self.rule_of_io().check(ways, "ways of device writes")?;
         }
-        let _lock = self
-            .resctrl
-            .tree()
-            .lock()
-            .map_err(|e| HostError::system("locking", self.resctrl.tree().root().display().to_string(), e))?;
         let mut done: Vec<(String, Vec<(u32, Cbm)>)> = Vec::new();
         let mut go = || -> Result<(), HostError> {
             for (group, before, after) in &writes {

@@ -96,7 +96,7 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
     alone = bench.measure("each alone", singly, fit, SEEDS)
     found["alone"] = {
-        name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
+        name: [against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
     groups = design.aliases()
     together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups])
@@ -143,8 +143,8 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
-            "rate": _against(responses["rate"], place),
-            "p99": _against(responses["p99"], place),
+            "rate": against(responses["rate"], place),
+            "p99": against(responses["p99"], place),
             "loss": float(responses["loss"][:, place].mean()),
         }
         for place, chosen in enumerate(sets)
@@ -170,19 +170,23 @@ def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     return max(math.hypot(a["half_width_pct"], b["half_width_pct"]), 0.1)
 
 
-def _against(responses: Runs, place: int, pooled: bool = False) -> dict[str, float]:
+def against(responses: Runs, place: int, pooled: bool = False) -> dict[str, float]:
     """A set against none (the first), seed by seed, in percent with half-width.
 
-    The error is that of the set's own seeds; or, where `pooled` says so, of all sets together, as few seeds say little.
+    The error is that of the set's own seeds; or, where `pooled` says so, of all sets together, as few seeds say little:
+    what is left of responses without the means of seeds and sets. Pooling the changes themselves would count the error
+    of the set without techniques, which all of them share, once for each.
     """
     changes = responses - responses[:, :1]
     mean, wide = until.interval([float(x) for x in changes[:, place]])
     if pooled:
         from scipy.special import stdtrit
 
-        seeds, sets = changes.shape
-        variance = float(changes[:, 1:].var(axis=0, ddof=1).mean())
-        wide = float(stdtrit((seeds - 1) * (sets - 1), 0.975)) * math.sqrt(variance / seeds)
+        seeds, sets = responses.shape
+        left = responses - responses.mean(axis=0) - responses.mean(axis=1, keepdims=True) + responses.mean()
+        degrees = (seeds - 1) * (sets - 1)
+        variance = 2 * float((left**2).sum()) / degrees
+        wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / seeds)
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
 
 

@@ -97,12 +97,17 @@ class Bench:
             # All points are measured from the same packet on: after every mbuf was used, and the sojourn had settled.
             settled = int(own.get("warmup_packets") or 0)
             self.warmup = max(settled, int(1.25 * pool), _LEAST_WARMUP)
-        for lift in _LIFTS:
-            self._lift = self._lifted(lift)
-            (row,) = self._study("saturation", {f"x{lift}": self._lift}, [f"run.packets={self._asked.packets}"], 1)
-            if row["error"] is None and row["loss"] >= _SATURATED:
-                break
-            if lift == 1 and row["error"] is None and row["loss"] > _LIMITED:
+        row: Mapping[str, Any] = {}
+        lift = 0
+        for factor in _LIFTS:
+            lifted = self._lifted(factor)
+            (found,) = self._study("saturation", {f"x{factor}": lifted}, [f"run.packets={self._asked.packets}"], 1)
+            if found["error"] is not None:
+                if not row:
+                    raise InputError(f"at {', '.join(lifted)}: {found['error']}")
+                break  # as far as it goes
+            row, lift, self._lift = found, factor, lifted
+            if row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED):
                 break
         ndr = self._search([])
         return {
@@ -162,6 +167,8 @@ class Bench:
             progress=self._told("confirmation"),
         )
         self._count(found)
+        if (why := next((row["error"] for row in found.rows if row["error"] is not None), None)) is not None:
+            raise InputError(f"as the best set was run again: {why}")
         rates = {
             name: until.interval([row["carried_mpps"] for row in found.rows if row["case"] == name]) for name in cases
         }

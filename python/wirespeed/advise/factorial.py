@@ -83,6 +83,8 @@ def effects(design: Design, replications: Runs, products: Sequence[Sequence[int]
     for product in products:
         column = np.prod(signs[:, list(product)], axis=1)
         found.append(replications @ column * 2 / len(column))
+    if not found:
+        return []
     each = np.array(found)  # product, replication
     count = replications.shape[0]
     mean = each.mean(axis=1)

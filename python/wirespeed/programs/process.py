@@ -24,7 +24,6 @@ from wirespeed.errors import TargetError
 
 _WARDEN: Final = Path(__file__).with_name("warden.py")
 _LOOKS_EVERY_S: Final = 0.005
-_STARTS_WITHIN_S: Final = 10.0
 # What it had printed when it ended is read by then.
 _SAYS_LAST_WITHIN_S: Final = 0.5
 # So much of what it has printed is kept.
@@ -45,6 +44,7 @@ class Process:
         self._dropped = 0
         self._changed = threading.Condition()
         self._ended: int | None = None
+        self.pid = 0
         control, self._control = os.pipe()
         self._status, status = os.pipe()
         master, slave = pty.openpty()
@@ -216,6 +216,10 @@ class Process:
         except subprocess.TimeoutExpired:
             os.kill(self._warden.pid, signal.SIGKILL)
             self._warden.wait()
+        if self._warden.returncode != 0 and self.pid > 0:
+            # A warden that was killed has killed nobody: its program leads a group, which has its number.
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
         self._watcher.join()
         self._reader.join(1)
         if self._master >= 0 and not self._reader.is_alive():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -75,7 +76,7 @@ class Stdout:
         for match in self._pattern.finditer(text):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 numbers.append(float((match[1] if self._pattern.groups else match[0]).replace(",", "")))
-        return numbers
+        return [number for number in numbers if math.isfinite(number)]
 
 
 class Telemetry:
@@ -98,7 +99,7 @@ class Telemetry:
             raise TargetError(
                 f"{process.name}: DPDK telemetry has no counter {self._counter!r}; /ethdev/stats,0 lists them"
             ) from None
-        except OSError as e:
+        except (OSError, ValueError) as e:  # an answer that is cut off is no JSON
             process.check()
             raise TargetError(f"{process.name}: DPDK telemetry at {path} does not answer: {e}") from None
 
@@ -180,4 +181,5 @@ class Prometheus:
             if match and match[1] == name and all(each in (match[2] or "") for each in wanted):
                 with contextlib.suppress(ValueError):
                     values.append(float(match[3]))
+        values = [value for value in values if math.isfinite(value)]
         return sum(values) if values else None

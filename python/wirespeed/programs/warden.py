@@ -33,7 +33,7 @@ def main() -> int:
         signal.signal(ignored, signal.SIG_IGN)
     try:
         if not command:
-            select.select([control], [], [])
+            _first_of(control)
             return 0
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         os.set_inheritable(control, False)
@@ -44,8 +44,11 @@ def main() -> int:
         except OSError as e:
             _say(status, f"error {e.strerror}")
             return 0
-        _say(status, f"pid {pid}")
-        _wait(control, status, pid)
+        try:
+            _say(status, f"pid {pid}")
+            _wait(control, status, pid)
+        finally:
+            _kill_all(pid)
         return 0
     finally:
         for path, _, value in restores:
@@ -56,11 +59,17 @@ def main() -> int:
 
 def _wait(control: int, status: int, pid: int) -> None:
     watched = os.pidfd_open(pid)
-    ready, _, _ = select.select([control, watched], [], [])
-    if watched in ready:
+    if watched in _first_of(control, watched):
         _, code = os.waitpid(pid, 0)
         _say(status, f"exit {os.waitstatus_to_exitcode(code)}")
-    _kill_all(pid)
+
+
+def _first_of(*ends: int) -> list[int]:
+    """Waits until one can be read, or has been closed; `select` would take no numbers above 1023."""
+    poll = select.poll()
+    for end in ends:
+        poll.register(end, select.POLLIN)
+    return [end for end, _ in poll.poll()]
 
 
 def _kill_all(group: int) -> None:

@@ -6,6 +6,7 @@ bundle of settings under a name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Axis:
             return self.levels[min(int(share * len(self.levels)), len(self.levels) - 1)]
         low, high = self.ends
         if self.whole:
-            return level(self.name, min(int(low + share * (high - low + 1)), int(high)))
+            return level(self.name, min(math.floor(low + share * (high - low + 1)), int(high)))
         return level(self.name, float(f"{low + share * (high - low):.9g}"))
 
 

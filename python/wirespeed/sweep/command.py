@@ -169,7 +169,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             "capture": capture,
             "table": table,
         }
-        ask = _ask(scenario, vary, settings, {name: value for name, value in given.items() if value})
+        ask = asked(scenario, vary, settings, given)
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             found = study.run(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
         files = found.write(out)
@@ -182,8 +182,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         return 0
 
 
-def _ask(scenario: str, vary: list[str] | None, settings: list[str] | None, given: dict[str, Any]) -> Ask:
+def asked(scenario: str, vary: list[str] | None, settings: list[str] | None, given: dict[str, Any]) -> Ask:
     """What is asked for; what the command line says goes before what a study file says, axes and settings are added."""
+    given = {name: value for name, value in given.items() if value not in (None, [])}
     found = plan.read(scenario)
     if found is None:
         return Ask(scenario, vary=vary, set=settings, **given)

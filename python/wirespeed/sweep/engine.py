@@ -7,7 +7,6 @@ worker died is suspected, and runs alone; where its worker dies then too, that i
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,8 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, Final, Protocol
 
 from wirespeed.errors import InputError
 from wirespeed.sweep import work
@@ -58,6 +58,20 @@ class Engine(Protocol):
         """Ends it, also what is under way."""
 
 
+class _Context(SpawnContext):
+    """Knows the processes that were made with it: others of this process are somebody else's to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """As any context's."""
+        made = SpawnProcess(*args, **kwargs)
+        self.made.append(made)
+        return made
+
+
 class Local:
     """Processes of this machine."""
 
@@ -70,7 +84,7 @@ class Local:
         self._held = held
         self._jobs = jobs or os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
-        self._others = frozenset(multiprocessing.active_children())
+        self._context = _Context()
 
     @property
     def workers(self) -> int:
@@ -82,8 +96,7 @@ class Local:
         if self._pool is not None:
             return self._pool
         # Not forked: a fork of a process with threads (those of Arrow, of a progress bar) may hang.
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=work.prepare)
+        self._pool = ProcessPoolExecutor(self._jobs, mp_context=self._context, initializer=work.prepare)
         return self._pool
 
     def again(self) -> Executor | None:
@@ -101,8 +114,9 @@ class Local:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-        for process in multiprocessing.active_children():
-            if process not in self._others:
+        while self._context.made:
+            process = self._context.made.pop()
+            if process.pid is not None:
                 process.terminate()
                 process.join()
 
@@ -236,6 +250,12 @@ def _outcome(
         return future.result(timeout=0), None
     except died as e:
         return None, e
+    except CancelledError:
+        # Nobody here cancels what is under way: its scheduler is gone, or somebody stopped it there.
+        raise InputError(
+            "the executor has cancelled runs: its scheduler has ended, or somebody stopped them; what is finished is "
+            "kept: run the study again"
+        ) from None
     except work.VersionMismatchError as e:
         raise InputError(f"{e}: install the same build on both") from None
     except Exception as e:

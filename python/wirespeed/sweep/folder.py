@@ -29,6 +29,7 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         """Raises InputError where another study writes to the folder, or it is no folder."""
         self._kept: dict[str, Outcome] = {}
+        self._drops_failed = False
         self._path = None if path is None else Path(path)
         self._lock: IO[str] | None = None
         if self._path is None:
@@ -60,7 +61,9 @@ class Folder:
             return
         there = {file.name for file in os.scandir(self._path / RUNS)}
         for key in keys:
-            if key not in self._kept and f"{key}.parquet" in there and (found := _read(self._file(key))) is not None:
+            if key in self._kept or f"{key}.parquet" not in there or (found := _read(self._file(key))) is None:
+                continue
+            if found.error is None or not self._drops_failed:
                 self._kept[key] = found
 
     def get(self, key: str) -> Outcome | None:
@@ -68,7 +71,8 @@ class Folder:
         return self._kept.get(key)
 
     def forget_failed(self) -> None:
-        """Drops what failed, so that it runs again."""
+        """Drops what failed, and what will be found to have, so that it runs again."""
+        self._drops_failed = True
         self._kept = {key: found for key, found in self._kept.items() if found.error is None}
 
     def put(self, outcome: Outcome, settings: Mapping[str, Any]) -> None:
@@ -117,5 +121,5 @@ def _read(file: Path) -> Outcome | None:
         if about["schema"] != _SCHEMA:
             return None
         return Outcome(about["key"], values, about["error"], about["seconds"], about["cpu_seconds"], about["worker"])
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException):
         return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from wirespeed.errors import InputError, TargetError
@@ -19,6 +21,7 @@ from wirespeed.tune.target import Measurement, Settings
 
 _PLACE: Final = re.compile(r"\{([a-zA-Z][\w.]*)(?:=([^{}]*))?\}")
 _POLLS_S: Final = 0.02
+_SCRIPTS: Final = (".py", ".sh", ".pl", ".rb", ".lua", ".js", ".tcl")
 _LEAST, _MOST = 11, 30
 _WITHIN: Final = 0.02
 
@@ -86,9 +89,11 @@ class Template:
 
     @property
     def identity(self) -> str:
-        """The command, what is read, the processor."""
+        """The command, its program and scripts, what is read, the processor."""
         read = [vars(each) if hasattr(each, "__dict__") else str(each) for each in (self._reading, self._loss)]
-        return fingerprint("command", self._command, read, self._thread, str(self._timing), processor())
+        files = [path for word in self._words if (path := shutil.which(word)) or (path := _script(word))]
+        stamps = [(path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files]
+        return fingerprint("command", self._command, stamps, read, self._thread, str(self._timing), processor())
 
     def check(self, settings: Settings) -> str | None:
         """A setting that the template has no place for."""
@@ -218,6 +223,11 @@ class Template:
             raise TargetError(
                 f"{process.name}: ended with {how} (last line: {process.last_words()})", refused=process.ended > 0
             )
+
+
+def _script(word: str) -> str | None:
+    """A file that an interpreter runs; other files that are named may be what the program writes."""
+    return word if Path(word).suffix in _SCRIPTS and Path(word).is_file() else None
 
 
 def _pause(process: Process, seconds: float, is_stopped: Callable[[], bool], may_end: bool = False) -> None:

@@ -5,6 +5,7 @@
 
 mod schemata;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -38,6 +39,11 @@ impl CbmRule {
     /// How many ways there are.
     pub fn ways(&self) -> u32 {
         self.full.ways()
+    }
+
+    /// The rule of the register of device ways: a run of ways, a single one too.
+    pub fn of_io(&self) -> CbmRule {
+        CbmRule { min_bits: 1, sparse: false, ..self.clone() }
     }
 
     /// Whether the cache takes this mask; `path` is where it stands.
@@ -185,6 +191,15 @@ impl Resctrl {
     /// The files themselves.
     pub fn tree(&self) -> &Arc<dyn Tree> {
         &self.tree
+    }
+
+    /// Keeps other programs that lock resctrl's root out until the answer is dropped, as the kernel's documentation asks of who
+    /// looks before he writes.
+    ///
+    /// # Errors
+    /// Somebody has the lock.
+    pub fn lock(&self) -> Result<Box<dyn Any>, HostError> {
+        self.tree.lock().map_err(|e| HostError::system("locking", self.tree.root().display().to_string(), e))
     }
 
     /// What the cache takes as a mask.
