@@ -29,6 +29,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
         tlb: None,
         prefetcher: None,
         copy_table: None,
+        copy_engine: None,
         llc: LlcSpec {
             slices: 1,
             hash: Default::default(),
