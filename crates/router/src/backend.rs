@@ -1,8 +1,8 @@
 //! What takes tasks and commits them, and the backend that every machine has: threads with the packet functions themselves.
 
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

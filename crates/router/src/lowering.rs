@@ -57,7 +57,8 @@ impl Lowering {
             unsafe { self.memory.put(number, packet) };
         }
         // SAFETY: every packet of the batch is in its slot, and the tables live as long as `self`.
-        let (touches, lost) = unsafe { Twin::batch((&self.members, self.any), &packets, 0, burst.len() as u32, references) };
+        let (touches, lost) =
+            unsafe { Twin::batch((&self.members, self.any), &packets, 0, burst.len() as u32, references) };
         if lost && references > 0 {
             let allowed = "the burst makes more: make room for them";
             return Err(RouterError::Setting { what: "references", came: references.to_string(), allowed });

@@ -111,7 +111,8 @@ impl PacketMemory {
 
     /// What comes back, with its bytes a packet: verdicts; packets if they are changed, classes if they get one.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&Shared, usize)> {
-        let all = [(true, &self.verdicts, 4), (self.writes, &self.slots, self.stride), (self.classifies, &self.classes, 4)];
+        let all =
+            [(true, &self.verdicts, 4), (self.writes, &self.slots, self.stride), (self.classifies, &self.classes, 4)];
         all.into_iter().filter(|&(comes, ..)| comes).map(|(_, memory, bytes)| (memory, bytes))
     }
 

@@ -101,7 +101,8 @@ impl TryFrom<String> for Functions {
     fn try_from(names: String) -> Result<Functions, RouterError> {
         let named = |name: &str| FunctionName::ALL.iter().find(|(own, _)| *own == name.trim()).map(|&(_, name)| name);
         let found: Option<Vec<FunctionName>> = names.split(',').map(named).collect();
-        let allowed = "must be of forward, check, lookup, ttl, classify and inspect, with commas between those of a chain";
+        let allowed =
+            "must be of forward, check, lookup, ttl, classify and inspect, with commas between those of a chain";
         found.map(Functions).ok_or(RouterError::Setting { what: "function", came: names, allowed })
     }
 }

@@ -302,8 +302,7 @@ impl Automaton {
                 let Listed { pattern, at, bytes, nocase } = self.lists[i as usize];
                 let sites = (site::OUTPUT_PATTERN, site::OUTPUT_TEXT);
                 // Its lower case is known to be there.
-                let confirmed =
-                    nocase || self.patterns.same(at, usize::from(bytes), false, text, end, sites, tape);
+                let confirmed = nocase || self.patterns.same(at, usize::from(bytes), false, text, end, sites, tape);
                 tape.work(site::LISTED_LATCH, cost::LISTED);
                 tape.latch(site::LISTED_LATCH);
                 if confirmed {
