@@ -26,6 +26,7 @@ _RUN_EPILOG: Final = (
     "  wirespeed router run --profile imix --rate 0.5 --seconds 5 --threads 2 --ordered\n\n"
     "  wirespeed router run --backend auto --capture trace.pcap --format json | jq .forwarded\n\n"
     "  wirespeed router run --interface veth0 --reflect --packets 1000\n\n"
+    "  wirespeed router run --function check,classify,inspect,lookup,ttl --search tuple-space --method bloom\n\n"
     "Without --rate and --speed packets are taken as fast as they go, and no delay is told.\n\n"
     "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C."
 )
@@ -50,15 +51,18 @@ class Mode(StrEnum):
     graph = "graph"
 
 
-class Function(StrEnum):
-    """What is done with each packet."""
+class Search(StrEnum):
+    """How rules are searched."""
 
-    forward = "forward"
-    check = "check"
-    lookup = "lookup"
-    ttl = "ttl"
-    classify = "classify"
-    inspect = "inspect"
+    linear = "linear"
+    tuple_space = "tuple-space"
+
+
+class Method(StrEnum):
+    """How payloads are searched."""
+
+    aho_corasick = "aho-corasick"
+    bloom = "bloom"
 
 
 class Format(StrEnum):
@@ -144,13 +148,25 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             ),
         ] = None,
         function: Annotated[
-            Function,
+            str,
             typer.Option(
                 "--function",
-                help="What is done with each packet; inspect is for the CPU only.",
+                metavar="NAME,NAME",
+                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one after "
+                "the other.",
                 rich_help_panel=_SOURCE,
             ),
-        ] = Function.forward,
+        ] = "forward",
+        search: Annotated[
+            Search | None,
+            typer.Option(
+                "--search", help="How classify searches its rules.", show_default="linear", rich_help_panel=_SOURCE
+            ),
+        ] = None,
+        method: Annotated[
+            Method,
+            typer.Option("--method", help="How inspect searches payloads.", rich_help_panel=_SOURCE),
+        ] = Method.aho_corasick,
         rules: Annotated[
             Path | None,
             typer.Option(
@@ -300,7 +316,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         """Route packets of a capture, a generator or an interface; say what became of them and how long it took."""
         with stoppable():
             routed = run(
-                function=function.value,
+                function=function,
+                search=_name(search),
+                method=_name(method),
                 rules=rules,
                 patterns=patterns,
                 capture=capture,
@@ -366,8 +384,20 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
     )
     def _bench(
         function: Annotated[
-            Function, typer.Option("--function", help="What is done with each packet; inspect is for the CPU only.")
-        ] = Function.forward,
+            str,
+            typer.Option(
+                "--function",
+                metavar="NAME,NAME",
+                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several.",
+            ),
+        ] = "forward",
+        search: Annotated[
+            Search | None,
+            typer.Option("--search", help="How classify searches its rules.", show_default="linear"),
+        ] = None,
+        method: Annotated[
+            Method, typer.Option("--method", help="How inspect searches payloads.")
+        ] = Method.aho_corasick,
         rules: Annotated[
             Path | None,
             typer.Option("--rules", metavar="FILE", help="Rules to classify by.", show_default="made ones"),
@@ -423,7 +453,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 with stoppable():
                     done = bench(
                         each,
-                        function=function.value,
+                        function=function,
+                        search=_name(search),
+                        method=_name(method),
                         rules=rules,
                         patterns=patterns,
                         table=table,
@@ -463,6 +495,20 @@ def tables(routed: Mapping[str, Any]) -> Iterator[Table]:
         for reason, count in sorted(routed["dropped"].items(), key=lambda item: -item[1]):
             dropped.add_row(reason, f"{count:,}", f"{100 * count / routed['packets']:.2f} %")
         yield dropped
+    if routed.get("chain"):
+        yield chain_table(routed["chain"])
+
+
+def chain_table(shares: list[dict[str, Any]]) -> Table:
+    """What each member of a chain has done, for people."""
+    shown = Table(title="By function")
+    shown.add_column("function")
+    for name in ("packets", "dropped", "share"):
+        shown.add_column(name, justify="right")
+    for share in shares:
+        lost = share["dropped"] / share["packets"] if share["packets"] else 0
+        shown.add_row(share["name"], f"{share['packets']:,}", f"{share['dropped']:,}", f"{100 * lost:.2f} %")
+    return shown
 
 
 def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -503,7 +549,7 @@ def offer_table(gpu: Mapping[str, Any]) -> Table:
         ("copy engines", str(gpu["copy_engines"])),
         ("shares the host's memory", "yes" if gpu["integrated"] else "no"),
         ("a display may end kernels", "yes: only the batch modes are safe" if gpu["display"] else "no"),
-        ("warps a core", str(gpu["warps_per_core"])),
+        ("warps a core", f"{gpu['warps_per_core']}, of chains and inspection {gpu['warps_per_core_any']}"),
     ):
         shown.add_row(label, value)
     if gpu["round_trip"]:
@@ -578,6 +624,10 @@ def _csv(path: Path | None) -> Iterator[IO[str] | None]:
     with path.open("w", encoding="utf-8") as file:
         print(_wirespeed.bench_columns(), file=file, flush=True)
         yield file
+
+
+def _name(choice: StrEnum | None) -> str | None:
+    return None if choice is None else choice.value.replace("-", "_")
 
 
 def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[int] | list[float]:

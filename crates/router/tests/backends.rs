@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop, PacketFunction, Verdict};
-use packet::{Packet, internet_checksum};
-use probe::Null;
+use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
 use router::layout::{Left, RING_ENTRIES};
 use router::persistent::Setup;
 use router::route::{Pace, Timeout};
-use router::sink::{Nowhere, Sink};
-use router::source::{Next, Source};
+use router::sink::Nowhere;
 use router::{Backend, Commit, Committed, Cpu, Options, Persistent, Program, RouterError, Twin, route};
-use units::{PacketId, PortId, Ps};
+
+mod made;
+use made::{Kept, Made, expected, packet};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const SLOTS: u64 = 32 * RING_ENTRIES;
@@ -28,67 +27,6 @@ fn forward() -> Forward {
 
 fn program() -> Program {
     Program::forward(forward())
-}
-
-/// Packet `number`: its identification and source say which it is; its destination, time to live and checksum differ, so
-/// that verdicts do.
-fn packet(number: u64) -> Packet {
-    let dst = [[10, 9, 9, 9], [10, 1, 2, 7], [10, 1, 2, 200], [8, 8, 8, 8], [224, 0, 0, 5]][number as usize % 5];
-    let ttl = if number % 7 == 3 { 1 } else { 64 };
-    let mut header = vec![0x45, 0, 0, 40, (number >> 8) as u8, number as u8, 0, 0, ttl, 17, 0, 0, 192, 0];
-    header.extend([(number >> 24) as u8, (number >> 16) as u8]);
-    header.extend(dst);
-    let sum = internet_checksum(&header).to_be_bytes();
-    header[10..12].copy_from_slice(&sum);
-    if number % 11 == 5 {
-        header[10] ^= 0x40;
-    }
-    let mut frame = vec![0xee; 12];
-    frame.extend([8, 0]);
-    frame.extend(header);
-    frame.extend([0; 20]);
-    let mut packet = Packet { id: PacketId(number), arrival: Ps(number * 1_000_000), ..Packet::default() };
-    packet.set_frame(&frame, frame.len() as u32);
-    packet
-}
-
-struct Made {
-    next: u64,
-    end: u64,
-}
-
-impl Source for Made {
-    fn next(&mut self, out: &mut Packet) -> Result<Next, RouterError> {
-        if self.next == self.end {
-            return Ok(Next::End);
-        }
-        *out = packet(self.next);
-        self.next += 1;
-        Ok(Next::Packet)
-    }
-}
-
-/// Keeps what left.
-#[derive(Default)]
-struct Kept(Vec<(Packet, PortId)>);
-
-impl Sink for Kept {
-    fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError> {
-        self.0.push((packet.clone(), port));
-        Ok(())
-    }
-}
-
-/// What should have left.
-fn expected(packets: u64) -> Vec<(Packet, PortId)> {
-    let mut burst: Vec<Packet> = (0..packets).map(packet).collect();
-    let mut verdicts = Vec::new();
-    forward().process_burst(Ps::ZERO, &mut burst, &mut Null, &mut verdicts);
-    let sent = burst.into_iter().zip(verdicts).filter_map(|(packet, verdict)| match verdict {
-        Verdict::Forward { port } => Some((packet, port)),
-        Verdict::Drop(_) => None,
-    });
-    sent.collect()
 }
 
 fn backends(workers: u32, base: u64, delays: bool) -> Vec<(String, Commit, Box<dyn Backend>)> {
@@ -125,7 +63,7 @@ fn check(name: &str, commit: Commit, backend: &mut dyn Backend, packets: u64, op
     } else {
         sent.sort_by_key(|(packet, _)| packet.id);
     }
-    assert!(sent == expected(packets), "{name}: what left is what should have");
+    assert!(sent == expected(forward(), packets), "{name}: what left is what should have");
     if packets >= 1000 {
         for reason in ["no_route", "bad_checksum", "ttl_expired", "destination_multicast"] {
             assert!(report.dropped[reason] > 0, "{name}: {reason}");
@@ -163,7 +101,7 @@ fn partial_warps_are_posted_when_they_have_waited() {
         if !commit.is_ordered() {
             kept.0.sort_by_key(|(packet, _)| packet.id);
         }
-        assert!(kept.0 == expected(3001), "{name}");
+        assert!(kept.0 == expected(forward(), 3001), "{name}");
     }
 }
 
@@ -305,20 +243,31 @@ fn settings_that_cannot_be_are_named() {
 
 #[test]
 fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
-    use router::setup::{Choice, FunctionName, RunSpec};
+    use router::setup::{Choice, Functions, RunSpec};
     let table = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends-routes.txt");
     std::fs::write(&table, "10.0.0.0/8 1\n172.16.0.0/12 2\n192.0.2.0/24 3\n").unwrap();
     let run = |function, backend| {
         let (packets, deadline_s, table) = (Some(3000), Some(20.0), Some(table.clone()));
-        let spec = RunSpec { function, backend, packets, deadline_s, table, ordered: true, ..RunSpec::default() };
+        let (function, search) = (Functions::try_from(String::from(function)).unwrap(), None);
+        let spec =
+            RunSpec { function, search, backend, packets, deadline_s, table, ordered: true, ..RunSpec::default() };
         router::setup::run(&spec)
     };
-    for function in [FunctionName::Check, FunctionName::Lookup, FunctionName::Ttl, FunctionName::Classify] {
+    for function in ["check", "lookup", "ttl", "classify", "inspect", "check, classify,inspect,lookup,ttl"] {
         let (cpu, twin) = (run(function, Choice::Cpu).unwrap().report, run(function, Choice::Twin).unwrap().report);
         assert_eq!(cpu.packets, 3000, "{function:?}");
         assert_eq!((cpu.forwarded, cpu.dropped, cpu.ports), (twin.forwarded, twin.dropped, twin.ports), "{function:?}");
+        assert_eq!(cpu.chain, twin.chain, "{function}");
+        assert_eq!(cpu.chain.len(), if function.contains(',') { 5 } else { 0 });
+        let came = cpu.chain.iter().scan(3000, |left, share| {
+            let came = *left;
+            *left -= share.dropped;
+            Some(came)
+        });
+        assert!(came.eq(cpu.chain.iter().map(|share| share.packets)), "{:?}", cpu.chain);
     }
-    assert_eq!(run(FunctionName::Inspect, Choice::Cpu).unwrap().report.packets, 3000);
-    let refused = run(FunctionName::Inspect, Choice::Twin).unwrap_err();
-    assert!(matches!(refused, RouterError::NoLowering { function: "inspect" }), "{refused}");
+    let refused = Functions::try_from(String::from("lookup,nat")).unwrap_err().to_string();
+    assert!(refused.starts_with("function = lookup,nat: must be of forward, check"), "{refused}");
+    let refused = run("ttl,ttl,ttl,ttl,ttl,ttl,ttl", Choice::Cpu).unwrap_err().to_string();
+    assert_eq!(refused, "function = 7 functions: a chain has 1 to 6 of them");
 }

@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use functions::{Forward, ForwardSpec, NextHop, PacketFunction, Verdict};
-use packet::{Packet, internet_checksum};
-use probe::Null;
+use functions::inspect::Method;
+use functions::{Forward, ForwardSpec, NextHop};
 use router::bench::{BenchSpec, Point, bench};
 use router::cuda::{Batch, BatchMode, Gpu, GpuSpec, PTX, Placement};
 use router::persistent::Setup;
-use router::setup::{Choice, Mode, RunSpec};
-use router::sink::Sink;
-use router::source::{Next, Source};
+use router::setup::{Choice, Functions, Mode, RunSpec};
 use router::{Backend, Commit, Options, Persistent, Program, RouterError, route};
-use units::{PacketId, PortId, Ps};
+
+mod made;
+use made::{Kept, Made, expected};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -59,61 +58,12 @@ fn forward() -> Forward {
     Forward::new(routes, 3, &ForwardSpec::default()).unwrap()
 }
 
-fn packet(number: u64) -> Packet {
-    let dst = [[10, 9, 9, 9], [10, 1, 2, 200], [8, 8, 8, 8]][number as usize % 3];
-    let ttl = if number % 7 == 3 { 1 } else { 64 };
-    let mut header = vec![0x45, 0, 0, 40, (number >> 8) as u8, number as u8, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
-    header.extend(dst);
-    let sum = internet_checksum(&header).to_be_bytes();
-    header[10..12].copy_from_slice(&sum);
-    let mut frame = vec![0xee; 12];
-    frame.extend([8, 0]);
-    frame.extend(header);
-    frame.extend([0; 20]);
-    let mut packet = Packet { id: PacketId(number), ..Packet::default() };
-    packet.set_frame(&frame, frame.len() as u32);
-    packet
-}
-
-struct Made {
-    next: u64,
-    end: u64,
-}
-
-impl Source for Made {
-    fn next(&mut self, out: &mut Packet) -> Result<Next, RouterError> {
-        if self.next == self.end {
-            return Ok(Next::End);
-        }
-        *out = packet(self.next);
-        self.next += 1;
-        Ok(Next::Packet)
-    }
-}
-
-#[derive(Default)]
-struct Kept(Vec<(Packet, PortId)>);
-
-impl Sink for Kept {
-    fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError> {
-        self.0.push((packet.clone(), port));
-        Ok(())
-    }
-}
-
 fn check(what: &str, backend: &mut dyn Backend, packets: u64, batch: u32) {
-    let mut burst: Vec<Packet> = (0..packets).map(packet).collect();
-    let mut verdicts = Vec::new();
-    forward().process_burst(Ps::ZERO, &mut burst, &mut Null, &mut verdicts);
-    let sent = burst.into_iter().zip(verdicts).filter_map(|(packet, verdict)| match verdict {
-        Verdict::Forward { port } => Some((packet, port)),
-        Verdict::Drop(_) => None,
-    });
     let mut kept = Kept::default();
     let options = Options { batch, ..Options::default() };
     let report = route(&mut Made { next: 0, end: packets }, backend, &mut kept, &options).unwrap();
     assert_eq!((report.packets, report.reordered), (packets, 0), "{what}");
-    assert!(kept.0 == sent.collect::<Vec<_>>(), "{what}: what left is what should have");
+    assert!(kept.0 == expected(forward(), packets), "{what}: what left is what should have");
 }
 
 #[test]
@@ -275,6 +225,33 @@ fn every_mode_gives_the_same_verdicts() {
 }
 
 #[test]
+fn chains_and_inspection_have_kernels_of_their_own_in_every_mode() {
+    let library = Some(driver("SOUND").to_string_lossy().into_owned());
+    let run = |backend, mode, function: &str, method| {
+        let spec = RunSpec {
+            backend,
+            mode,
+            function: Functions::try_from(String::from(function)).unwrap(),
+            method,
+            driver: library.clone(),
+            packets: Some(3_000),
+            ordered: true,
+            deadline_s: Some(20.0),
+            table: table(),
+            ..RunSpec::default()
+        };
+        let report = router::setup::run(&spec).unwrap().report;
+        (report.forwarded, report.dropped, report.ports, report.chain)
+    };
+    for (function, method) in [("inspect", Method::Bloom), ("check,inspect,lookup,ttl", Method::AhoCorasick)] {
+        let cpu = run(Choice::Cpu, Mode::default(), function, method);
+        for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Graph] {
+            assert_eq!(run(Choice::Cuda, mode, function, method), cpu, "{function}, {mode:?}");
+        }
+    }
+}
+
+#[test]
 fn a_probe_tries_the_kernel_that_stays() {
     let library = |behaviour: &str| driver(behaviour).to_string_lossy().into_owned();
     let offer = router::cuda::probe(Some(&library("SOUND"))).unwrap();
@@ -315,7 +292,8 @@ fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
 
 #[test]
 fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
-    for entry in [".entry persistent", ".entry batch", ".version 9.0"] {
+    for entry in [".entry persistent(", ".entry batch(", ".entry persistent_any(", ".entry batch_any(", ".version 9.0"]
+    {
         assert!(PTX.contains(entry), "{entry}");
     }
     for width in ["u8", "s8", "b8"] {

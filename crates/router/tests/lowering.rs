@@ -3,24 +3,29 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use functions::chain::SITES_A_MEMBER;
 use functions::classify::Search;
+use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{
-    ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Lookup, LookupMode, NextHop,
-    PacketFunction, Verdict,
+    ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Inspect, InspectSpec, Lookup, LookupMode,
+    NextHop, PacketFunction, Verdict,
 };
 use packet::{Packet, internet_checksum};
 use probe::{Event, Record, RegionId};
 use proptest::prelude::*;
-use router::layout::Touch;
-use router::{Lowering, Program};
-use traffic::{Capture, Rules, Table};
+use router::layout::{REGIONS_A_MEMBER, Touch};
+use router::persistent::Setup;
+use router::{Backend, Commit, Cpu, Lowering, Persistent, Program, Twin};
+use traffic::{Capture, PatternSelection, Rules, SignatureStrings, Table};
 use units::{LINE_BYTES, PacketId, Ps};
 
 const BURST: usize = 64;
-/// More than a packet makes: a classifier looks at each of a thousand rules, once or twice.
-const REFERENCES: usize = 4096;
+/// More than a packet makes on average: a classifier looks at each of a thousand rules, once or twice; an inspection at some
+/// thousand bytes, a few times each.
+const REFERENCES: usize = 16_384;
 /// Places of references in `functions` that the lowering answers from a register: the word of the time to live, which it has
 /// from the header check, and the hop limit. See DEVIATIONS.md.
 const IN_REGISTERS: [u16; 2] = [42, 44];
@@ -76,21 +81,48 @@ fn add(lines: &mut Lines, region: RegionId, offset: u64, bytes: u16) {
 
 /// The number that kernels have for a region of that name: functions alone number their regions in their own way.
 fn region_of(name: &str) -> RegionId {
-    let tables = ["tbl24", "tbl8", "tbl24_v6", "tbl8_v6", "next_hops"];
-    let at = if name == "classify_rules" { Some(0) } else { tables.iter().position(|&table| table == name) };
+    let tables = [
+        &["tbl24", "tbl8", "tbl24_v6", "tbl8_v6", "next_hops"][..],
+        &["classify_rules"],
+        &["classify_tuples", "classify_buckets", "classify_entries"],
+        &[
+            "inspect_patterns",
+            "inspect_root",
+            "inspect_states",
+            "inspect_wide_states",
+            "inspect_outputs",
+            "inspect_lists",
+        ],
+        &["inspect_patterns", "inspect_filters", "inspect_buckets", "inspect_entries"],
+    ];
+    let at = tables.iter().find_map(|tables| tables.iter().position(|&table| table == name));
     RegionId(RegionId::FIRST_TABLE.0 + at.unwrap_or_else(|| panic!("kernels have no region {name}")) as u16)
+}
+
+/// What kernels call the regions of a function, or of a chain's members one behind the other.
+fn named(function: &Function) -> BTreeMap<RegionId, RegionId> {
+    let all = function.regions();
+    let Function::Chain(chain) = function else {
+        return all.iter().map(|region| (region.id, region_of(&region.name))).collect();
+    };
+    let (mut named, mut rest) = (BTreeMap::new(), all.iter());
+    for (member, function) in (0..).zip(chain.members()) {
+        for (own, region) in function.regions().iter().zip(rest.by_ref()) {
+            named.insert(region.id, RegionId(region_of(&own.name).0 + member * REGIONS_A_MEMBER));
+        }
+    }
+    named
 }
 
 /// By packet, how often each line is touched, but for the mbuf and for what the lowering has in registers.
 fn lines_of_function(function: &Function, record: &Record, packets: usize) -> Vec<Lines> {
-    let named: BTreeMap<RegionId, RegionId> =
-        function.regions().iter().map(|region| (region.id, region_of(&region.name))).collect();
+    let named = named(function);
     let (mut lines, mut packet) = (vec![Lines::new(); packets], None);
     for event in record.iter() {
         match event {
             Event::Begin(id) => packet = Some(id.0 as usize),
             Event::End(_) => packet = None,
-            Event::Touch(r) if r.region != RegionId::MBUF && !IN_REGISTERS.contains(&r.site) => {
+            Event::Touch(r) if r.region != RegionId::MBUF && !IN_REGISTERS.contains(&(r.site % SITES_A_MEMBER)) => {
                 let region = named.get(&r.region).copied().unwrap_or(r.region);
                 add(&mut lines[packet.expect("within a packet")], region, r.offset, r.bytes);
             }
@@ -135,8 +167,15 @@ fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], s
         assert_eq!(found[i], expected[i], "verdict of {}", what());
         assert_eq!(theirs[i].data, ours[i].data, "bytes of {}", what());
         assert_eq!(by_lowering[i], by_function[i], "lines of {}", what());
-        if let Function::Classify(classifier) = &*function {
-            assert_eq!(lowering.classes(burst.len())[i], classifier.classes()[i], "class of {}", what());
+        match &*function {
+            Function::Classify(classifier) => {
+                assert_eq!(lowering.classes(burst.len())[i], classifier.classes()[i], "class of {}", what());
+            }
+            Function::Inspect(inspect) => {
+                let first = inspect.found().iter().find(|(id, _)| id.0 == i as u64).map(|(_, found)| found.pattern);
+                assert_eq!(lowering.classes(burst.len())[i], first, "first pattern of {}", what());
+            }
+            _ => {}
         }
         let name = match expected[i] {
             Verdict::Forward { .. } => "forward",
@@ -186,26 +225,128 @@ fn the_lowering_equals_the_functions_on_real_captures_with_the_full_table() {
 #[test]
 fn malformed_packets_get_the_same_verdict_with_a_reason() {
     let table = Table::synthetic(1, 20_000, 500);
+    let bursts = malformed();
     for program in programs(forward(&table, ChecksumCheck::Software, 2), &table) {
-        let (mut function, mut lowering) = both(&program, 2048);
+        let (mut function, mut lowering) = both(&program, 1 << 16);
         let mut so_far = Compared::default();
-        for path in files("adversarial") {
-            let most = if program.name() == "classify" { 300 } else { 5_000 };
-            compare_capture(&path, most, &mut function, &mut lowering, &mut so_far);
+        let (stride, bursts_of_it) = if is_slow(&program) { (5, 1) } else { (1, usize::MAX) };
+        for capture in &bursts {
+            for burst in capture.chunks(BURST).step_by(stride).take(bursts_of_it) {
+                compare(&mut function, &mut lowering, burst, &mut so_far);
+            }
         }
         println!("{}: {} packets, {:?}", program.name(), so_far.packets, so_far.verdicts);
+        assert!(bursts.is_empty() || so_far.verdicts.len() > 2, "reasons beyond that it is not IP");
     }
+}
+
+/// And on the backend of threads, whatever the task in which a packet comes: what `wirespeed router run` does.
+#[test]
+fn malformed_packets_get_the_same_verdict_on_the_backends() {
+    let table = Table::synthetic(1, 20_000, 500);
+    let packets: Vec<Packet> = malformed().into_iter().flat_map(|capture| capture.into_iter().take(100)).collect();
+    let deadline = Duration::from_secs(60);
+    let setup = Setup { deadline, ..Setup::default() };
+    for program in programs(forward(&table, ChecksumCheck::Software, 2), &table) {
+        let few = &packets[..if is_slow(&program) { packets.len().min(2_000) } else { packets.len() }];
+        let (mut function, mut expected) = (program.function().clone(), Vec::new());
+        function.process_burst(Ps::ZERO, &mut few.to_vec(), &mut probe::Null, &mut expected);
+        let setup = Setup { frame_bytes: 1 << 16, slots: 256, ..setup };
+        let backends: [Box<dyn Backend>; 2] = [
+            Box::new(Cpu::new(&program, 2, 256, Commit::Device, deadline).unwrap()),
+            Box::new(Persistent::new(Twin::new(2), &program, setup).unwrap()),
+        ];
+        for mut backend in backends {
+            let verdicts = through(&mut *backend, few);
+            for (i, (found, wanted)) in verdicts.iter().zip(&expected).enumerate() {
+                assert_eq!(found, wanted, "{} on {}: {:x?}", program.name(), backend.name(), few[i]);
+            }
+            assert_eq!(verdicts.len(), expected.len());
+            let Function::Chain(chain) = &function else { continue };
+            let wanted = chain.shares().into_iter();
+            let wanted: Vec<_> = wanted.map(|share| (share.name, share.packets, share.dropped)).collect();
+            let shares: Vec<_> =
+                backend.shares().iter().map(|share| (share.name, share.packets, share.dropped)).collect();
+            assert_eq!(shares, wanted, "{} on {}", program.name(), backend.name());
+        }
+    }
+}
+
+/// Lays packets in, tasks of 1 to 32 of them, and takes verdicts out.
+fn through(backend: &mut dyn Backend, packets: &[Packet]) -> Vec<Verdict> {
+    let (mut verdicts, mut out, mut put, mut spare) = (Vec::new(), Vec::new(), 0, Packet::default());
+    while verdicts.len() < packets.len() {
+        while put < packets.len() && put + 32 - verdicts.len() < 256 {
+            let count = (1 + put % 32).min(packets.len() - put);
+            for number in put..put + count {
+                backend.put(number as u64, &mut packets[number].clone());
+            }
+            assert!(backend.post(put as u64, count as u32).unwrap());
+            put += count;
+        }
+        backend.poll(&mut out).unwrap();
+        for done in out.drain(..) {
+            for number in done.first..done.first + u64::from(done.count) {
+                verdicts.push(backend.take(number, &mut spare).unwrap());
+            }
+        }
+    }
+    backend.stop().unwrap();
+    verdicts
+}
+
+/// A linear search of many rules takes long.
+fn is_slow(program: &Program) -> bool {
+    program.name().contains("classify") || program.name().contains("inspect")
+}
+
+/// The packets of the adversarial captures, also of those in archives.
+fn malformed() -> Vec<Vec<Packet>> {
+    let mut all = Vec::new();
+    for path in files("adversarial") {
+        if !path.to_string_lossy().contains(".tar.") {
+            all.extend(Capture::open(&path).map(|capture| taken(capture, 5_000)));
+            continue;
+        }
+        let mut data = Vec::new();
+        std::io::Read::read_to_end(&mut liblzma::read::XzDecoder::new(std::fs::File::open(&path).unwrap()), &mut data)
+            .unwrap();
+        let before = all.len();
+        all.extend(members(&data).filter_map(|file| Some(taken(Capture::from_bytes(file, "member").ok()?, 300))));
+        assert!(all.len() > before + 15, "captures in {}", path.display());
+    }
+    all
+}
+
+fn taken(mut capture: Capture, most: usize) -> Vec<Packet> {
+    let (mut packets, mut packet) = (Vec::new(), Packet::default());
+    while packets.len() < most && capture.next(&mut packet) {
+        packets.push(packet.clone());
+    }
+    packets
+}
+
+/// The files of a tar archive: a header of 512 bytes, with the length in octal digits, then as many blocks.
+fn members(data: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let digits = std::str::from_utf8(data.get(at + 124..at + 135)?).ok()?.trim_matches(['\0', ' ']);
+        let bytes = usize::from_str_radix(digits, 8).ok()?;
+        let file = data.get(at + 512..at + 512 + bytes)?.to_vec();
+        at += 512 + bytes.next_multiple_of(512);
+        Some(file)
+    })
 }
 
 #[test]
 fn each_function_alone_equals_its_lowering_on_real_captures() {
     let table = Table::synthetic(2, 50_000, 500);
     for program in programs(forward(&table, ChecksumCheck::Nic, 2), &table) {
-        let (mut function, mut lowering) = both(&program, 2048);
+        let (mut function, mut lowering) = both(&program, 1 << 16);
         let mut so_far = Compared::default();
         for path in files("traces").iter().chain(&files("mobile")) {
             // A classifier looks at a thousand rules for most packets.
-            let most = if program.name() == "classify" { 200 } else { 2_000 };
+            let most = if is_slow(&program) { 128 } else { 1_000 };
             compare_capture(path, most, &mut function, &mut lowering, &mut so_far);
         }
         println!("{}: {} packets, {} lines, {:?}", program.name(), so_far.packets, so_far.references, so_far.verdicts);
@@ -216,21 +357,63 @@ fn both(program: &Program, frame_bytes: usize) -> (Function, Lowering) {
     (program.function().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
 }
 
-/// Every function that kernels have, forwarding as given.
+/// Strings of a rule set for intrusion detection, with some that occur in any traffic, of one byte and of many.
+fn patterns() -> Vec<Pattern> {
+    let path = shared("dpi/et_open_2021_contents.tsv.xz");
+    let strings = if path.exists() { SignatureStrings::open(path).unwrap() } else { SignatureStrings::made(3, 2_000) };
+    let taken = strings.select(&PatternSelection::default()).into_iter().step_by(7);
+    let often =
+        [("HTTP/1.1", true), ("http/1.1\r\nHost: ", true), ("Get ", false), ("GET ", false), ("\u{1}\u{1}", false)];
+    let often = often.map(|(text, nocase)| (text.as_bytes().to_vec(), nocase));
+    taken.take(2_000).chain(often).map(|(bytes, nocase)| Pattern { bytes, nocase }).collect()
+}
+
+/// Every function that kernels have, and chains of them, forwarding as given.
 fn programs(forward: Forward, table: &Table) -> Vec<Program> {
     let path = shared("rules/acl1_1k.rules.gz");
     let rules = if path.exists() { Rules::open(path).unwrap() } else { Rules::made(1, 1000, table) };
     let linear = |drop_unmatched| ClassifySpec { search: Search::Linear, drop_unmatched };
     let routes = table.routes.iter().filter(|route| route.prefix.prefix_len() > 8).enumerate();
     let routes = routes.filter_map(|(i, route)| Some((route.prefix, NextHop::new(i as u32 % 1000)?)));
+    let lookup = Program::lookup(Lookup::new(routes, 5, Structure::Dir24).unwrap(), 5);
+    let classify =
+        |search, drop_unmatched| Program::classify(&rules.rules, &ClassifySpec { search, drop_unmatched }, 2).unwrap();
+    let patterns = patterns();
+    let inspect = |method, depth, drop| {
+        Program::inspect(Inspect::new(&patterns, &InspectSpec { method, depth, drop }, 3).unwrap(), 3)
+    };
+    let chain = |members| Program::chain(members).unwrap();
     vec![
-        Program::forward(forward),
+        Program::forward(forward.clone()),
         Program::check(ChecksumCheck::Software, 2),
         Program::check(ChecksumCheck::Nic, 4),
-        Program::lookup(Lookup::new(routes, 5, Structure::Dir24).unwrap(), 5),
+        lookup.clone(),
         Program::ttl(3),
         Program::classify(&rules.rules, &linear(false), 2).unwrap(),
         Program::classify(&rules.rules[..200], &linear(true), 2).unwrap(),
+        classify(Search::TupleSpace, false),
+        classify(Search::TupleSpace, true),
+        inspect(Method::AhoCorasick, 0, true),
+        inspect(Method::AhoCorasick, 0, false),
+        inspect(Method::Bloom, 0, true),
+        inspect(Method::Bloom, 100, false),
+        // The paper's chain, one whose latest router is not its last member, and one that routes nowhere.
+        chain(vec![
+            Program::check(ChecksumCheck::Software, 4),
+            classify(Search::TupleSpace, false),
+            inspect(Method::Bloom, 0, true),
+            lookup.clone(),
+            Program::ttl(4),
+        ]),
+        chain(vec![
+            lookup.clone(),
+            Program::ttl(3),
+            inspect(Method::AhoCorasick, 200, true),
+            Program::forward(forward),
+            Program::check(ChecksumCheck::Nic, 2),
+            classify(Search::TupleSpace, true),
+        ]),
+        chain(vec![Program::ttl(2), Program::ttl(2)]),
     ]
 }
 
@@ -241,13 +424,14 @@ fn ipv4(options: usize, ttl: u8, dst: [u8; 4], tags: usize) -> Vec<u8> {
     }
     frame.extend([8, 0]);
     let bytes = 20 + 4 * options;
-    let mut header = vec![0x40 | (bytes / 4) as u8, 0, 0, (bytes + 20) as u8, 0, 1, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
+    let mut header = vec![0x40 | (bytes / 4) as u8, 0, 0, (bytes + 48) as u8, 0, 1, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
     header.extend(dst);
     header.extend(vec![1; 4 * options]);
     let sum = internet_checksum(&header).to_be_bytes();
     header[10..12].copy_from_slice(&sum);
     frame.extend(header);
-    frame.extend([0; 20]);
+    frame.extend([0; 8]);
+    frame.extend(b"get / GET \x01\x01\x01 HTTP/1.1\r\nHoST: x.example");
     frame
 }
 
@@ -256,10 +440,11 @@ fn ipv6(hop_limit: u8, dst: u128, tags: usize) -> Vec<u8> {
     for _ in 0..tags {
         frame.extend([0x81, 0, 0, 7]);
     }
-    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, hop_limit]);
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 35, 6, hop_limit]);
     frame.extend((0x2001_0db8_u128 << 96 | 5).to_be_bytes());
     frame.extend(dst.to_be_bytes());
-    frame.extend([0; 8]);
+    frame.extend([0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x12, 0, 0, 0, 0, 0, 0]);
+    frame.extend(b"GET HTTP/1.1\r\n\x01");
     frame
 }
 
@@ -337,11 +522,34 @@ proptest! {
     }
 }
 
+/// The kernels for any program do for one function of headers what those for headers do: which is started is a matter of
+/// registers.
+#[test]
+fn both_forms_of_a_program_do_the_same() {
+    let bursts: Vec<Packet> = (0..48u8)
+        .map(|i| {
+            let mut packet = Packet::default();
+            let data = if i % 3 == 0 {
+                ipv6(i % 4, u128::from(i % 2 == 1) << 120 | 7, 0)
+            } else {
+                ipv4(0, i % 4, [10, 1, 2, 126 + i % 4], 0)
+            };
+            packet.set_frame(&data, data.len() as u32);
+            packet
+        })
+        .collect();
+    for program in programs(small(), &Table::synthetic(1, 500, 9)) {
+        let (mut function, lowering) = both(&program, 256);
+        compare(&mut function, &mut lowering.in_any_form(), &bursts, &mut Compared::default());
+    }
+}
+
 /// A comparison that cannot fail is none: a wrong time to live, table or line is noticed.
 #[test]
 fn a_lowering_with_another_table_is_noticed() {
     let mut frames = Packet::default();
-    frames.set_frame(&ipv4(0, 9, [10, 1, 2, 129], 0), 64);
+    let data = ipv4(0, 9, [10, 1, 2, 129], 0);
+    frames.set_frame(&data, data.len() as u32);
     let mut other = Lowering::new(&Program::forward(small()), 1, 256).unwrap();
     let mut out = Vec::new();
     let touched = other.process_burst(&mut [frames.clone()], 64, &mut out).unwrap();

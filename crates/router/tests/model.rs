@@ -198,10 +198,10 @@ fn stop_lets_posted_tasks_be_done_and_waiting_workers_leave() {
 /// two tasks is never committed. What is checked here is that the model can see that at all.
 #[test]
 fn without_fences_the_model_finds_a_task_that_nobody_commits() {
-    struct Unfenced(AtomicU64);
+    struct Unfenced(Modelled);
     impl Word for Unfenced {
         fn new(value: u64) -> Unfenced {
-            Unfenced(AtomicU64::new(value))
+            Unfenced(Modelled::new(value))
         }
         fn load(&self, order: Ordering) -> u64 {
             self.0.load(order)
@@ -210,14 +210,14 @@ fn without_fences_the_model_finds_a_task_that_nobody_commits() {
             self.0.store(value, order);
         }
         fn add(&self, by: u64) -> u64 {
-            self.0.fetch_add(by, Ordering::AcqRel)
+            self.0.add(by)
         }
         fn take(&self) -> bool {
-            self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            self.0.take()
         }
         fn fence() {}
-        fn pause(_: u32) {
-            thread::yield_now();
+        fn pause(tries: u32) {
+            Modelled::pause(tries);
         }
     }
     let found = std::panic::catch_unwind(|| {
