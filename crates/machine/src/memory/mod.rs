@@ -816,7 +816,7 @@ impl Memory for Hierarchy {
             done = until;
         }
         if self.engine.is_some() {
-            done = self.after_copy(line, done, &mut path);
+            done = self.after_copy(line, now, done, &mut path);
         }
         let response = Response { at: done, served, path };
         self.directory.insert(line, core);
