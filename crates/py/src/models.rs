@@ -77,9 +77,8 @@ fn answer(question: Question) -> Result<Value, QueueError> {
 }
 
 const READINGS: [&str; 2] = ["as-printed", "fitted"];
-const PARAMETERS: [&str; 14] = [
-    "cpi_inf", "t_cpu", "mr1", "mr2", "s_2", "s_main", "hro1", "fe", "co", "te", "cpus", "l1_line", "l2_line", "cpi",
-];
+const PARAMETERS: [&str; 14] =
+    ["cpi_inf", "t_cpu", "mr1", "mr2", "s_2", "s_main", "hro1", "fe", "co", "te", "cpus", "l1_line", "l2_line", "cpi"];
 
 impl MemoryQuestion {
     fn check(&self) -> Result<(), String> {

@@ -109,10 +109,10 @@ impl Sub for EngineCounters {
 pub(super) struct Engine {
     spec: CopyEngineSpec,
     /// When it can begin another copy.
-    pub(super) free: Ps,
-    /// Targets of copies that nobody has waited for: first line, lines, and when they are there; in the order of
-    /// their ends.
-    under_way: VecDeque<(u64, u64, Ps)>,
+    free: Ps,
+    /// Targets of copies that nobody has waited for, in the order of their beginnings: first line, lines, and when they
+    /// are there.
+    pub(super) under_way: VecDeque<(u64, u64, Ps)>,
     counters: EngineCounters,
 }
 
@@ -155,13 +155,14 @@ impl Engine {
         }
     }
 
-    /// Until when `line`, wanted at `at`, is being copied.
+    /// Until when `line` is being copied, if that is later than `done`; what had ended by `now` is forgotten.
     #[inline]
-    pub(super) fn until(&mut self, line: Line, at: Ps) -> Option<Ps> {
-        while self.under_way.front().is_some_and(|&(.., until)| until <= at) {
+    pub(super) fn until(&mut self, line: Line, now: Ps, done: Ps) -> Option<Ps> {
+        while self.under_way.front().is_some_and(|&(.., until)| until <= now) {
             self.under_way.pop_front();
         }
-        let until = self.under_way.iter().find(|&&(first, n, _)| (first..first + n).contains(&line.0))?.2;
+        let of_line = self.under_way.iter().filter(|&&(first, n, _)| (first..first + n).contains(&line.0));
+        let until = of_line.map(|&(.., until)| until).max().filter(|&until| until > done)?;
         self.counters.waits += 1;
         Some(until)
     }
@@ -274,10 +275,10 @@ impl Hierarchy {
         self.dram.post(line, true, now);
     }
 
-    /// When a line is there that was answered at `done`: a copy onto it may be under way.
+    /// When a line is there that was asked for at `now` and answered at `done`: a copy onto it may be under way.
     #[inline]
-    pub(super) fn after_copy(&mut self, line: Line, done: Ps, path: &mut Path) -> Ps {
-        let Some(until) = self.engine.as_mut().and_then(|engine| engine.until(line, done)) else { return done };
+    pub(super) fn after_copy(&mut self, line: Line, now: Ps, done: Ps, path: &mut Path) -> Ps {
+        let Some(until) = self.engine.as_mut().and_then(|engine| engine.until(line, now, done)) else { return done };
         path.push(Reason::Copy, until - done);
         until
     }

@@ -181,11 +181,17 @@ fn one_engine_makes_a_copy_after_the_other() {
     copy(&mut memory, 64, later(1));
     copy(&mut memory, 64, later(1));
     let first = 10 + MISS;
-    let until = memory.engine.as_mut().unwrap().until(Line(DST / 64), later(1)).unwrap();
-    assert_eq!(until - later(1), Ps(first * NS), "the first on the line");
+    let engine = memory.engine.as_mut().unwrap();
+    assert_eq!(engine.under_way[0].2 - later(1), Ps(first * NS));
     // The second reads an open row, after the first.
-    let last = memory.engine.as_ref().unwrap().free;
+    let last = engine.under_way[1].2;
     assert!(last >= later(1) + Ps((first + HIT) * NS), "{last:?}");
+    assert_eq!(engine.until(Line(DST / 64), later(1), later(1)), Some(last), "both are on the line: the last counts");
+    assert_eq!(engine.until(Line(DST / 64 + 1), later(1), later(1)), None);
+    assert_eq!(engine.until(Line(DST / 64), later(1), last), None, "it is there by then");
+    // One that ends after a later one does not hide it.
+    engine.under_way[0].2 = later(3);
+    assert_eq!(engine.until(Line(DST / 64), last, last), Some(later(3)));
 }
 
 #[test]

@@ -841,7 +841,7 @@ impl Memory for Hierarchy {
             done = until;
         }
         if self.engine.is_some() {
-            done = self.after_copy(line, done, &mut path);
+            done = self.after_copy(line, now, done, &mut path);
         }
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance, served, copy: Ps::ZERO };
