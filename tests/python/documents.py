@@ -56,6 +56,7 @@ NOT_HERE = (
     (r"router (bench|probe)", "wants a GPU, or takes minutes"),
     (r"memory buffers", "takes a minute"),
     (r"tune ", "hundreds of runs; tests/python/test_tune.py has some"),
+    (r"advise ", "dozens of runs; tests/python/test_advise.py has some"),
 )
 SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
 MADE = ["function.forward.prefixes=5000"]
@@ -174,9 +175,6 @@ def smaller(words: list[str]) -> list[str]:
         sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
         upf = [] if "upf" not in words else ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
         return [*words, *(x for s in sets + upf for x in ("--set", s))]
-    if words[0] == "advise":
-        # All that does not make the machine slower to simulate is left out: four settings are tried.
-        return [*words, "--packets", "1000", "--set", MADE[0], "--set", "run.search_resolution=0.3", "--jobs", "1"]
     if words[:2] == ["router", "run"]:
         return [word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word for word in words]
     if words[0] == "copies":

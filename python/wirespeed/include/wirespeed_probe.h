@@ -136,9 +136,10 @@ static int wirespeed_marks_ready(void)
 
 static void wirespeed_marks_digits(unsigned page, uint64_t value, unsigned count)
 {
+    /* Stores, since valgrind leaves out loads whose value nobody uses. */
     for (unsigned i = 0; i < count; i++)
-        (void)*(volatile unsigned char *)(WIRESPEED_MARKS_BASE + (page + i) * WIRESPEED_MARKS_PAGE +
-                                          (uintptr_t)((value >> (12 * i)) & 0xfff));
+        *(volatile unsigned char *)(WIRESPEED_MARKS_BASE + (page + i) * WIRESPEED_MARKS_PAGE +
+                                    (uintptr_t)((value >> (12 * i)) & 0xfff)) = 0;
 }
 
 static inline void wirespeed_marks_say(unsigned what)

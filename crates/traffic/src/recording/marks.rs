@@ -1,7 +1,7 @@
 //! Packets in traces of tools that know addresses only: accesses to [`BASE`] and the pages behind it.
 //!
 //! `wirespeed_probe.h`, compiled with `-DWIRESPEED_PROBE_MARKS`, maps these pages and says what it has to say by where it
-//! touches them. A number goes digit by digit, 12 bits a digit, the lowest first: a load at byte `digit` of the page of its
+//! touches them. A number goes digit by digit, 12 bits a digit, the lowest first: a store to byte `digit` of the page of its
 //! place. A store to the first page says what the numbers are for:
 //!
 //! | store at | meaning | numbers, by page |
@@ -13,7 +13,8 @@
 //! | 32 | memory of each core | the same |
 //!
 //! Digits that are not given are 0. Whatever else the program touches meanwhile does not matter, so nothing depends on how
-//! a compiler orders the loads. Instructions before the store that begins a packet are not the packet's.
+//! a compiler orders them. They are stores, since valgrind leaves out loads whose value nobody uses. Instructions before the
+//! store that begins a packet are not the packet's.
 
 use super::{RecordedKind, Tape, accesses};
 use crate::accesses::AccessLine;
@@ -66,15 +67,15 @@ impl Marks {
                 *self = Marks { site: self.site, ..Marks::default() };
                 done
             }
-            (page, RecordedKind::Load) if DIGITS.contains(&page) => {
+            (page, RecordedKind::Store) if DIGITS.contains(&page) => {
                 self.digits[page] = offset;
                 Ok(())
             }
-            (NAME, RecordedKind::Load) => {
+            (NAME, RecordedKind::Store) => {
                 self.name.push(u8::try_from(offset).map_or('?', char::from));
                 Ok(())
             }
-            _ => Err(format!("a load at {:#x} or behind it, as wirespeed_probe.h makes it", BASE + PAGE)),
+            _ => Err(format!("stores to {BASE:#x} and the pages behind it, as wirespeed_probe.h makes them")),
         }
     }
 

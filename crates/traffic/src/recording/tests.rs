@@ -196,14 +196,14 @@ fn as_marks(
 ) -> String {
     let digits = |text: &mut String, page: u64, value: u64, count: u64| {
         for i in 0..count {
-            *text += &load(marks::BASE + (page + i) * marks::PAGE + (value >> (12 * i) & 0xfff), 1);
+            *text += &store(marks::BASE + (page + i) * marks::PAGE + (value >> (12 * i) & 0xfff), 1);
         }
     };
     let mut text = fetch.to_string();
     digits(&mut text, 1, REGION.0, 5);
     digits(&mut text, 6, REGION.1, 5);
     for letter in "named".bytes() {
-        text += &load(marks::BASE + 13 * marks::PAGE + u64::from(letter), 1);
+        text += &store(marks::BASE + 13 * marks::PAGE + u64::from(letter), 1);
     }
     text += &store(marks::BASE + 32, 1);
     for p in packets {
