@@ -88,6 +88,30 @@ class Neighbour(TypedDict, total=False):
     llc_miss_rate: float | None
 
 
+class DramControllers(TypedDict, total=False):
+    """What controllers at the level of commands did; there only with `machine.dram.controller`.
+
+    Latencies are from the controller's door and back. `energy_nj` is by cause, null where the standard has no currents.
+    `banks` counts row hits, misses and conflicts of each bank, channel by channel.
+    """
+
+    map: str
+    queue: int
+    order: str
+    writes: str
+    page: str
+    refresh: str
+    read_latency_ns: dict[str, float | None]
+    forwarded: int
+    activates: int
+    refreshes: int
+    drain_switches: int
+    energy_nj: dict[str, float] | None
+    energy_nj_per_packet: float | None
+    links: dict[str, float] | None
+    banks: list[list[int]]
+
+
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
 
@@ -99,6 +123,7 @@ class Dram(TypedDict, total=False):
     bandwidth_gb_per_s: float
     peak_gb_per_s: float
     share: dict[str, float]
+    controllers: DramControllers
 
 
 class CopyTable(TypedDict, total=False):

@@ -113,6 +113,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += [Text(), _numbers(summary)]
     parts += _time_goes(summary)
     parts += _levels(summary)
+    parts += _dram_controllers(summary)
     parts += _copying(summary)
     parts += _members(summary)
     parts += _drops(summary)
@@ -296,6 +297,29 @@ def _levels(summary: Summary) -> list[RenderableType]:
             Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
         )
     return [Text(), Text("Hit rates", "bold"), table]
+
+
+def _dram_controllers(summary: Summary) -> list[RenderableType]:
+    """Where the time of DRAM's data buses goes, and what its reads take, where there are controllers of commands."""
+    dram = summary.get("dram") or {}
+    found = dram.get("controllers")
+    if not found:
+        return []
+    split = dram["share"]
+    slices = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS if split[name] > 0]
+    parts = ", ".join(f"{each.label} {q.share(each.share)}" for each in slices)
+    reads = found["read_latency_ns"]
+    known = [(name, reads.get(name)) for name in ("mean", "p50", "p99", "p999")]
+    latency = ", ".join(f"{name} {q.digits(ns)}" for name, ns in known if ns is not None)
+    about = f"{found['order']}, writes {found['writes']}, page {found['page']}, refresh {found['refresh']}"
+    out: list[RenderableType] = [Text(), Text("DRAM", "bold"), _indented(about, "dim"), Padding(_Bar(slices), (0, 2))]
+    out.append(_indented(f"data buses: {parts}, idle {q.share(split['idle'])}"))
+    if latency:
+        out.append(_indented(f"reads, ns: {latency}"))
+    energy = found["energy_nj_per_packet"]
+    if energy is not None:
+        out.append(_indented(f"energy: {q.digits(energy)} nJ a packet"))
+    return out
 
 
 def _copying(summary: Summary) -> list[RenderableType]:

@@ -1,5 +1,6 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
+use machine::dram::{CommandReport, ControllerSetting};
 use machine::memory::CopyEngineSpec;
 use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
@@ -366,7 +367,7 @@ fn copy_engine(scenario: &Scenario, measured: &Measured) -> Value {
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {
     let d = &measured.dram;
     let data = d.bus_busy.as_secs() / (measured.span.as_secs() * f64::from(scenario.machine.dram.channels));
-    json!({
+    let mut out = json!({
         "reads": d.reads,
         "writes": d.writes,
         "row_hits": d.row_hits,
@@ -375,6 +376,53 @@ fn dram(scenario: &Scenario, measured: &Measured) -> Value {
         "bandwidth_gb_per_s": dram_bandwidth(measured) / 1e9,
         "peak_gb_per_s": measured.dram_peak / 1e9,
         "share": { "data": data, "idle": 1.0 - data },
+    });
+    if let (Some(found), Some(setting)) = (&measured.controllers, &scenario.machine.dram.controller) {
+        let s = &found.report.shares;
+        out["share"] = json!({
+            "data": s.data,
+            "turnaround": s.turnaround,
+            "bank_group": s.bank_group,
+            "row_miss": s.row_miss,
+            "bank_conflict": s.bank_conflict,
+            "refresh": s.refresh,
+            "idle": s.idle,
+        });
+        out["controllers"] = controllers(found, setting, measured.measure.offered.packets);
+    }
+    out
+}
+
+/// What DRAM controllers did in the measured part.
+fn controllers(found: &CommandReport, setting: &ControllerSetting, packets: u64) -> Value {
+    let (report, spec) = (&found.report, setting.spec());
+    let latency = &found.read_latency;
+    let mut reads = of_histogram(latency);
+    reads["n"] = json!(latency.n());
+    reads["p90"] = json!(latency.quantile(0.9).map(Ps::as_ns));
+    json!({
+        "map": setting.map,
+        "queue": spec.queue,
+        "order": spec.order.to_string(),
+        "writes": spec.writes.to_string(),
+        "page": spec.page.to_string(),
+        "refresh": spec.refresh.to_string(),
+        "read_latency_ns": reads,
+        "forwarded": report.forwarded,
+        "activates": report.activates,
+        "refreshes": report.refreshes,
+        "drain_switches": report.drain_switches,
+        "energy_nj": report.energy.map(|e| json!({
+            "total": e.total(),
+            "activate": e.activate,
+            "read": e.read,
+            "write": e.write,
+            "refresh": e.refresh,
+            "background": e.background,
+        })),
+        "energy_nj_per_packet": report.energy.map(|e| e.total() / packets.max(1) as f64),
+        "links": found.links.map(|[to, from]| json!({ "to": to, "from": from })),
+        "banks": report.heat,
     })
 }
 

@@ -69,7 +69,7 @@ pub struct Ordered {
     next: usize,
     /// The prefetcher may have asked for lines.
     prefetches: bool,
-    /// When the last miss went out.
+    /// When the last miss went out, or a full window had room again.
     last_out: Ps,
     fills: FillBuffers,
     requests: Requests,
@@ -236,8 +236,9 @@ impl Ordered {
             self.retire_items();
             self.update_limits();
             if was_full {
-                // Room comes with this answer, not earlier.
+                // Room comes with this answer, not earlier, and nothing retires meanwhile.
                 self.front_end = self.front_end.max(response.at);
+                self.last_out = self.last_out.max(response.at);
             }
         }
     }

@@ -60,6 +60,8 @@ pub struct Commanded {
     due: Vec<u64>,
     /// The least clock of an answer that is not known, by channel.
     bound: Vec<u64>,
+    /// The least of them.
+    least: u64,
     requests: Vec<Request>,
     free: Vec<u32>,
     /// By time, then as they were handed in.
@@ -163,6 +165,7 @@ impl Commanded {
             channels,
             due: vec![u64::MAX; n],
             bound: vec![u64::MAX; n],
+            least: u64::MAX,
             requests: Vec::new(),
             free: Vec::new(),
             arriving: BinaryHeap::new(),
@@ -231,8 +234,7 @@ impl Commanded {
             let soonest = if acceptance { Ps::ZERO } else { self.time(self.quickest) };
             heap.peek().map(|Reverse((at, ..))| *at + soonest)
         };
-        let commands = self.bound.iter().min().filter(|&&clock| clock != u64::MAX);
-        let commands = commands.map(|&clock| self.time(clock) + behind);
+        let commands = (self.least != u64::MAX).then(|| self.time(self.least) + behind);
         let linked = self.links.as_ref().and_then(|l| {
             let ready = l.ready.peek().map(|Reverse((at, ..))| *at + l.flit);
             [came(&l.crossing), ready].into_iter().flatten().min()
@@ -274,6 +276,7 @@ impl Commanded {
             }
         }
         self.driven = until;
+        self.least = self.bound.iter().copied().min().unwrap_or(u64::MAX);
         let mut found = std::mem::take(&mut self.found.0);
         for (slot, clock, class) in found.drain(..) {
             let at = self.time(clock);
