@@ -231,6 +231,9 @@ fn malformed_packets_get_the_same_verdict_with_a_reason() {
         let mut so_far = Compared::default();
         let (stride, bursts_of_it) = if is_slow(&program) { (5, 1) } else { (1, usize::MAX) };
         for capture in &bursts {
+            // References of inspecting 60 KB are some hundred thousand: long packets are compared by verdict, on the backends.
+            let capture: Vec<Packet> =
+                capture.iter().filter(|packet| stride == 1 || packet.data.len() <= 1024).cloned().collect();
             for burst in capture.chunks(BURST).step_by(stride).take(bursts_of_it) {
                 compare(&mut function, &mut lowering, burst, &mut so_far);
             }
