@@ -698,9 +698,9 @@ def schema() -> int:
 @app.command()
 def presets(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic, dram or scenario.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic, dram, gpu or scenario.")] = None,
 ) -> int:
-    """List the shipped machines, traffic profiles, DRAM standards and scenarios, or print one as TOML."""
+    """List the shipped machines, traffic profiles, DRAM standards, GPUs and scenarios, or print one as TOML."""
     rows = [row for row in _wirespeed.presets() if kind is None or row[0] == kind]
     if not rows:
         kinds = sorted({row[0] for row in _wirespeed.presets()})

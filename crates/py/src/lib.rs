@@ -87,7 +87,8 @@ fn presets() -> Vec<(&'static str, &'static str, String)> {
     let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title().to_string()));
     let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
     let dram = sim::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
-    scenarios.chain(machines).chain(traffic).chain(dram).collect()
+    let gpus = sim::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
+    scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).collect()
 }
 
 /// The TOML text of a shipped file.
@@ -104,12 +105,13 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
     let (text, names) = match kind {
         "machine" => shipped(MACHINES),
         "scenario" => shipped(SCENARIOS),
+        "gpu" => shipped(sim::simt::PRESETS),
         "traffic" => (
             traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
             traffic_presets().map(|(name, _)| name).collect(),
         ),
         _ => {
-            return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic, dram and scenario")));
+            return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic, dram, gpu and scenario")));
         }
     };
     text.map(str::to_string)

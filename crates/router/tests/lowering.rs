@@ -231,6 +231,9 @@ fn malformed_packets_get_the_same_verdict_with_a_reason() {
         let mut so_far = Compared::default();
         let (stride, bursts_of_it) = if is_slow(&program) { (5, 1) } else { (1, usize::MAX) };
         for capture in &bursts {
+            // References of inspecting 60 KB are some hundred thousand: long packets are compared by verdict, on the backends.
+            let capture: Vec<Packet> =
+                capture.iter().filter(|packet| stride == 1 || packet.data.len() <= 1024).cloned().collect();
             for burst in capture.chunks(BURST).step_by(stride).take(bursts_of_it) {
                 compare(&mut function, &mut lowering, burst, &mut so_far);
             }
@@ -300,8 +303,18 @@ fn is_slow(program: &Program) -> bool {
     program.name().contains("classify") || program.name().contains("inspect")
 }
 
-/// The packets of the adversarial captures, also of those in archives.
+/// The packets of the adversarial captures, also of those in archives. Frames beyond 65,535 bytes, of which a kernel sees no
+/// more (DEVIATIONS.md), are left out and told.
 fn malformed() -> Vec<Vec<Packet>> {
+    let mut all = all_malformed();
+    let most = usize::from(u16::MAX);
+    let before: usize = all.iter().map(Vec::len).sum();
+    all.iter_mut().for_each(|capture| capture.retain(|packet| packet.data.len() <= most));
+    println!("{before} packets, of which {} are too long", before - all.iter().map(Vec::len).sum::<usize>());
+    all
+}
+
+fn all_malformed() -> Vec<Vec<Packet>> {
     let mut all = Vec::new();
     for path in files("adversarial") {
         if !path.to_string_lossy().contains(".tar.") {
@@ -424,7 +437,7 @@ fn ipv4(options: usize, ttl: u8, dst: [u8; 4], tags: usize) -> Vec<u8> {
     }
     frame.extend([8, 0]);
     let bytes = 20 + 4 * options;
-    let mut header = vec![0x40 | (bytes / 4) as u8, 0, 0, (bytes + 48) as u8, 0, 1, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
+    let mut header = vec![0x40 | (bytes / 4) as u8, 0, 0, (bytes + 47) as u8, 0, 1, 0, 0, ttl, 17, 0, 0, 192, 0, 2, 1];
     header.extend(dst);
     header.extend(vec![1; 4 * options]);
     let sum = internet_checksum(&header).to_be_bytes();

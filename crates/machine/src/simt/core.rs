@@ -192,6 +192,8 @@ impl Core {
 pub struct Shaders {
     cores: Vec<Core>,
     next: Vec<u64>,
+    /// The least of `next`.
+    soonest: u64,
     memory: SimtMemory,
     /// Held locks: the holder's core and slot.
     locks: HashMap<u32, (u32, u32)>,
@@ -219,6 +221,7 @@ impl Shaders {
         Ok(Shaders {
             cores: vec![Core::new(resident); spec.cores as usize],
             next: vec![NEVER; spec.cores as usize],
+            soonest: NEVER,
             memory: SimtMemory::new(spec)?,
             locks: HashMap::new(),
             spins: 0,
@@ -262,7 +265,7 @@ impl Shaders {
     /// When the next thing happens; `u64::MAX` if nothing does.
     #[inline]
     pub fn next(&self) -> u64 {
-        self.next.iter().copied().min().unwrap_or(NEVER)
+        self.soonest
     }
 
     /// A warp comes to a free slot of `core`, which is returned; its first instruction can go in the next clock.
@@ -285,6 +288,7 @@ impl Shaders {
         }
         of.schedule(slot, now + 1, now);
         self.next[core] = self.next[core].min(now + 1);
+        self.soonest = self.soonest.min(now + 1);
         Some(slot)
     }
 
@@ -303,16 +307,20 @@ impl Shaders {
     /// Warps that wait for each other's locks.
     #[inline]
     pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<(), Deadlock> {
+        let mut soonest = NEVER;
         for core in 0..self.cores.len() {
-            if self.next[core] <= now {
-                self.step_core(core, now, code, done)?;
+            let mut next = self.next[core];
+            if next <= now {
+                next = self.step_core(core, now, code, done)?;
             }
+            soonest = soonest.min(next);
         }
+        self.soonest = soonest;
         Ok(())
     }
 
     #[inline(always)]
-    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<(), Deadlock> {
+    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<u64, Deadlock> {
         let of = &mut self.cores[core];
         let woken = of.wake(now);
         let ended = woken & of.ending;
@@ -334,8 +342,9 @@ impl Shaders {
             of.issued += 1;
             self.issue(core, slot, now, code)?;
         }
-        self.next[core] = self.cores[core].next(now);
-        Ok(())
+        let next = self.cores[core].next(now);
+        self.next[core] = next;
+        Ok(next)
     }
 
     #[inline(always)]

@@ -85,6 +85,32 @@ impl Cache {
     }
 }
 
+/// A clock, and how to divide by it: each line of DRAM does, and a division takes as long as all else of it.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    ps: u64,
+    /// 2^64 / `ps` rounded down, plus 1.
+    inverse: u64,
+}
+
+impl Period {
+    fn new(ps: u64) -> Period {
+        let ps = ps.max(1);
+        Period { ps, inverse: if ps == 1 { u64::MAX } else { u64::MAX / ps + 1 } }
+    }
+
+    /// Clocks that `time` picoseconds take, the last one whole.
+    #[inline(always)]
+    fn clocks(self, time: u64) -> u64 {
+        // The product is too large by less than `time * ps`: the quotient is exact while that is below 2^64.
+        if time < 1 << 44 && self.ps < 1 << 20 && self.ps > 1 {
+            let quotient = (u128::from(time) * u128::from(self.inverse) >> 64) as u64;
+            return quotient + u64::from(quotient * self.ps < time);
+        }
+        time.div_ceil(self.ps)
+    }
+}
+
 /// What shader cores share. Times are core clocks.
 #[derive(Clone, Debug)]
 pub struct SimtMemory {
@@ -96,7 +122,7 @@ pub struct SimtMemory {
     bank_mask: Option<u32>,
     dram: Dram,
     interconnect: u64,
-    period: u64,
+    period: Period,
     counters: MemoryCounters,
 }
 
@@ -118,7 +144,7 @@ impl SimtMemory {
             bank_mask: spec.l2.banks.is_power_of_two().then(|| spec.l2.banks - 1),
             dram: Dram::new(&spec.memory.dram()?, "gpu.memory")?,
             interconnect: u64::from(spec.interconnect),
-            period: spec.frequency.period().0,
+            period: Period::new(spec.frequency.period().0),
             counters: MemoryCounters::default(),
         })
     }
@@ -140,7 +166,7 @@ impl SimtMemory {
 
     /// When the data of a load that finds nothing and meets nobody are there, clocks after it is issued.
     pub fn unloaded_miss(&self) -> u64 {
-        let dram = self.dram.unloaded_miss().0.div_ceil(self.period);
+        let dram = self.period.clocks(self.dram.unloaded_miss().0);
         // The sector takes a clock at the port and one at the bank.
         2 + 2 * self.interconnect + self.l2.latency + dram
     }
@@ -239,7 +265,8 @@ impl SimtMemory {
 
     #[inline]
     fn dram_line(&mut self, line: Line, write: bool, now: u64) -> u64 {
-        self.dram.post(line, write, Ps(now * self.period)).0.div_ceil(self.period)
+        let there = self.dram.post(line, write, Ps(now * self.period.ps));
+        self.period.clocks(there.0)
     }
 }
 
@@ -283,6 +310,21 @@ mod tests {
         at(&mut memory, 0, &words, 0);
         let hit = memory.unloaded_hit();
         assert_eq!(at(&mut memory, 0, &words, 10_000), 10_000 + hit + 31);
+    }
+
+    #[test]
+    fn clocks_match_a_division() {
+        for ps in [1, 2, 3, 7, 500, 567, 1000, 1024, (1 << 20) - 1, 1 << 20] {
+            let period = Period::new(ps);
+            let edges = [0, 1, ps - 1, ps, ps + 1, (1 << 44) - 1, 1 << 44, u64::MAX / 2];
+            let near = (0..2000u64).flat_map(|n| {
+                let multiple = (n * 0x9e37_79b9_7f4a & ((1 << 44) - 1)) / ps * ps;
+                [multiple.saturating_sub(1), multiple, multiple + 1]
+            });
+            for time in edges.into_iter().chain(near) {
+                assert_eq!(period.clocks(time), time.div_ceil(ps), "{time} by {ps}");
+            }
+        }
     }
 
     #[test]
