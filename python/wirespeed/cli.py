@@ -33,7 +33,7 @@ from wirespeed import router as routing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
-from wirespeed.options import TRAFFIC, CaptureOpt, TableOpt
+from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, QuietOpt, TableOpt
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
@@ -88,7 +88,6 @@ papers = typer.Typer(
 app.add_typer(papers)
 app.add_typer(recordings.app)
 
-_OUTPUT = "Output"
 ScenarioArg = Annotated[
     str,
     typer.Argument(
@@ -142,15 +141,14 @@ OutOpt = Annotated[
         "--out",
         metavar="DIR",
         help="Write tables (Parquet), summary.json, scenario.toml and report.html to this folder.",
-        rich_help_panel=_OUTPUT,
+        rich_help_panel=OUTPUT,
     ),
 ]
 FormatOpt = Annotated[
     Format,
-    typer.Option("--format", help="A summary to read, or one JSON object.", rich_help_panel=_OUTPUT),
+    typer.Option("--format", help="A summary to read, or one JSON object.", rich_help_panel=OUTPUT),
 ]
-NoReportOpt = Annotated[bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=_OUTPUT)]
-QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)]
+NoReportOpt = Annotated[bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=OUTPUT)]
 
 
 TraceOpt = Annotated[

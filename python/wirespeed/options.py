@@ -1,14 +1,15 @@
-"""Options that several commands have, written once: what runs use as traffic, routes and settings."""
+"""Options that several commands have, written once: traffic, routes and settings of runs, and what is shown."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 TRAFFIC = "Traffic and machine"
-"""The panel that they are shown in."""
+OUTPUT = "Output"
+"""The panels that they are shown in."""
 
 CaptureOpt = Annotated[
     Path | None,
@@ -38,3 +39,25 @@ EachPointSetOpt = Annotated[
         rich_help_panel=TRAFFIC,
     ),
 ]
+TablesOrJsonOpt = Annotated[
+    Literal["table", "json"],
+    typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=OUTPUT),
+]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
+
+
+def out(says: str) -> Any:
+    """The option `--out`, a folder; `says` is what goes there."""
+    return typer.Option("--out", metavar="DIR", help=says, rich_help_panel=OUTPUT)
+
+
+def jobs(says: str, panel: str, least: int | None = None) -> Any:
+    """The option `--jobs`; `says` is what runs side by side."""
+    return typer.Option(
+        "--jobs",
+        metavar="N",
+        min=least,
+        help=f"{says}; as many as there are cores if left out. The result does not depend on it.",
+        show_default=False,
+        rich_help_panel=panel,
+    )

@@ -11,6 +11,7 @@ import wirespeed
 from wirespeed import api
 from wirespeed.advise import advice as advice_of
 from wirespeed.advise import bench, factorial, page, techniques, text
+from wirespeed.sweep import Ask, Plan
 
 # One core, a small table and a small pool: saturated by the port as it is, and quick to fill.
 SMALL = {
@@ -29,6 +30,25 @@ def test_a_single_technique_has_an_effect_and_no_interactions():
     responses = np.array([[1.0, 3.0], [1.0, 3.0]])
     assert [effect.value for effect in factorial.effects(design, responses, [[0]])] == [2.0]
     assert factorial.effects(design, responses, []) == []
+
+
+def test_where_there_are_no_interactions_few_designs_show_any():
+    design = factorial.fractional(9)
+    pairs = [list(group[0]) for group in design.aliases()]
+    drawn = np.random.default_rng(2).normal(size=(1000, 2, len(design.on)))
+    shown = [any(each.is_sure for each in factorial.effects(design, runs, pairs, together=True)) for runs in drawn]
+    assert 0.02 < np.mean(shown) < 0.07
+    alone = [any(each.is_sure for each in factorial.effects(design, runs, pairs)) for runs in drawn[:100]]
+    assert np.mean(alone) > 0.3, "what it is for"
+
+
+def test_a_seed_of_the_command_line_is_that_of_every_set_but_not_of_the_confirmation():
+    of = bench.Bench(bench.Asked("forwarding", set={**SMALL, "run.seed": 7}))
+    ask = of._ask({"own": []}, ["run.packets=2000"])
+    assert ask["set"] == ["run.seed=7"]
+    plan = Plan(Ask(**ask, replications=2))
+    assert plan.seed(0, 0) == 7
+    of.close()
 
 
 def test_what_a_technique_does_alone_is_within_its_interval_as_often_as_it_says():

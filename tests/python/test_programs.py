@@ -242,7 +242,8 @@ def test_an_answer_that_is_cut_off_is_told(tmp_path: Path, monkeypatch: pytest.M
 def test_measurements_of_a_program_that_was_changed_are_not_taken_for_its_own(tmp_path: Path) -> None:
     before = template(tmp_path).identity
     assert template(tmp_path, "stdout:Gbps").identity != before
-    os.utime(tmp_path / "prog.py", ns=(1, 1))
+    with (tmp_path / "prog.py").open("a") as script:
+        script.write("# another\n")
     changed = Template(
         f"{PYTHON} {tmp_path}/prog.py {{nic.ring=1}}",
         readings.parse("stdout:Mpps: ([0-9.]+)", False),
@@ -345,6 +346,24 @@ def test_a_command_is_tuned_from_end_to_end(tmp_path: Path) -> None:
     assert again.document["points"] == document["points"]
     files = found.write(tmp_path / "out")
     assert "<svg" not in (page := files[1].read_text()) or "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_of_what_should_be_low_the_lower_quartile_is_told(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import itertools, time\n"
+        "for i in itertools.count():\n"
+        "    print('delay:', (10, 10, 90)[i % 3], flush=True)\n"
+        "    time.sleep(0.005)\n"
+    )
+    command = f"{PYTHON} {tmp_path}/prog.py {{nic.ring=1}}"
+
+    def told(less: bool) -> float:
+        reading = readings.parse(r"stdout:delay: (\d+)", False)
+        found = Template(command, reading, timing=Timing(run_s=0.5), less=less).evaluate({}, lambda: False)
+        return found.values["value"]
+
+    assert told(less=True) == 10
+    assert told(less=False) == 90
 
 
 def test_what_dies_or_hangs_is_recorded_and_told(tmp_path: Path) -> None:

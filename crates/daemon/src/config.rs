@@ -253,6 +253,7 @@ impl Default for Config {
 /// Polling more often costs the program packets.
 const SHORTEST: Ps = Ps(100_000_000_000);
 const LONGEST: Ps = Ps(60_000_000_000_000);
+const LEAST_PATIENCE: Ps = Ps(2_000_000_000_000);
 
 impl Config {
     /// Reads and judges a text; `origin` is where it is from.
@@ -280,8 +281,12 @@ impl Config {
                 "allowed are 100 ms to 60 s: reading more often costs packets",
             );
         }
-        if self.watchdog.ps().0 < self.interval.ps().0 * 3 {
-            return wrong("watchdog", self.watchdog.to_string(), "three intervals at least");
+        if self.watchdog.ps() < Ps(self.interval.ps().0 * 3).max(LEAST_PATIENCE) {
+            return wrong(
+                "watchdog",
+                self.watchdog.to_string(),
+                "three intervals and 2 s at least: a source of counters that hangs is waited for half a second",
+            );
         }
         let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if !is_name(&self.prefix)
@@ -458,6 +463,7 @@ mod tests {
             error(&format!("{RX}{}", RX.replace("rx", "tx").replace("receive", "work")))
                 .contains("processor 1 is in class \"rx\"")
         );
+        assert!(error(&format!("interval = \"100 ms\"\nwatchdog = \"300 ms\"\n{RX}")).contains("2 s at least"));
         assert!(error(&format!("{RX}[io]\nverify_intervals = 4000000000\n")).contains("3 to 1000"));
         assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io = 0"));
         assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));

@@ -6,7 +6,7 @@ use control::{Actuator, Allocation, Policy};
 use host::{IoBackend, Source};
 use units::{Cbm, Ps};
 
-use crate::{Config, DaemonError, Parts, Setup};
+use crate::{Config, DaemonError, Parts, Setup, StateFolder};
 
 /// The writes, in order, and what a reader should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Plan {
 /// What `run --apply` would write first.
 ///
 /// # Errors
-/// As [`Setup::new`]; the machine cannot be read.
+/// As [`Setup::new`]; the machine or the journal cannot be read.
 pub fn plan(config: &Config, parts: &Parts, sources: Vec<Box<dyn Source>>) -> Result<Plan, DaemonError> {
     let setup = Setup::new(config, parts)?;
     let mut machine = setup.machine(setup.readable(), sources, || Ps(1))?;
@@ -39,6 +39,13 @@ pub fn plan(config: &Config, parts: &Parts, sources: Vec<Box<dyn Source>>) -> Re
         plan.notes.push(format!("group {other:?} is somebody else's and stays as it is"));
     }
     plan.notes.extend(machine.faults().iter().cloned());
+    if !StateFolder::read_only(&config.state).journal()?.is_empty() {
+        plan.notes.push(
+            "the journal is not empty: another wirespeedd runs, or one that died has left settings, which `run --apply` puts back \
+             before anything else; this is a plan from where they are now"
+                .into(),
+        );
+    }
     Ok(plan)
 }
 

@@ -214,6 +214,15 @@ fn a_dry_run_and_a_plan_write_nothing() {
 }
 
 #[test]
+fn a_plan_says_that_settings_are_left_to_be_put_back() {
+    let mut situation = Situation::plain(Spec::default());
+    let plan = |s: &Situation| daemon::plan(&s.config, &s.parts, s.sources()).unwrap().to_string();
+    assert!(!plan(&situation).contains("journal"));
+    drop(situation.start().unwrap());
+    assert!(plan(&situation).contains("# the journal is not empty"));
+}
+
+#[test]
 fn groups_of_others_are_never_written() {
     let mut situation = Situation::plain(Spec::default());
     let tree = situation.host.tree(fakehost::Part::Resctrl);

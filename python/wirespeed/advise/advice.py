@@ -99,7 +99,7 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
         name: [against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
     groups = design.aliases()
-    together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups])
+    together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups], True)
     found["interactions"] = _sure_interactions(fit, groups, together)
     found["mean"] = float(responses["rate"].mean())
     return found
@@ -139,7 +139,7 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
     responses = bench.measure("the best in every combination", sets, best, SEEDS_OF_BEST)
     pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
-    together = factorial.effects(design, responses[goal], [list(group[0]) for group in pairs])
+    together = factorial.effects(design, responses[goal], [list(group[0]) for group in pairs], True)
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),

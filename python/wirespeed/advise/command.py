@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from wirespeed import terminal
+from wirespeed import options, terminal
 from wirespeed.advise import Advice, advice, bench, text
-from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -24,7 +24,7 @@ _EPILOG: Final = (
     "  wirespeed advise upf --goal p99 --without core\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
 )
-_ADVICE, _OUTPUT = "Advice", "Output"
+_ADVICE: Final = "Advice"
 DEFAULT_FOLDER: Final = "wirespeed-advice"
 
 
@@ -68,35 +68,15 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 "--packets", metavar="N", help="Packets of each run of the comparison.", rich_help_panel=_ADVICE
             ),
         ] = bench.PACKETS,
-        jobs: Annotated[
-            int | None,
-            typer.Option(
-                "--jobs",
-                metavar="N",
-                help="Processes; as many as there are cores if left out. The result does not depend on it.",
-                show_default=False,
-                rich_help_panel=_ADVICE,
-            ),
-        ] = None,
+        jobs: Annotated[int | None, options.jobs("Processes", _ADVICE)] = None,
         capture: CaptureOpt = None,
         table: TableOpt = None,
         settings: EachPointSetOpt = None,
-        out: Annotated[
-            Path,
-            typer.Option(
-                "--out",
-                metavar="DIR",
-                help="Keep finished runs, advice.json and advice.html here.",
-                rich_help_panel=_OUTPUT,
-            ),
-        ] = Path(DEFAULT_FOLDER),
-        form: Annotated[
-            Literal["table", "json"],
-            typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=_OUTPUT),
-        ] = "table",
-        quiet: Annotated[
-            bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
-        ] = False,
+        out: Annotated[Path, options.out("Keep finished runs, advice.json and advice.html here.")] = Path(
+            DEFAULT_FOLDER
+        ),
+        form: TablesOrJsonOpt = "table",
+        quiet: QuietOpt = False,
     ) -> int:
         """Say which techniques pay on this machine with this traffic, what they cost, and what to set."""
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:

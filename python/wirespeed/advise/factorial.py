@@ -70,11 +70,14 @@ def full(factors: int) -> Design:
     return _design([1 << i for i in range(factors)], factors)
 
 
-def effects(design: Design, replications: Runs, products: Sequence[Sequence[int]]) -> list[Effect]:
+def effects(
+    design: Design, replications: Runs, products: Sequence[Sequence[int]], together: bool = False
+) -> list[Effect]:
     """Effects of products of factors (one factor: its main effect), on responses `replications[replication, run]`.
 
     An effect is the mean where the product is positive less where it is negative; of an interaction half of it, as is
-    usual, so that effects of a model add up.
+    usual, so that effects of a model add up. `together`: that all intervals hold is 95 % sure (Bonferroni), for where
+    products are picked by being sure; else each of them is.
     """
     from scipy.special import stdtrit
 
@@ -93,7 +96,8 @@ def effects(design: Design, replications: Runs, products: Sequence[Sequence[int]
     contrasts = _all_contrasts(design, replications)
     degrees = contrasts.shape[0] * (count - 1)
     variance = float(contrasts.var(axis=1, ddof=1).mean())
-    wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / count)
+    outside = 0.025 / (len(found) if together else 1)
+    wide = float(stdtrit(degrees, 1 - outside)) * math.sqrt(variance / count)
     return [Effect(float(value), wide) for value in mean]
 
 

@@ -196,7 +196,7 @@ class Setup:
         rates: list[float] = []
         received = through = 0
         cpu_ns = 0
-        with self.started(settings) as process:
+        with self.started(settings, is_stopped) as process:
             thread = process.polling_thread("^rte-worker")
             self.window(process, thread, sampling.warmup_s, is_stopped)
             while True:
@@ -215,7 +215,9 @@ class Setup:
         return Forwarded(found, loss, through, cpu_ns / 1e9)
 
     @contextlib.contextmanager
-    def started(self, settings: Mapping[str, object]) -> Iterator[Process]:
+    def started(
+        self, settings: Mapping[str, object], is_stopped: Callable[[], bool] | None = None
+    ) -> Iterator[Process]:
         """Running, and ready to forward."""
         require()
         huge = hugepages.free() * hugepages.BYTES >= self.bytes(settings)
@@ -227,7 +229,7 @@ class Setup:
             try:
                 with Process(command) as process:
                     try:
-                        process.expect(re.escape(_PROMPT), _STARTS_WITHIN_S)
+                        process.expect(re.escape(_PROMPT), _STARTS_WITHIN_S, is_stopped=is_stopped)
                     except TargetError as e:
                         raise TargetError(str(e), refused=(process.ended or 0) > 0) from None
                     if self.devices == "memif":

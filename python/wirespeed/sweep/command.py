@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
-from wirespeed import scenarios, terminal
+from wirespeed import options, scenarios, terminal
 from wirespeed.errors import InputError
-from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 from wirespeed.sweep import plan, study, text
 from wirespeed.sweep.plan import Ask
@@ -32,7 +32,7 @@ _EPILOG: Final = (
     "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
     "Exit code: 0 fine (points that failed are listed), 2 bad input, 130 stopped by Ctrl-C."
 )
-_STUDY, _WHERE, _OUTPUT = "Study", "Where it runs", "Output"
+_STUDY, _WHERE = "Study", "Where it runs"
 DEFAULT_FOLDER: Final = "wirespeed-sweep"
 
 
@@ -123,16 +123,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         table: TableOpt = None,
         settings: EachPointSetOpt = None,
         engine: Annotated[str, typer.Option("--engine", help="local or dask.", rich_help_panel=_WHERE)] = "local",
-        jobs: Annotated[
-            int | None,
-            typer.Option(
-                "--jobs",
-                metavar="N",
-                help="Processes of the local engine; as many as there are cores if left out.",
-                show_default=False,
-                rich_help_panel=_WHERE,
-            ),
-        ] = None,
+        jobs: Annotated[int | None, options.jobs("Processes of the local engine", _WHERE)] = None,
         scheduler: Annotated[
             str | None,
             typer.Option("--scheduler", metavar="ADDRESS", help="Dask's scheduler.", rich_help_panel=_WHERE),
@@ -141,21 +132,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             bool, typer.Option("--retry-failed", help="Run again what failed before.", rich_help_panel=_WHERE)
         ] = False,
         out: Annotated[
-            Path,
-            typer.Option(
-                "--out",
-                metavar="DIR",
-                help="Keep finished runs, results.parquet, results.csv, sweep.json and sweep.html here.",
-                rich_help_panel=_OUTPUT,
-            ),
+            Path, options.out("Keep finished runs, results.parquet, results.csv, sweep.json and sweep.html here.")
         ] = Path(DEFAULT_FOLDER),
-        form: Annotated[
-            Literal["table", "json"],
-            typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=_OUTPUT),
-        ] = "table",
-        quiet: Annotated[
-            bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
-        ] = False,
+        form: TablesOrJsonOpt = "table",
+        quiet: QuietOpt = False,
     ) -> int:
         """Run a scenario over values of its settings, on all cores or on a cluster; nothing is run twice."""
         given = {

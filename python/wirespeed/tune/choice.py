@@ -52,8 +52,11 @@ class Choice:
     warmup_s: float = 0.3
     timeout_s: float = 30.0
 
-    def program(self, knobs: Sequence[str]) -> tuple[Program, list[Knob]]:
-        """The program and its knobs. Raises InputError for options that do not go together."""
+    def program(self, knobs: Sequence[str], less: bool = False) -> tuple[Program, list[Knob]]:
+        """The program and its knobs; `less`: a lower number is better.
+
+        Raises InputError for options that do not go together.
+        """
         if self.target != "command":
             for option, given in (
                 ("--command", self.command),
@@ -86,7 +89,7 @@ class Choice:
         reading = readings.parse(self.reads, self.counts)
         loss = readings.parse(self.loss_reads, self.counts) if self.loss_reads is not None else None
         timing = Timing(self.run_s, self.warmup_s, self.timeout_s)
-        return Template(self.command, reading, loss, self.thread, timing), knobs_of(knobs, {})
+        return Template(self.command, reading, loss, self.thread, timing, less), knobs_of(knobs, {})
 
 
 def tune(
@@ -104,7 +107,7 @@ def tune(
     progress: Callback | None,
 ) -> Tuning:
     """Tunes what was chosen. Raises as `tune_program`."""
-    program, found = chosen.program(knobs)
+    program, found = chosen.program(knobs, metric == "lowest")
     told = chosen.target == "command" and not chosen.counts and not str(chosen.reads).startswith("telemetry")
     if metric is None:
         metric = "highest" if told else "cpu_mpps"

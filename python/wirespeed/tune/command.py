@@ -12,9 +12,9 @@ from typing import Annotated, Final, Literal
 import typer
 from rich.console import Console
 
-from wirespeed import terminal
+from wirespeed import options, terminal
 from wirespeed.errors import InputError
-from wirespeed.options import CaptureOpt, EachPointSetOpt, TableOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 from wirespeed.tune import choice, programs, text, tuning
 
@@ -31,7 +31,7 @@ _EPILOG: Final = (
     "Exit code: 0 fine, 2 bad input, 3 a program that was measured is missing, has died or hung, 130 stopped by Ctrl-C."
 )
 EXIT_TARGET: Final = 3
-_SEARCH, _OUTPUT, _PROGRAM = "Search", "Output", "Real programs"
+_SEARCH, _PROGRAM = "Search", "Real programs"
 
 
 def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
@@ -112,17 +112,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_SEARCH,
             ),
         ] = tuning.BATCH,
-        jobs: Annotated[
-            int | None,
-            typer.Option(
-                "--jobs",
-                metavar="N",
-                min=1,
-                help="Evaluations at a time; as many as there are cores if left out. The result does not depend on it.",
-                show_default=False,
-                rich_help_panel=_SEARCH,
-            ),
-        ] = None,
+        jobs: Annotated[int | None, options.jobs("Evaluations at a time", _SEARCH, 1)] = None,
         journal: Annotated[
             Path | None,
             typer.Option(
@@ -267,21 +257,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             ),
         ] = 30.0,
         out: Annotated[
-            Path | None,
-            typer.Option(
-                "--out",
-                metavar="DIR",
-                help="Write tuning.json, tuning.html and the journal to this folder.",
-                rich_help_panel=_OUTPUT,
-            ),
+            Path | None, options.out("Write tuning.json, tuning.html and the journal to this folder.")
         ] = None,
-        form: Annotated[
-            Literal["table", "json"],
-            typer.Option("--format", help="Tables to read, or one JSON object.", rich_help_panel=_OUTPUT),
-        ] = "table",
-        quiet: Annotated[
-            bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
-        ] = False,
+        form: TablesOrJsonOpt = "table",
+        quiet: QuietOpt = False,
     ) -> int:
         """Search the settings that are best together; compare with one at a time, ResQ's rule and every combination."""
         if journal is None and out is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from typing import Final
 from wirespeed.errors import InputError, TargetError
 from wirespeed.programs.process import Process
 from wirespeed.programs.readings import Reading, Stdout
-from wirespeed.programs.windows import estimate
+from wirespeed.programs.windows import QUANTILE, estimate
 from wirespeed.tune.real import START, failed, fingerprint, processor
 from wirespeed.tune.target import Measurement, Settings
 
@@ -48,7 +49,7 @@ class Template:
 
     A number that is a running total (`reading.counts`) is told per CPU-second of the polling thread, in millions. Any
     other is told as it is: the last one of a program that ends by itself, or the upper quartile of those that come
-    within `run_s` of one that goes on.
+    within `run_s` of one that goes on; the lower one where `less` is better, as neighbours only ever make it worse.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Template:
         loss: Reading | None = None,
         thread: str | None = None,
         timing: Timing | None = None,
+        less: bool = False,
     ) -> None:
         try:
             self._words = shlex.split(command)
@@ -85,6 +87,7 @@ class Template:
                 raise InputError(f"--thread {thread}: is no regular expression: {e}") from None
         self._command, self._reading, self._loss, self._thread = command, reading, loss, thread
         self._timing = timing or Timing()
+        self._quantile = 1 - QUANTILE if less else QUANTILE
         self.title = self._words[0]
 
     @property
@@ -92,8 +95,9 @@ class Template:
         """The command, its program and scripts, what is read, the processor."""
         read = [vars(each) if hasattr(each, "__dict__") else str(each) for each in (self._reading, self._loss)]
         files = [path for word in self._words if (path := shutil.which(word)) or (path := _script(word))]
-        stamps = [(path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files]
-        return fingerprint("command", self._command, stamps, read, self._thread, str(self._timing), processor())
+        stamps = [(path, _digest(path)) for path in files]
+        told = [self._thread, str(self._timing), self._quantile]
+        return fingerprint("command", self._command, stamps, read, told, processor())
 
     def check(self, settings: Settings) -> str | None:
         """A setting that the template has no place for."""
@@ -155,7 +159,7 @@ class Template:
                 numbers += [] if value is None else [value]
         if not numbers:
             raise process.hung("has told no number", self._timing.run_s)
-        found = estimate(numbers)
+        found = estimate(numbers, self._quantile)
         values = {"value": found.value, "windows": float(found.windows)}
         if found.half_width is not None:
             values["half_width"] = found.half_width
@@ -223,6 +227,11 @@ class Template:
             raise TargetError(
                 f"{process.name}: ended with {how} (last line: {process.last_words()})", refused=process.ended > 0
             )
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:  # noqa: PTH123 (a name of PATH)
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def _script(word: str) -> str | None:
