@@ -108,7 +108,7 @@ def main() -> None:
             reached = on
             break
     searched = list(dict.fromkeys(on for on in ((), best[0], reached) if on is not None))
-    ndr = runs(searched, folder / "ndr", "ndr", set={"run.search": "ndr"})
+    ndr = runs(searched, folder / "ndr", "ndr", set={"run.search": "ndr", "run.search_resolution": 0.01})
     document = {
         "base_mpps": base,
         "target_mpps": target,

@@ -67,7 +67,6 @@ class SearchFor(StrEnum):
 app = typer.Typer(
     name="wirespeed",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

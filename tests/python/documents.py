@@ -24,11 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import typer
 
 import wirespeed
-from wirespeed import cli, errors
+from wirespeed import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
@@ -129,7 +128,7 @@ def look_at(command: str) -> None:
     """Check that a `wirespeed` command and its options exist. Raises AssertionError."""
     words, _ = parsed(command)
     group: Any = typer.main.get_command(cli.app)
-    while words and isinstance(group, click.Group) or hasattr(group, "commands") and words:
+    while words and hasattr(group, "commands") and not words[0].startswith("--"):
         name = words.pop(0)
         assert name in group.commands, f"no command {name!r}"
         group = group.commands[name]
@@ -151,7 +150,7 @@ def run(command: str) -> None:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = cli.app(args=smaller(words), prog_name="wirespeed", standalone_mode=False)
-        except (errors.InputError, click.ClickException, typer.Exit) as e:
+        except Exception as e:
             raise AssertionError(f"{e}\n{err.getvalue()[-500:]}") from e
     # A condition that holds is an answer, too.
     assert code in (None, 0) or ("--fail-if" in words and code == cli.EXIT_CONDITION), err.getvalue()[-500:]

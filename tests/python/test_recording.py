@@ -107,7 +107,8 @@ def test_valgrind_sees_the_marked_packets_and_their_instructions(tmp_path: Path)
     assert (seen["packets"], seen["dropped"]) == (named["packets"], named["dropped"])
     for table in ("tbl24", "tbl8"):
         assert places(seen)[table]["references"] == places(named)[table]["references"]
-        assert places(seen)[table]["bytes"] == places(named)[table]["bytes"]
+        # A region begins with the line that its first byte is on.
+        assert abs(places(seen)[table]["bytes"] - places(named)[table]["bytes"]) < 64
     # What is written by eye beside the source is about what valgrind counts.
     assert seen["instructions"] == pytest.approx(named["instructions"], rel=0.5)
     assert seen["outside"] > 1000
