@@ -100,6 +100,22 @@ class CopyTable(TypedDict, total=False):
     fallbacks: int
 
 
+class SampledLevel(TypedDict, total=False):
+    """Lines of a level that were followed, their hit rate and its 95 % half-width."""
+
+    name: str
+    lines: int
+    hit_rate: float
+    half_width: float
+
+
+class Sampling(TypedDict, total=False):
+    """One set of the LLC in `one_in` was followed."""
+
+    one_in: int
+    levels: list[SampledLevel]
+
+
 class Core(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
@@ -294,6 +310,7 @@ class Summary(TypedDict, total=False):
     sojourn_cdf: list[list[float]]
     levels: list[Level]
     copy_table: CopyTable | None
+    sampling: Sampling | None
     members: list[Member] | None
     dram: Dram
     cores: list[Core]

@@ -11,6 +11,7 @@ pub mod netproc;
 mod own_machine;
 pub mod predict;
 pub mod run;
+mod sampling;
 pub mod scenario;
 mod schedule;
 mod search;

@@ -353,7 +353,7 @@ impl Server {
     ) -> Result<Server, ScenarioError> {
         let m = &scenario.machine;
         let nic = &scenario.nic;
-        let mut memory = Hierarchy::new(&m.memory(), m.cores, "machine")?;
+        let mut memory = Hierarchy::sampled(&m.memory(), m.cores, m.sampling, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");
@@ -670,7 +670,7 @@ impl Server {
         let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
-            self.memory.dma_read(ring.line(), 1, now);
+            self.memory.read_descriptors(ring.line(), now);
         }
         let written = match &self.scattered {
             None => {
@@ -682,7 +682,7 @@ impl Server {
                 runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
             }
         };
-        let written = written.max(self.memory.dma_write(ring.line(), 1, now));
+        let written = written.max(self.memory.write_descriptors(ring.line(), now));
         let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - now;
@@ -1021,7 +1021,7 @@ impl Server {
         self.lines.sort_unstable();
         self.lines.dedup();
         for &line in &self.lines {
-            batch.in_memory = batch.in_memory.max(self.memory.dma_read(line, 1, now) - now);
+            batch.in_memory = batch.in_memory.max(self.memory.read_descriptors(line, now) - now);
         }
         let there = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES) + batch.in_memory;
         self.engine.schedule(there + self.down.latency(), PRIORITY_NIC, Event::ReadPackets(slot));

@@ -16,7 +16,7 @@
 use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::DramCounters;
-use machine::memory::{CopyCounters, LevelCounters, MemoryCounters};
+use machine::memory::{CopyCounters, LevelCounters, MemoryCounters, SampleCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -49,6 +49,8 @@ pub struct Measured {
     pub classes: [LevelCounters; 2],
     /// Counters of the copy table in the measured part; zeros without one.
     pub copies: CopyCounters,
+    /// What the followed lines did in the measured part; none where all are.
+    pub sample: Option<SampleCounters>,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// Core counters of the measured part.
@@ -163,6 +165,7 @@ impl Setup<'_> {
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             copies: to.copies - from.copies,
+            sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
@@ -255,6 +258,7 @@ struct Snapshot {
     memory: MemoryCounters,
     classes: [LevelCounters; 2],
     copies: CopyCounters,
+    sample: Option<SampleCounters>,
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
@@ -268,6 +272,7 @@ impl Snapshot {
             memory: server.memory().counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
             copies: server.memory().copy_counters(),
+            sample: server.memory().sample_counters(),
             dram: server.memory().dram().counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

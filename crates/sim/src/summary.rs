@@ -7,6 +7,7 @@ use units::{LINE_BYTES, Ps};
 use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
 use crate::run::{RunResult, SearchOutcome, Trial};
+use crate::sampling;
 use crate::scenario::{FunctionKind, Scenario, Search};
 use crate::server::Loss;
 use crate::simulate::Measured;
@@ -136,6 +137,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("levels", levels(measured));
     put("llc_by_cores", llc_by_cores(measured));
     put("copy_table", copy_table(scenario, measured));
+    put("sampling", sampling::summary(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));
