@@ -142,6 +142,7 @@ proptest! {
         (ghz, bytes) in (0.5f64..4.0, 64u32..=1518),
         (arrivals, kind) in (prop::sample::select(vec!["fixed", "poisson"]), prop::sample::select(vec!["fifo", "lifo"])),
         (way, seed, pipeline, lookahead) in (0u32..9, 0u64..1 << 40, 0u32..4, prop::sample::select(vec![0, 100])),
+        sampling in prop::sample::select(vec![1, 1, 4, 32]),
         copy in prop::sample::select(vec![
             "",
             "function.copy.reads=100",
@@ -154,12 +155,16 @@ proptest! {
             rx @ 1.. if rx < cores => format!("pipeline.rx--cores={rx} pipeline.queue=64"),
             _ => String::new(),
         };
+        let sampling = match copy.contains("table") {
+            true => String::new(),
+            false => format!("machine.sampling={sampling}"),
+        };
         let scenario = scenario(&set(&format!(
             "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={lookahead}_ns {pipeline} {copy}",
+             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={lookahead}_ns {pipeline} {copy} {sampling}",
             1 << rx, 1 << tx, 3 << way,
         )));
         let first = ends(&scenario, 3_000);
