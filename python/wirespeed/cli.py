@@ -299,7 +299,9 @@ def sampling(
     seed: SeedOpt = None,
     one_in: Annotated[
         int | None,
-        typer.Option("--one-in", metavar="N", min=1, help="Follow one set of the LLC in N (machine.sampling); 8 if left out."),
+        typer.Option(
+            "--one-in", metavar="N", min=1, help="Follow one set of the LLC in N (machine.sampling); 8 if left out."
+        ),
     ] = None,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,

@@ -13,6 +13,14 @@ from wirespeed.summary import Summary
 SETTING: Final = "machine.sampling"
 DEFAULT: Final = 8
 
+# What is compared, where it stands in the summary, and where its half-width stands.
+_MEASURED: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...] | None], ...]] = (
+    ("carried_mpps", ("carried_mpps",), None),
+    ("loss", ("loss",), ("loss_half_width",)),
+    ("sojourn_ns.mean", ("sojourn_ns", "mean"), ("sojourn_ns", "half_width")),
+    ("sojourn_ns.p99", ("sojourn_ns", "p99"), ("sojourn_ns", "p99_half_width")),
+    ("dram.bandwidth_gb_per_s", ("dram", "bandwidth_gb_per_s"), None),
+)
 _RATES: Final = ("L1d", "L2", "LLC", "DDIO", "DMA read")
 
 
@@ -46,17 +54,14 @@ def errors(sampled: Result, exact: Result) -> dict[str, Any]:
     half-width that the sampled run `stated` (of a throughput or a time: that of its own batch means).
     """
     ours, theirs = sampled.summary, exact.summary
-    rows = []
-    for what, path, stated in (
-        ("carried_mpps", ("carried_mpps",), None),
-        ("loss", ("loss",), ("loss_half_width",)),
-        ("sojourn_ns.mean", ("sojourn_ns", "mean"), ("sojourn_ns", "half_width")),
-        ("sojourn_ns.p99", ("sojourn_ns", "p99"), ("sojourn_ns", "p99_half_width")),
-        ("dram.bandwidth_gb_per_s", ("dram", "bandwidth_gb_per_s"), None),
-    ):
-        rows.append(_row(what, _value(ours, *path), _value(theirs, *path), _value(ours, *stated) if stated else None))
-    for level in _RATES:
-        rows.append(_row(f"{level} misses", _miss_rate(ours, level), _miss_rate(theirs, level), _stated(ours, level)))
+    rows = [
+        _row(what, _value(ours, *path), _value(theirs, *path), _value(ours, *stated) if stated else None)
+        for what, path, stated in _MEASURED
+    ]
+    rows += [
+        _row(f"{level} misses", _miss_rate(ours, level), _miss_rate(theirs, level), _stated(ours, level))
+        for level in _RATES
+    ]
     speeds = [_value(summary, "packets_per_wall_s") for summary in (ours, theirs)]
     one_in = (ours.get("sampling") or {}).get("one_in", 1)
     return {"one_in": one_in, "rows": rows, "packets_per_wall_s": {"sampled": speeds[0], "all": speeds[1]}}
@@ -99,5 +104,7 @@ def table(found: dict[str, Any]) -> Table:
     speeds = found["packets_per_wall_s"]
     if all(q.is_number(speed) for speed in speeds.values()):
         gain = speeds["sampled"] / speeds["all"]
-        shown.add_row("packets/s simulated", q.short_count(speeds["sampled"]), q.short_count(speeds["all"]), f"x {gain:.2f}", "")
+        shown.add_row(
+            "packets/s simulated", q.short_count(speeds["sampled"]), q.short_count(speeds["all"]), f"x {gain:.2f}", ""
+        )
     return shown
