@@ -146,6 +146,22 @@ class CopyEngine(TypedDict, total=False):
     waits: int
 
 
+class SampledLevel(TypedDict, total=False):
+    """Lines of a level that were followed, their hit rate and its 95 % half-width."""
+
+    name: str
+    lines: int
+    hit_rate: float
+    half_width: float
+
+
+class Sampling(TypedDict, total=False):
+    """One set of the LLC in `one_in` was followed."""
+
+    one_in: int
+    levels: list[SampledLevel]
+
+
 class Core(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
@@ -345,6 +361,7 @@ class Summary(TypedDict, total=False):
     levels: list[Level]
     copy_table: CopyTable | None
     copy_engine: CopyEngine | None
+    sampling: Sampling | None
     members: list[Member] | None
     neighbours: list[Neighbour]
     llc_bytes: dict[str, int]

@@ -13,6 +13,7 @@ mod own_machine;
 pub mod predict;
 pub mod recorded;
 pub mod run;
+mod sampling;
 pub mod scenario;
 mod schedule;
 mod search;

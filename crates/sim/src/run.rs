@@ -13,6 +13,7 @@ use traffic::Load;
 use units::{Ps, Rate};
 
 use crate::load::{InputFile, Loaded, Routing, Stock, load};
+use crate::sampling;
 use crate::scenario::{Scenario, ScenarioError, Search};
 use crate::schedule::{self, Stage, Watch};
 use crate::search::{Bisection, sufficient_packets, trial_packets};
@@ -462,10 +463,14 @@ impl Plan<'_> {
             load: self.share(&self.offered(part))?,
             scenario: self.scenario_of(part),
             partial: stopped || measured.partial,
+            notes: {
+                let mut notes = self.loaded.notes.clone();
+                notes.extend(sampling::note(&self.scenario_of(part), &measured));
+                notes
+            },
             measured,
             curve,
             search,
-            notes: self.loaded.notes.clone(),
             capture: self.loaded.blueprint.capture_report().cloned(),
             routing: (*self.loaded.routing).clone(),
             inputs: self.loaded.inputs.clone(),

@@ -376,6 +376,18 @@ pub struct MachineSpec {
     /// table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engine: Option<CopyEngineSpec>,
+    /// One of so many sets of the LLC is followed, and other lines do as followed ones of their kind did: a power
+    /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
+    #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
+    pub sampling: u32,
+}
+
+fn all_sets() -> u32 {
+    1
+}
+
+fn is_all_sets(one_in: &u32) -> bool {
+    *one_in == 1
 }
 
 impl MachineSpec {

@@ -386,7 +386,7 @@ impl Server {
         let m = &scenario.machine;
         let nic = &scenario.nic;
         let all_cores = m.cores + neighbours::cores(&scenario.neighbours);
-        let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
+        let mut memory = Hierarchy::sampled(&m.memory(), all_cores, m.sampling, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");
@@ -756,7 +756,7 @@ impl Server {
         let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
-            self.memory.dma_read(ring.line(), 1, now);
+            self.memory.read_descriptors(ring.line(), now);
         }
         self.memory.open();
         let written = match &self.scattered {
@@ -769,7 +769,7 @@ impl Server {
                 runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
             }
         };
-        let written = written.max(self.memory.dma_write(ring.line(), 1, now));
+        let written = written.max(self.memory.write_descriptors(ring.line(), now));
         let written = self.memory.close(written);
         self.written(core, received, bytes, written)
     }
@@ -1122,7 +1122,7 @@ impl Server {
         self.memory.open();
         let mut read = now;
         for &line in &self.lines {
-            read = read.max(self.memory.dma_read(line, 1, now));
+            read = read.max(self.memory.read_descriptors(line, now));
         }
         let read = self.memory.close(read);
         let crossed = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES);

@@ -16,7 +16,7 @@
 use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::{CommandReport, DramCounters};
-use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters};
+use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -52,6 +52,8 @@ pub struct Measured {
     pub copies: CopyCounters,
     /// What the copy engine did; zeros without one.
     pub engine: EngineCounters,
+    /// What the followed lines did in the measured part; none where all are.
+    pub sample: Option<SampleCounters>,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// Core counters of the measured part.
@@ -175,6 +177,7 @@ impl Setup<'_> {
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             copies: to.copies - from.copies,
             engine: to.engine - from.engine,
+            sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
@@ -271,6 +274,7 @@ struct Snapshot {
     classes: [LevelCounters; 2],
     copies: CopyCounters,
     engine: EngineCounters,
+    sample: Option<SampleCounters>,
     dram: DramCounters,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
@@ -288,6 +292,7 @@ impl Snapshot {
             copies: server.memory().copy_counters(),
             engine: server.memory().engine_counters(),
             dram: server.memory().dram_counters(),
+            sample: server.memory().sample_counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
             members: server.members(),

@@ -10,6 +10,7 @@ use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
 use crate::neighbours::{NeighbourCounters, NeighbourSpec};
 use crate::run::{RunResult, SearchOutcome, Trial};
+use crate::sampling;
 use crate::scenario::{FunctionKind, Scenario, Search};
 use crate::server::Loss;
 use crate::simulate::Measured;
@@ -140,6 +141,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("llc_by_cores", llc_by_cores(measured));
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
+    put("sampling", sampling::summary(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));

@@ -48,6 +48,50 @@ fn a_result_is_the_same_on_any_number_of_threads() {
     }
 }
 
+/// Rates of the followed lines and those of all lines, on several traffics and seeds. Half-widths are of 95 %.
+#[test]
+fn sampled_rates_and_times_lie_within_what_is_stated() {
+    let (mut rates, mut within) = (0, 0);
+    for traffic in ["traffic.profile=min64", "traffic.profile=imix", "traffic.load=0.9"] {
+        for seed in ["run.seed=1", "run.seed=2"] {
+            let of = |one_in: &str| {
+                let set =
+                    [traffic, seed, one_in, "run.packets=12000", "run.warmup=8000", "function.forward.prefixes=40000"];
+                document(&scenario(&set, None), 1)
+            };
+            let (exact, sampled) = (of("machine.sampling=1"), of("machine.sampling=8"));
+            assert_eq!(exact["sampling"], Value::Null);
+            assert_eq!(sampled["sampling"]["one_in"], 8);
+            assert!(sampled["notes"].to_string().contains("one in 8 sets of the LLC was followed"));
+            for stated in sampled["sampling"]["levels"].as_array().unwrap() {
+                let level = exact["levels"].as_array().unwrap().iter().find(|l| l["name"] == stated["name"]).unwrap();
+                let number = |v: &Value| v.as_f64().unwrap();
+                let off = (number(&stated["hit_rate"]) - number(&level["hit_rate"])).abs();
+                let half_width = number(&stated["half_width"]);
+                rates += 1;
+                within += u32::from(off <= half_width + 1e-3);
+                assert!(off <= 2.0 * half_width + 5e-3, "{traffic} {seed} {stated}: {level}");
+            }
+            for (what, most) in [("carried_mpps", 0.005), ("load", 0.0)] {
+                let (a, b) = (exact[what].as_f64().unwrap(), sampled[what].as_f64().unwrap());
+                assert!((a - b).abs() <= most * a, "{what}: {a} and {b}");
+            }
+            let mean = |d: &Value| d["sojourn_ns"]["mean"].as_f64().unwrap();
+            assert!((mean(&exact) - mean(&sampled)).abs() <= 0.02 * mean(&exact), "{traffic} {seed}");
+        }
+    }
+    assert!(within * 10 >= rates * 8, "{within} of {rates}");
+}
+
+#[test]
+fn a_sample_of_all_sets_is_none_and_a_copy_table_allows_no_other() {
+    let all = document(&scenario(&["machine.sampling=1"], None), 1);
+    assert_eq!(all, document(&scenario(&[], None), 1));
+    let refused = scenario(&["machine.sampling=8", "machine.copy_table={}"], None);
+    let error = run(&refused, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("machine.sampling = 8 with machine.copy_table: allowed is 1"), "{error}");
+}
+
 #[test]
 fn a_search_tries_half_the_interval_each_time_and_ends_at_the_resolution() {
     let set = ["machine.cores=1", "run.search_packets=3000", "run.search_resolution=0.02"];

@@ -79,6 +79,9 @@ impl Burst {
     /// Where the packet lies whose events are dispatched.
     #[inline(always)]
     pub(super) fn placed(&self) -> Placed<'_> {
+        if self.ends.is_empty() {
+            return self.placed;
+        }
         Placed { cells: &self.cells[self.scattered.clone()], ..self.placed }
     }
 

@@ -303,6 +303,37 @@ impl Dram {
         self.reserve(line, write, now, |_, _| {})
     }
 
+    /// Serves `count` lines that follow each other, each channel its share in one go: when the last of them is done. What
+    /// a channel has to do lies in one row.
+    pub(crate) fn post_run(&mut self, first: Line, count: u64, write: bool, now: Ps) -> Ps {
+        let channels = self.channels.len() as u64;
+        let mut latest = now;
+        if self.page == PagePolicy::Closed {
+            return (0..count).fold(now, |latest, i| latest.max(self.post(Line(first.0 + i), write, now)));
+        }
+        for i in 0..count.min(channels) {
+            let line = Line(first.0 + i);
+            let mut done = self.post(line, write, now);
+            let more = (count - i - 1) / channels;
+            if more > 0 {
+                let time = self.timing.burst * more;
+                let (within, channel) = self.interleave.divide(line.0 as u32);
+                let channel = &mut self.channels[channel as usize];
+                let row_and_bank = self.lines_per_row.divide(within).0;
+                let of_bank = self.banks_per_channel - 1;
+                let bank = (row_and_bank ^ row_and_bank >> of_bank.count_ones()) & of_bank;
+                channel.banks[bank as usize].ready += time;
+                channel.bus_free += time;
+                done += time;
+                self.counters.row_hits += more;
+                self.counters.bus_busy += time;
+                *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += more;
+            }
+            latest = latest.max(done);
+        }
+        latest
+    }
+
     /// Serves a line and hands each part of its time to `part`, in order.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, line: Line, write: bool, now: Ps, mut part: impl FnMut(Reason, Ps)) -> Ps {

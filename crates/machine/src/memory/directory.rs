@@ -36,6 +36,14 @@ impl Directory {
         self.word(line).unwrap_or(0) & self.mask
     }
 
+    /// Whether a core may have one of `count` lines from `first` on.
+    #[inline(always)]
+    pub(super) fn any(&self, first: Line, count: u64) -> bool {
+        let (from, bytes) = (first.0 as usize * self.width, count as usize * self.width);
+        let end = (from + bytes).min(self.entries.len());
+        self.entries.get(from..end).is_some_and(|entries| entries.iter().any(|&byte| byte != 0))
+    }
+
     #[inline(always)]
     pub(super) fn insert(&mut self, line: Line, core: CoreId) {
         let word = match self.word(line) {
@@ -90,6 +98,8 @@ mod tests {
             for line in (0..50).step_by(2).map(Line) {
                 assert_eq!(directory.take(line), 1 | 1 << last.0);
             }
+            assert!(directory.any(Line(0), 2) && directory.any(Line(49), 9) && !directory.any(Line(48), 1));
+            assert!(!directory.any(Line(50), 100) && !directory.any(Line(1 << 30), 1));
             directory.remove(Line(1), CoreId(0));
             assert_eq!(directory.get(Line(1)), if cores == 1 { 0 } else { 1 << last.0 });
             assert_eq!((directory.get(Line(2)), directory.get(Line(3))), (0, 1 | 1 << last.0));

@@ -156,6 +156,14 @@ pub(super) struct Spot {
     within: Line,
 }
 
+impl Spot {
+    /// The number under which the slice knows the line; of all lines of a row it is the same.
+    #[inline(always)]
+    pub(super) fn within(self) -> Line {
+        self.within
+    }
+}
+
 /// A request at its slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -263,7 +271,7 @@ impl Hash {
 /// A bijection of 32 bits in which each input bit turns half of the output bits (the finalizer of
 /// MurmurHash3: Appleby, 2011, public domain).
 #[inline(always)]
-fn mix(mut x: u32) -> u32 {
+pub(super) fn mix(mut x: u32) -> u32 {
     x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);
     x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
     x ^ x >> 16
@@ -345,6 +353,11 @@ impl Llc {
         with_tags!(&self.slices[0].tags, tags => tags.ways())
     }
 
+    /// Sets of a slice.
+    pub(super) fn sets(&self) -> u64 {
+        with_tags!(&self.slices[0].tags, tags => tags.sets())
+    }
+
     /// Lines present, of all owners.
     pub(super) fn occupancy(&self) -> u64 {
         self.owned.iter().sum()
@@ -388,6 +401,38 @@ impl Llc {
         slice.counters.requests += 1;
         slice.counters.waited += waited;
         Arrival { at: there + waited, waited, distance }
+    }
+
+    /// Lines of a row: as many as there are slices, where they go round.
+    pub(super) fn row(&self) -> u32 {
+        match self.hash {
+            Hash::Modulo(slices) | Hash::XorFold(slices) => slices.divisor(),
+            Hash::One | Hash::Mixed(_) | Hash::Parity(_) => 1,
+        }
+    }
+
+    /// Lines from `line` on that lie in the same set, each in the slice after that of the one before it.
+    #[inline(always)]
+    pub(super) fn rest_of_row(&self, line: Line) -> u64 {
+        match self.hash {
+            Hash::Modulo(slices) | Hash::XorFold(slices) => {
+                u64::from(slices.divisor() - slices.remainder(line.0 as u32))
+            }
+            Hash::One | Hash::Mixed(_) | Hash::Parity(_) => 1,
+        }
+    }
+
+    /// Slices take in requests for `count` lines of a row ([`Llc::rest_of_row`]), the first of them at `spot`: the
+    /// latest answer.
+    #[inline]
+    pub(super) fn take_in_row(&mut self, mut spot: Spot, count: u64, from: Requester, now: Ps) -> Ps {
+        let mut latest = Ps::ZERO;
+        for _ in 0..count {
+            let Arrival { at, distance, .. } = self.take_in(spot, from, now);
+            latest = latest.max(at + self.latency + distance);
+            spot.slice = if spot.slice + 1 == self.slices.len() { 0 } else { spot.slice + 1 };
+        }
+        latest
     }
 
     #[inline(always)]

@@ -25,12 +25,14 @@ mod in_flight;
 mod latest;
 mod llc;
 mod pending;
+mod sampling;
 mod tlb;
 
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
+pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
 pub use tlb::{TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -48,6 +50,7 @@ use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
+use sampling::{Found, RowOutcome, Sampling};
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -58,6 +61,9 @@ use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
 pub const MAX_CORES: u32 = 64;
 
 const ALL_WAYS: Cbm = Cbm(u32::MAX);
+
+/// Lines between two runs of lines that are written back for a row that is not followed: other rows and banks.
+const APART: i64 = 8_209;
 
 /// The memory system of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -220,6 +226,10 @@ pub struct Hierarchy {
     pending: Option<Box<Pending>>,
     copies: Option<Box<Copies>>,
     engine: Option<Box<Engine>>,
+    /// All lines are followed when left out.
+    sampling: Option<Box<Sampling>>,
+    /// The line that was last written back.
+    written_back: Line,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]
@@ -233,6 +243,16 @@ impl Hierarchy {
     /// # Errors
     /// Sizes, masks and times that contradict each other; see [`MachineError`].
     pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
+        Hierarchy::sampled(spec, cores, 1, path)
+    }
+
+    /// As [`Hierarchy::new`], following one of `one_in` sets of the LLC: see the header of `sampling`. 1 follows
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::new`]; a number that does not divide the sets, is no power of two or greater than
+    /// [`MOST_SAMPLED`]; a copy table.
+    pub fn sampled(spec: &MemorySpec, cores: u32, one_in: u32, path: &str) -> Result<Hierarchy, MachineError> {
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
                 format!("{path}.cores"),
@@ -242,7 +262,6 @@ impl Hierarchy {
             ));
         }
         let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);
-        let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         let tlb = spec.tlb.as_ref().map(|tlb| Tlb::new(tlb, &format!("{path}.tlb"))).transpose()?;
         let prefetching = match &spec.prefetcher {
             Some(prefetcher) => {
@@ -251,8 +270,40 @@ impl Hierarchy {
             }
             None => None,
         };
+        for (given, what, why) in [
+            (spec.copy_table.is_some(), "copy_table", "moves lines from set to set"),
+            (spec.copy_engine.is_some(), "copy_engine", "makes copies of whole packets"),
+            (spec.dram.controller.is_some(), "dram.controller", "orders the requests for all lines"),
+        ] {
+            if one_in != 1 && given {
+                return Err(MachineError::new(
+                    format!("{path}.sampling"),
+                    format!("{one_in} with {path}.{what}"),
+                    format!("1 with {path}.{what}, which {why}"),
+                    format!("leave out {path}.sampling or {path}.{what}"),
+                ));
+            }
+        }
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         let llc_latency = llc.latency();
+        let sampling = if one_in == 1 { None } else { Some(Box::new(Sampling::new(one_in, llc.sets(), path)?)) };
+        let l2_sets = spec.l2.sets(&format!("{path}.l2"))?;
+        if l2_sets < u64::from(one_in) {
+            return Err(MachineError::new(
+                format!("{path}.sampling"),
+                one_in.to_string(),
+                format!("at most the {l2_sets} sets of L2"),
+                "use a smaller number, or 1 to follow all sets".into(),
+            ));
+        }
+        let l2 = match &sampling {
+            None => TagArray::new(l2_sets, spec.l2.ways),
+            // To the nearest number of sets.
+            Some(_) => {
+                let sets = (l2_sets + u64::from(one_in) / 2) / u64::from(one_in);
+                TagArray::sampled(sets, spec.l2.ways, llc.row(), one_in.trailing_zeros())
+            }
+        };
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
@@ -305,6 +356,8 @@ impl Hierarchy {
                 Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
+            sampling,
+            written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
             log: Vec::new(),
@@ -326,6 +379,11 @@ impl Hierarchy {
         std::mem::replace(&mut self.counters, counters)
     }
 
+    /// What the followed lines did where lines are sampled.
+    pub fn sample_counters(&self) -> Option<SampleCounters> {
+        self.sampling.as_ref().map(|s| s.counters())
+    }
+
     /// The DRAM behind the LLC, where it has no controllers that answer later.
     pub fn dram(&self) -> &Dram {
         &self.dram
@@ -338,18 +396,23 @@ impl Hierarchy {
 
     /// Lines in the LLC.
     pub fn llc_occupancy(&self) -> u64 {
-        self.llc.occupancy()
+        self.llc.occupancy() * self.one_in()
+    }
+
+    /// Lines that a followed one stands for.
+    fn one_in(&self) -> u64 {
+        self.sampling.as_ref().map_or(1, |s| u64::from(s.one_in()))
     }
 
     /// What class `clos` has done and has; zeros of a class that nobody is in.
     pub fn class(&self, clos: Clos) -> ClassCounters {
         let llc = self.class_llc.get(usize::from(clos.0)).copied().unwrap_or_default();
-        ClassCounters { llc, lines: self.llc.owned(clos.0) }
+        ClassCounters { llc, lines: self.llc.owned(clos.0) * self.one_in() }
     }
 
     /// Lines in the LLC that device writes have brought in.
     pub fn io_lines(&self) -> u64 {
-        self.llc.owned(llc::DEVICES)
+        self.llc.owned(llc::DEVICES) * self.one_in()
     }
 
     /// The ways that device writes may fill.
@@ -401,56 +464,202 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// A device writes `count` lines from `first` on at `now`, one after the other: when the last write is done, as far
-    /// as that is known (see [`Hierarchy::open`]).
+    /// A device writes `count` lines of a packet from `first` on at `now`, one after the other: when the last write is
+    /// done, as far as that is known (see [`Hierarchy::open`]).
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
-        self.for_each_line(first, count, |memory, line, spot| {
-            let at = memory.reach_llc(spot, now);
-            if memory.copies.is_some() {
-                memory.before_write(line, at);
-            }
-            memory.overwritten(line);
-            let held = memory.invalidate_private(line).is_some();
-            // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
-            // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
-            if io.ways.0 == 0 {
-                let found = memory.llc.remove(spot).is_some();
-                memory.counters.dma_write.count(found || held);
-                return memory.post_write(line, at);
-            }
-            match memory.llc.write_or_fill(spot, io) {
-                Written::InPlace => memory.counters.dma_write.hits += 1,
-                Written::Filled(victim) => {
-                    memory.counters.dma_write.count(held);
-                    memory.evict_from_llc(line, true, victim, at);
-                }
-            }
-            at
-        })
+        if self.sampling.is_some() {
+            return self.dma_sampled(first, count, Some(0), true, now);
+        }
+        self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now).0)
     }
 
-    /// A device reads `count` lines from `first` on at `now`, one after the other: when all data are there, as far as
-    /// that is known (see [`Hierarchy::open`]). Nothing is allocated and nothing moves.
+    /// A device reads `count` lines of a packet from `first` on at `now`, one after the other: when all data are there.
+    /// Nothing is allocated and nothing moves.
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        self.for_each_line(first, count, |memory, line, spot| {
-            let at = memory.reach_llc(spot, now);
-            let found = memory.llc.has(spot) || memory.private_has(line, memory.directory.get(line));
-            memory.counters.dma_read.count(found);
-            if found {
-                memory.join_for_device(line);
-                return at;
+        if self.sampling.is_some() {
+            return self.dma_sampled(first, count, Some(0), false, now);
+        }
+        self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0)
+    }
+
+    /// A device writes a line of descriptors, as [`Hierarchy::dma_write`].
+    pub fn write_descriptors(&mut self, line: Line, now: Ps) -> Ps {
+        if self.sampling.is_some() {
+            return self.dma_sampled(line, 1, None, true, now);
+        }
+        self.dma_write(line, 1, now)
+    }
+
+    /// A device reads a line of descriptors, as [`Hierarchy::dma_read`].
+    pub fn read_descriptors(&mut self, line: Line, now: Ps) -> Ps {
+        if self.sampling.is_some() {
+            return self.dma_sampled(line, 1, None, false, now);
+        }
+        self.dma_read(line, 1, now)
+    }
+
+    /// When the write of `line` is done, and whether the line was there.
+    #[inline(always)]
+    fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
+        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        let at = self.reach_llc(spot, now);
+        if self.copies.is_some() {
+            self.before_write(line, at);
+        }
+        self.overwritten(line);
+        let held = self.invalidate_private(line).is_some();
+        // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
+        // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
+        if io.ways.0 == 0 {
+            let found = self.llc.remove(spot).is_some();
+            self.counters.dma_write.count(found || held);
+            return (self.post_write(line, at), found || held);
+        }
+        let found = match self.llc.write_or_fill(spot, io) {
+            Written::InPlace => true,
+            Written::Filled(victim) => {
+                self.evict_from_llc(line, true, victim, at);
+                held
             }
-            if memory.copies.is_some() {
-                memory.before_device_read(line, at);
+        };
+        self.counters.dma_write.count(found);
+        (at, found)
+    }
+
+    /// When the data of `line` are there, and whether a cache had them.
+    #[inline(always)]
+    fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
+        let at = self.reach_llc(spot, now);
+        let found = self.llc.has(spot) || self.private_has(line, self.directory.get(line));
+        self.counters.dma_read.count(found);
+        if found {
+            self.join_for_device(line);
+            return (at, true);
+        }
+        if self.copies.is_some() {
+            self.before_device_read(line, at);
+        }
+        (self.read_for_device(line, at), false)
+    }
+
+    /// What a device does to `count` lines from `first` on, the first of them at `place` in its packet, where lines are
+    /// sampled.
+    fn dma_sampled(&mut self, first: Line, count: u64, place: Option<u64>, write: bool, now: Ps) -> Ps {
+        let Some(mut sampling) = self.sampling.take() else { return now };
+        let mut latest = now;
+        let mut done = 0;
+        while done < count {
+            let line = Line(first.0 + done);
+            let place = place.map(|place| place + done);
+            // The first lines of a packet are each a class of their own.
+            let lines = match place {
+                Some(0 | 1) => 1,
+                _ => self.llc.rest_of_row(line).min(count - done),
+            };
+            let spot = self.llc.spot(line);
+            let class = Sampling::device_class(write, place);
+            let is_followed = sampling.follows(spot.within());
+            let drawn = if is_followed { None } else { sampling.row_outcome(class, lines) };
+            let at = if let Some(outcome) = drawn {
+                self.drawn_for_device(line, lines, spot, outcome, write, now)
+            } else {
+                let mut seen = RowOutcome::default();
+                let before = self.counters.writebacks;
+                let mut written = before;
+                let mut next_written = Line(u64::MAX);
+                let at = self.for_each_line(line, lines, |memory, line, spot| {
+                    let (at, found) = match write {
+                        true => memory.write_from_device(line, spot, now),
+                        false => memory.read_by_device(line, spot, now),
+                    };
+                    if is_followed {
+                        sampling.count(if write { Sampled::DmaWrite } else { Sampled::DmaRead }, spot.within(), found);
+                    }
+                    seen.hits += u64::from(found);
+                    if memory.counters.writebacks != written {
+                        written = memory.counters.writebacks;
+                        seen.runs += u64::from(memory.written_back.0 != next_written.0);
+                        next_written = Line(memory.written_back.0 + 1);
+                    }
+                    at
+                });
+                seen.writes = self.counters.writebacks - before;
+                seen.away = self.written_back.0 as i64 - (line.0 + lines - 1) as i64;
+                if is_followed {
+                    sampling.saw_row(class, lines, seen);
+                }
+                at
+            };
+            latest = latest.max(at);
+            done += lines;
+        }
+        self.sampling = Some(sampling);
+        latest
+    }
+
+    /// `outcome` happens to a row of `count` lines from `first` on that a device accesses: when that is done.
+    #[inline]
+    fn drawn_for_device(
+        &mut self,
+        first: Line,
+        count: u64,
+        spot: Spot,
+        outcome: RowOutcome,
+        write: bool,
+        now: Ps,
+    ) -> Ps {
+        let at = self.llc.take_in_row(spot, count, Requester::Device, now);
+        let counters = if write { &mut self.counters.dma_write } else { &mut self.counters.dma_read };
+        counters.hits += outcome.hits;
+        counters.misses += count - outcome.hits;
+        if !write {
+            return match count - outcome.hits {
+                0 => at,
+                missed => self.dram.post_run(first, missed, false, at),
+            };
+        }
+        if self.directory.any(first, count) {
+            for i in 0..count {
+                self.invalidate_private(Line(first.0 + i));
             }
-            memory.read_for_device(line, at)
-        })
+        }
+        if outcome.writes > 0 {
+            self.counters.writebacks += outcome.writes;
+            let runs = outcome.runs.clamp(1, outcome.writes);
+            for run in 0..runs {
+                let lines = (outcome.writes + run) / runs;
+                let from = first.0 as i64 + outcome.away + run as i64 * APART;
+                self.dram.post_run(Line(from.rem_euclid(1 << 31) as u64), lines, true, at);
+            }
+        }
+        if self.io_ways.0 == 0 { self.dram.post_run(first, count, true, at) } else { at }
+    }
+
+    /// What happened to `line`, found there, since there were `before` lines written back.
+    #[inline]
+    fn outcome(&self, line: Line, found: Found, before: u64) -> Outcome {
+        let writes = (self.counters.writebacks - before).min(255) as u8;
+        let away = if writes > 0 { self.written_back.0 as i64 - line.0 as i64 } else { 0 };
+        Outcome { found, writes, shared: false, away: away as i32 }
+    }
+
+    /// The lines that `outcome` sends to DRAM for `line`: as far from it as those that were seen to.
+    #[inline]
+    fn write_back_drawn(&mut self, line: Line, outcome: Outcome, now: Ps) {
+        for _ in 0..outcome.writes {
+            let line = (line.0 as i64 + i64::from(outcome.away)).rem_euclid(1 << 31);
+            self.write_back(Line(line as u64), now);
+        }
     }
 
     /// The latest of what `access` gives for each of `count` lines.
     #[inline(always)]
-    fn for_each_line(&mut self, first: Line, count: u64, access: impl Fn(&mut Hierarchy, Line, Spot) -> Ps) -> Ps {
+    fn for_each_line(
+        &mut self,
+        first: Line,
+        count: u64,
+        mut access: impl FnMut(&mut Hierarchy, Line, Spot) -> Ps,
+    ) -> Ps {
         /// So many at a time, to have the host bring their sets before they are needed.
         const GROUP: u64 = 8;
         let mut spots = [Spot::default(); GROUP as usize];
@@ -490,21 +699,38 @@ impl Hierarchy {
     fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
         let line = request.addr.line();
         let write = request.access.writes();
+        let route = if self.sampling.is_some() { self.route(request) } else { Route::Followed };
         let Private { l1, l2, latest, prefetching, .. } = &mut self.cores[usize::from(request.core.0)];
         latest.set(line, false);
         self.counters.l1.misses += 1;
         let mut victims = [None; 2];
-        let found = l2.use_line(line);
-        let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found.is_some()));
-        let exclusive = found.is_some_and(|slot| l2.is_exclusive(slot));
-        if found.is_some() {
+        let (found, exclusive) = match route {
+            Route::Drawn(outcome) => (outcome.found.in_l2(), outcome.found == Found::L2),
+            _ => match l2.use_line(line) {
+                Some(slot) => (true, l2.is_exclusive(slot)),
+                None => (false, false),
+            },
+        };
+        let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found));
+        if found {
             self.counters.l2.hits += 1;
         } else {
             self.counters.l2.misses += 1;
-            victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
+            if !matches!(route, Route::Drawn(_)) {
+                victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
+            }
+        }
+        if let (Route::Observed(class), Some(sampling)) = (route, &mut self.sampling) {
+            sampling.count(Sampled::L2, self.llc.spot(line).within(), found);
+            if found {
+                let found = if exclusive { Found::L2 } else { Found::L2Shared };
+                sampling.saw(class, Outcome { found, ..Outcome::default() });
+            }
         }
         let evicted = l1.fill(line, ALL_WAYS, write, exclusive).unwrap_or(None);
-        if let Some(Victim { line, dirty: true, .. }) = evicted {
+        if let Some(Victim { line, dirty: true, .. }) = evicted
+            && self.sampling.as_ref().is_none_or(|s| s.follows(self.llc.spot(line).within()))
+        {
             // A dirty line goes down to L2, which need not have it.
             if l2.write_line(line) {
                 l2.set_exclusive(line, true);
@@ -512,9 +738,40 @@ impl Hierarchy {
                 victims[1] = l2.fill(line, ALL_WAYS, true, true).unwrap_or(None);
             }
         }
-        let upgrade = found.is_some() && write && !exclusive;
-        let hit = (found.is_some() && !upgrade).then_some(Served::L2);
-        Lookup { hit, upgrade, victims, prefetches }
+        let upgrade = found && write && !exclusive;
+        let hit = (found && !upgrade).then_some(Served::L2);
+        Lookup { hit, upgrade, victims, prefetches, route }
+    }
+
+    /// How a request that misses L1 finds out what happens to it, where lines are sampled.
+    fn route(&mut self, request: &Request) -> Route {
+        let line = request.addr.line();
+        let within = self.llc.spot(line).within();
+        let others = self.directory.get(line) & !(1 << request.core.0);
+        // Every L1 is followed, so what another core has just written is known of all lines.
+        if others != 0 && self.is_dirty_in_l1(line, others) {
+            return match &self.sampling {
+                Some(sampling) if !sampling.follows(within) => {
+                    Route::Drawn(Outcome { found: Found::Snoop, ..Outcome::default() })
+                }
+                _ => Route::Followed,
+            };
+        }
+        match &mut self.sampling {
+            Some(sampling) => sampling.route(within, Sampling::core_class(request)),
+            None => Route::Followed,
+        }
+    }
+
+    fn is_dirty_in_l1(&self, line: Line, mut sharers: u64) -> bool {
+        while sharers != 0 {
+            let l1 = &self.cores[sharers.trailing_zeros() as usize].l1;
+            if l1.find(line).is_some_and(|slot| l1.is_dirty(slot)) {
+                return true;
+            }
+            sharers &= sharers - 1;
+        }
+        false
     }
 
     /// When a device's request made at `now` has been answered by the LLC.
@@ -613,6 +870,7 @@ impl Hierarchy {
         #[cfg(test)]
         self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
+        self.written_back = line;
         self.post_victim(line, now);
     }
 
@@ -629,6 +887,25 @@ impl Hierarchy {
             self.fill_llc(line, spot, true, share, now);
         }
         true
+    }
+
+    /// [`Hierarchy::take_from_llc`] of a line that is followed.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "of one that is followed")]
+    fn is_in_llc(
+        &mut self,
+        route: Route,
+        line: Line,
+        spot: Spot,
+        core: CoreId,
+        shared: bool,
+        share: Share,
+        now: Ps,
+    ) -> bool {
+        match route {
+            Route::Drawn(outcome) => outcome.found == Found::Llc,
+            _ => self.take_from_llc(line, spot, core, shared, share, now),
+        }
     }
 
     /// Whether `core` has `line`, which it wants to write, as when it was looked up. If it was taken
@@ -671,6 +948,11 @@ impl Hierarchy {
         }
         false
     }
+}
+
+#[inline(always)]
+fn is_drawn(route: Route, found: Found) -> bool {
+    matches!(route, Route::Drawn(outcome) if outcome.found == found)
 }
 
 /// Checks a mask against a cache's ways, by the rules that resctrl has.
@@ -724,14 +1006,29 @@ impl Memory for Hierarchy {
         let Private { l2, prefetching, .. } = &mut self.cores[usize::from(core.0)];
         let prefetching = prefetching.as_mut()?;
         while let Some(line) = prefetching.wanted.pop() {
-            if l2.find(line).is_some() {
+            let mut route = Route::Followed;
+            if let Some(sampling) = &mut self.sampling {
+                let within = self.llc.spot(line).within();
+                route = sampling.route(within, Sampling::core_class(&prefetching.cause));
+            }
+            let found = match route {
+                Route::Drawn(outcome) => outcome.found.in_l2(),
+                _ => l2.find(line).is_some(),
+            };
+            if found {
+                if let (Route::Observed(class), Some(sampling)) = (route, &mut self.sampling) {
+                    sampling.saw(class, Outcome { found: Found::L2, ..Outcome::default() });
+                }
                 continue;
             }
             self.counters.prefetches += 1;
             prefetching.unused[prefetching.next] = line.0 as u32;
             prefetching.next = (prefetching.next + 1) % prefetching.unused.len();
-            let victim = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
-            let lookup = Lookup { victims: [victim, None], ..Lookup::default() };
+            let victim = match route {
+                Route::Drawn(_) => None,
+                _ => l2.fill(line, ALL_WAYS, false, false).unwrap_or(None),
+            };
+            let lookup = Lookup { victims: [victim, None], route, ..Lookup::default() };
             return Some((Request { addr: line.addr(), bytes: 1, ..prefetching.cause }, lookup));
         }
         None
@@ -773,7 +1070,7 @@ impl Memory for Hierarchy {
             l1.set_dirty(slot, true);
         }
         latest.set(line, write && !upgrade);
-        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, victims: [None; 2], prefetches: false }
+        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, ..Lookup::default() }
     }
 
     fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
@@ -781,6 +1078,7 @@ impl Memory for Hierarchy {
         let core = request.core;
         let write = request.access.writes();
         let share = self.share_of(request.clos);
+        let before = self.counters.writebacks;
         self.settle(lookup, request, now);
         let mut pinned = false;
         if self.copies.is_some() {
@@ -803,16 +1101,16 @@ impl Memory for Hierarchy {
         let others = self.directory.get(line) & !(1 << core.0);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
-        let shared = snooped != Snooped::Nothing && !write || pinned;
+        let shared = (snooped != Snooped::Nothing || lookup.route.is_shared()) && !write || pinned;
         let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
-        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
+        } else if snooped != Snooped::Dirty && self.is_in_llc(lookup.route, line, spot, core, shared, share, at) {
             self.counters.llc.hits += 1;
             self.class_llc(request.clos).hits += 1;
             Served::Llc
-        } else if snooped != Snooped::Nothing {
+        } else if snooped != Snooped::Nothing || is_drawn(lookup.route, Found::Snoop) {
             self.counters.snoops += 1;
             path.push(Reason::Snoop, self.snoop_latency);
             done += self.snoop_latency;
@@ -828,11 +1126,25 @@ impl Memory for Hierarchy {
                 done = filled + distance;
                 self.in_flight.insert(line, done);
             }
-            if self.inclusion != Inclusion::Victim {
+            if self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_)) {
                 self.fill_llc(line, spot, false, share, at);
             }
             Served::Dram
         };
+        match lookup.route {
+            Route::Followed => {}
+            Route::Drawn(outcome) => self.write_back_drawn(line, outcome, at),
+            Route::Observed(_) if lookup.upgrade => {}
+            Route::Observed(class) => {
+                let outcome = Outcome { shared, ..self.outcome(line, Found::by(served), before) };
+                if let Some(sampling) = &mut self.sampling {
+                    if request.access != probe::Access::Prefetch && served != Served::Snoop {
+                        sampling.count(Sampled::Llc, spot.within(), served == Served::Llc);
+                    }
+                    sampling.saw(class, outcome);
+                }
+            }
+        }
         if served != Served::Dram
             && let Some(until) = self.in_flight.get(line, done)
         {
