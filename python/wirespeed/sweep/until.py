@@ -101,9 +101,7 @@ def parse(text: str) -> Until:
         return Until(wanted, width / 100, True, text)
     units = _UNITS.get(wanted.unit, {}) | {"": 1.0}
     if unit.lower() not in units:
-        raise InputError(
-            f"--until {text!r}: the unit is %{''.join(f', {each}' for each in units if each)} or none"
-        )
+        raise InputError(f"--until {text!r}: the unit is %{''.join(f', {each}' for each in units if each)} or none")
     return Until(wanted, width * units[unit.lower()], False, text)
 
 
