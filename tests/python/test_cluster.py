@@ -2,6 +2,11 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 import warnings
 
 import pytest
@@ -66,6 +71,41 @@ def test_a_worker_of_the_cluster_may_die(cluster):
     assert told
     assert found.failed == 0
     assert len(found.rows) == 10
+
+
+def test_a_scheduler_that_is_killed_ends_the_study_and_nothing_is_kept_for_failed(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen([*dask, "scheduler", "--host=127.0.0.1", f"--port={port}", "--no-dashboard"], **quiet)
+    address = f"tcp://127.0.0.1:{port}"
+    worker = subprocess.Popen([*dask, "worker", address, "--nthreads=1", "--no-dashboard", "--no-nanny"], **quiet)
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                threading.Event().wait(0.1)
+
+        def kill(phase, done, total, note):
+            if done >= 2:
+                scheduler.kill()
+
+        settings = {**SMALL, "run.packets": 50_000}
+        with pytest.raises(wirespeed.InputError, match="run the study again"):
+            wirespeed.sweep(
+                "forwarding", LOADS, set=settings, engine="dask", scheduler=address, progress=kill, out=tmp_path
+            )
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    again = wirespeed.sweep("forwarding", LOADS, set=settings, jobs=1, out=tmp_path)
+    assert again.failed == 0
+    assert again.ran < 10
 
 
 def test_a_cluster_with_another_build_is_refused(cluster):

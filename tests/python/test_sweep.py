@@ -200,6 +200,12 @@ def test_a_wanted_half_width_that_is_out_of_reach_ends_at_the_most_runs():
     assert [row["replication"] for row in found.rows] == [0, 1, 2, 3] * 2
 
 
+@pytest.mark.parametrize("text", ["loss 0.1 mpps", "p99 0.5 Mpps", "carried_mpps 3 ns", "carried_mpps 3 Gbps"])
+def test_a_width_in_the_unit_of_something_else_is_told(text):
+    with pytest.raises(wirespeed.InputError, match="the unit is"):
+        rule.parse(text)
+
+
 def test_intervals_are_students():
     assert rule.interval([1.0, 2.0, 3.0, 4.0]) == pytest.approx((2.5, 3.182446 * (5 / 3 / 4) ** 0.5))
 

@@ -272,7 +272,7 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
             IO,
             State::Limited,
             format!("{told}; whether a write has an effect here is not known"),
-            Some("wirespeedd measures the effect (io.verify) and tells"),
+            Some("wirespeedd leaves it alone unless io.backend = \"register\", and measures the effect then"),
         ),
     };
     (finding, Some(ways))

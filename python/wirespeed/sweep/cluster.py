@@ -5,6 +5,7 @@ Slurm, PBS and LSF start the workers by dask-jobqueue (the guide, "On a cluster"
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -29,11 +30,14 @@ class Dask:
     def __init__(self, scheduler: str) -> None:
         self._scheduler = scheduler
         self._client: Any = None
+        self._threads = 1
 
     @property
     def workers(self) -> int:
         """Threads of all workers, as they are now; more may join."""
-        return max(1, sum(int(threads) for threads in self._client.nthreads().values()))
+        with contextlib.suppress(OSError):  # where the scheduler has ended, runs under way say so
+            self._threads = max(1, sum(int(threads) for threads in self._client.nthreads().values()))
+        return self._threads
 
     def start(self, files: Files) -> Executor:
         """Asks every worker who it is. Raises InputError where nobody answers, or one does not fit."""

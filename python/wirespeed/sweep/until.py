@@ -19,7 +19,13 @@ from wirespeed.sweep.metrics import METRICS, Metric, metric
 
 LEAST: Final = 3
 MOST: Final = 30
-_UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "mpps": 1.0, "gbps": 1.0, "gb/s": 1.0, "": 1.0}
+# By the unit that a metric is shown in; without one it is in that of the column.
+_UNITS: Final[Mapping[str, dict[str, float]]] = {
+    "µs": {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6},
+    "Mpps": {"mpps": 1.0},
+    "Gbps": {"gbps": 1.0},
+    "GB/s": {"gb/s": 1.0},
+}
 _WORDS: Final = re.compile(r"\s*([\w.]+)\s+([\d.eE+-]+)\s*(%|[A-Za-zµ/]*)\s*")
 
 
@@ -93,9 +99,10 @@ def parse(text: str) -> Until:
     if unit == "%":
         # Of a share, `loss 0.1%` would mean two things: it means a share of the loss, as everywhere.
         return Until(wanted, width / 100, True, text)
-    if unit.lower() not in _UNITS:
-        raise InputError(f"--until {text!r}: the unit is %, ns, us, ms, Mpps, Gbps, GB/s, or none for a share")
-    return Until(wanted, width * _UNITS[unit.lower()], False, text)
+    units = _UNITS.get(wanted.unit, {}) | {"": 1.0}
+    if unit.lower() not in units:
+        raise InputError(f"--until {text!r}: the unit is %{''.join(f', {each}' for each in units if each)} or none")
+    return Until(wanted, width * units[unit.lower()], False, text)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
