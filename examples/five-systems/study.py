@@ -72,7 +72,7 @@ def runs(sets: list[tuple[str, ...]], folder: Path, metric: str, **more: object)
     study = wirespeed.sweep(
         SCENARIO, cases=cases, replications=REPLICATIONS, metrics=[metric], out=folder, jobs=2, **more
     )
-    column = {"p99": "sojourn_ns.p99"}.get(metric, metric)
+    column = {"p99": "sojourn_ns.p99", "ndr": "search.mpps"}.get(metric, metric)
     table = study.table.to_pandas().sort_values(["case", "replication"])
     failed = table[table["error"].notna() & (table["error"] != "")]
     if len(failed):

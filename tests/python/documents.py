@@ -176,8 +176,6 @@ def smaller(words: list[str]) -> list[str]:
         return [*words, *(x for s in sets + upf for x in ("--set", s))]
     if words[:2] == ["router", "run"]:
         return [word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word for word in words]
-    if words[0] == "copies":
-        return [*words, "--set", "workload.packets=2000"] if words[1] == "receive" else words
     return words
 
 

@@ -71,7 +71,7 @@ def ran(block: Block) -> None:
     if block.text.lstrip().startswith(">>>"):
         test = doctest.DocTestParser().get_doctest(block.text, names, "document", None, block.line)
         said: list[str] = []
-        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+        doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=said.append)
         assert not said, "".join(said)
         return
     exec(compile(block.text, "document", "exec"), names)
