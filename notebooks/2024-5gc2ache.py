@@ -18,4 +18,9 @@ few = {"run.packets": 20_000, "run.curve": [], "function.upf.load.ues": 2000, "f
 for descriptors in (256, 4096):
     settings = few | {"nic.rx_descriptors": descriptors, "mempool.size": 32_768}
     summary = wirespeed.run("upf", set=settings).summary
-    print(descriptors, "descriptors:", round(100 * (1 - summary["ddio"]["hit_rate"]), 1) if "ddio" in summary else "", "% leaked")
+    print(
+        descriptors,
+        "descriptors:",
+        round(100 * (1 - summary["ddio"]["hit_rate"]), 1) if "ddio" in summary else "",
+        "% leaked",
+    )

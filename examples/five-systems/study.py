@@ -104,7 +104,10 @@ def main() -> None:
     # Cheaper sets are tried first, and of those that cost the same the one that promises most.
     reached = None
     for on in sorted((on for on in sets if np.mean(saturated[on]) >= target), key=lambda on: (cost(on), -gains[on][0])):
-        if max(runs([on], folder / "target" / case(on), "loss", set={"traffic.packet_rate": f"{target} Mpps"})[on]) == 0:
+        if (
+            max(runs([on], folder / "target" / case(on), "loss", set={"traffic.packet_rate": f"{target} Mpps"})[on])
+            == 0
+        ):
             reached = on
             break
     searched = list(dict.fromkeys(on for on in ((), best[0], reached) if on is not None))

@@ -1,7 +1,7 @@
 """What is linked into the extension and the daemon, under which licence: THIRD-PARTY.md, and the texts for a wheel.
 
-    python tests/house/licences.py              # writes THIRD-PARTY.md
-    python tests/house/licences.py --texts FILE # writes every licence text, each once, with the crates that are under it
+python tests/house/licences.py              # writes THIRD-PARTY.md
+python tests/house/licences.py --texts FILE # writes every licence text, each once, with the crates that are under it
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ with its own.
 def metadata() -> dict[str, Any]:
     """What cargo knows of the packages in Cargo.lock, for this platform."""
     host = next(
-        line.split()[1] for line in subprocess.check_output(["rustc", "-vV"], text=True).splitlines() if line.startswith("host:")
+        line.split()[1]
+        for line in subprocess.check_output(["rustc", "-vV"], text=True).splitlines()
+        if line.startswith("host:")
     )
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
     found: dict[str, Any] = json.loads(subprocess.check_output(command, cwd=ROOT, text=True))

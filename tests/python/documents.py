@@ -74,7 +74,12 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that a stranger reads."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "papers").rglob("*.md"),
+    ]
     return sorted(page for page in found if blocks(page))
 
 
@@ -175,7 +180,10 @@ def smaller(words: list[str]) -> list[str]:
         upf = [] if "upf" not in words else ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
         return [*words, *(x for s in sets + upf for x in ("--set", s))]
     if words[:2] == ["router", "run"]:
-        return [word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word for word in words]
+        return [
+            word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word
+            for word in words
+        ]
     return words
 
 
@@ -187,11 +195,14 @@ def inputs(folder: Path) -> None:
     capture = head + b"".join(records)
     for name in ("trace.pcap.gz", "mine.pcap.gz"):
         (folder / name).write_bytes(gzip.compress(capture))
+    (folder / "examples").symlink_to(ROOT / "examples")
     rib = "".join(f"{10 + i % 90}.{i // 90}.0.0/16\n" for i in range(500)) + "0.0.0.0/0\n"
     for name in ("rib.mrt.gz", "rib.gz"):
         (folder / name).write_bytes(gzip.compress(rib.encode()))
     for name in ("my.toml", "my-scenario.toml"):
-        (folder / name).write_text(wirespeed.preset("forwarding") if hasattr(wirespeed, "preset") else 'name = "mine"\n')
+        (folder / name).write_text(
+            wirespeed.preset("forwarding") if hasattr(wirespeed, "preset") else 'name = "mine"\n'
+        )
     requests = "".join(f"R {i * 64:x}\n" for i in range(2000))
     for name in ("stream.rw", "my.rw"):
         (folder / name).write_text(requests)
@@ -207,7 +218,9 @@ def inputs(folder: Path) -> None:
 def frame(i: int) -> bytes:
     """An IPv4 frame of 60 to 1000 bytes."""
     bytes_ = 60 + 40 * (i % 24)
-    ip = struct.pack("!BBHHHBBH4B4B", 0x45, 0, bytes_ - 14, i, 0, 64, 6, 0, 198, 51, 100, i % 250, 10 + i % 90, i % 5, 1, 1)
+    ip = struct.pack(
+        "!BBHHHBBH4B4B", 0x45, 0, bytes_ - 14, i, 0, 64, 6, 0, 198, 51, 100, i % 250, 10 + i % 90, i % 5, 1, 1
+    )
     total = sum(struct.unpack("!10H", ip))
     checksum = ~(total % 0xFFFF) & 0xFFFF
     ip = ip[:10] + struct.pack("!H", checksum) + ip[12:]
