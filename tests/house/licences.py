@@ -19,9 +19,9 @@ SHIPPED = ("wirespeed-py", "wirespeed-daemon")
 NAMES = ("licen", "copying", "copyright", "notice", "unlicense")
 HEAD = """# What is linked into wirespeed
 
-Crates that the Python extension and `wirespeedd` are linked with, made by `make licences` from `Cargo.lock`; `deny.toml` says which
-licences may be among them. A wheel carries the texts. Python packages that wirespeed depends on are installed beside it, each
-with its own.
+Crates that the Python extension and `wirespeedd` are linked with, made by `make licences` from `Cargo.lock`;
+`deny.toml` says which licences may be among them. A wheel carries the texts. Python packages that wirespeed depends on
+are installed beside it, each with its own.
 
 | crate | version | licence |
 |---|---|---|

@@ -1,12 +1,13 @@
 """Code blocks of documents: found by themselves, told apart, and run.
 
 A page is a session: its commands run one after the other in a folder of their own, where files that pages talk about
-(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...) lie. A block with `title="NAME"` behind its language is written there as NAME.
+(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...) lie. A block with `title="NAME"` behind its language is written there
+as NAME.
 
-What is run: fenced blocks of `sh` and `python`, indented lines that begin with `wirespeed`, and `toml` blocks without a title,
-which are scenarios. Commands run in this process, with small packet counts: what is tried is that they do what they are said to
-do, not what comes out. A comment before a block, `<!-- only looked at: REASON -->`, says why it is not run; what its `wirespeed`
-commands are called, and their options, are looked at all the same.
+What is run: fenced blocks of `sh` and `python`, indented lines that begin with `wirespeed`, and `toml` blocks without a
+title, which are scenarios. Commands run in this process, with small packet counts: what is tried is that they do what
+they are said to do, not what comes out. A comment before a block, `<!-- only looked at: REASON -->`, says why it is not
+run; what its `wirespeed` commands are called, and their options, are looked at all the same.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ NOT_HERE = (
     (r"router (bench|probe)", "wants a GPU, or takes minutes"),
     (r"memory buffers", "takes a minute"),
     (r"tune ", "hundreds of runs; tests/python/test_tune.py has some"),
+    (r"copies ", "takes minutes; tests/python/test_copies.py has some"),
     (r"advise ", "dozens of runs; tests/python/test_advise.py has some"),
 )
 SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
@@ -94,9 +96,11 @@ def blocks(page: Path) -> list[Block]:
         inner = "\n".join(line[indent:] for line in match["text"].splitlines())
         line = text.count("\n", 0, match.start("text")) + 1
         found.append(Block(match["language"], inner, line, match["title"], match["why"]))
-    for match in INDENTED.finditer(text):
-        if not any(start <= match.start() < end for start, end in spans):
-            found.append(Block("sh", match["text"], text.count("\n", 0, match.start()) + 1))
+    found.extend(
+        Block("sh", match["text"], text.count("\n", 0, match.start()) + 1)
+        for match in INDENTED.finditer(text)
+        if not any(start <= match.start() < end for start, end in spans)
+    )
     ran = {"sh", "bash", "console", "python", "toml"}
     return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
 

@@ -41,8 +41,8 @@ def built(example: str, tmp_path: Path, *targets: str) -> Path:
     for kept in ("scenario.toml", "Makefile"):
         assert (folder / kept).exists()
     done = subprocess.run(
-        ["make", "-s", "-C", folder, f"PROBE={recording.INCLUDE}", "PACKETS=300", "CFLAGS=-O2 -Wall -Wextra -Werror"]
-        + list(targets),
+        ["make", "-s", "-C", folder, f"PROBE={recording.INCLUDE}", "PACKETS=300", "CFLAGS=-O2 -Wall -Wextra -Werror",
+         *targets],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
