@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A copy table beside a cache (Duarte and Wong, IEEE TC 2010)
 #
-# A copied line becomes a pointer to its source. The paper's closed forms say when that pays; here they are evaluated, and then the
-# table is put beside the LLC of a server that copies each packet for a guest.
+# A copied line becomes a pointer to its source. The paper's closed forms say when that pays; here they are evaluated,
+# and then the table is put beside the LLC of a server that copies each packet for a guest.
 
 # %%
 import wirespeed

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Packets as warps (Zhu, Deng, Chen, DAC 2011)
 #
-# Packets become warps as they arrive. Its claims take minutes (`wirespeed papers run 2011-dac-hermes`); here is what they are, and a
-# question that a CPU answers: what does work by bursts, stage by stage, as a warp's lanes do it, bring in software?
+# Packets become warps as they arrive. Its claims take minutes (`wirespeed papers run 2011-dac-hermes`); here is what
+# they are, and a question that a CPU answers: what does work by bursts, stage by stage, as a warp's lanes do it,
+# bring in software?
 
 # %%
 import wirespeed

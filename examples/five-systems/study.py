@@ -1,11 +1,12 @@
-"""One machine, techniques of five systems: what each brings, what they do to each other, and the cheapest set for a target.
+"""One machine, techniques of five systems: what each brings, what they do to each other, and the cheapest set.
 
     python study.py [FOLDER] [TARGET_MPPS]
 
 runs every combination of six techniques at saturation, with the same packets; then delay and loss at one rate of each
-technique alone, of all, and of the best sets; loss at the target of the cheapest sets whose rate at saturation reaches it,
-until one has none; and the highest rate without loss of the machine as it is, of that set and of the best one. Writes `results.md` and `results.json`
-into FOLDER (study), where finished runs are kept: what was stopped goes on. Some 15 minutes of two cores.
+technique alone, of all, and of the best sets; loss at the target of the cheapest sets whose rate at saturation reaches
+it, until one has none; and the highest rate without loss of the machine as it is, of that set and of the best one.
+Writes `results.md` and `results.json` into FOLDER (study), where finished runs are kept: what was stopped goes on. Some
+15 minutes of two cores.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ RATE = "12 Mpps"
 REPLICATIONS = 3
 BEST = 6
 
-# Name, what it is, of which system, what switches it on, and what it costs in the order of `wirespeed advise`: parts that
-# need another chip, KiB of SRAM (`wirespeed cost` for the copy table), LLC ways that cores lose, settings changed.
+# Name, what it is, of which system, what switches it on, and what it costs in the order of `wirespeed advise`: parts
+# that need another chip, KiB of SRAM (`wirespeed cost` for the copy table), LLC ways that cores lose, settings changed.
 TECHNIQUES = {
     "slices": ("36 LLC slices in place of 18", 2020, ["machine.llc.slices=36"], (1, 0, 0, 1)),
     "rows": ("packets in piece-wise linear pages, not in mbufs", 2003, ["buffer.allocation=piecewise"], (1, 0, 0, 1)),
@@ -72,7 +73,7 @@ def runs(sets: list[tuple[str, ...]], folder: Path, metric: str, **more: object)
     study = wirespeed.sweep(
         SCENARIO, cases=cases, replications=REPLICATIONS, metrics=[metric], out=folder, jobs=2, **more
     )
-    column = {"p99": "sojourn_ns.p99"}.get(metric, metric)
+    column = {"p99": "sojourn_ns.p99", "ndr": "search.mpps"}.get(metric, metric)
     table = study.table.to_pandas().sort_values(["case", "replication"])
     failed = table[table["error"].notna() & (table["error"] != "")]
     if len(failed):
@@ -104,7 +105,10 @@ def main() -> None:
     # Cheaper sets are tried first, and of those that cost the same the one that promises most.
     reached = None
     for on in sorted((on for on in sets if np.mean(saturated[on]) >= target), key=lambda on: (cost(on), -gains[on][0])):
-        if max(runs([on], folder / "target" / case(on), "loss", set={"traffic.packet_rate": f"{target} Mpps"})[on]) == 0:
+        if (
+            max(runs([on], folder / "target" / case(on), "loss", set={"traffic.packet_rate": f"{target} Mpps"})[on])
+            == 0
+        ):
             reached = on
             break
     searched = list(dict.fromkeys(on for on in ((), best[0], reached) if on is not None))
@@ -140,7 +144,7 @@ def shown_as(values: tuple[float, float], digits: int = 1) -> str:
     return f"{values[0]:+.{digits}f} ± {values[1]:.{digits}f} %"
 
 
-def page(document, main_effects, pairs, shown, saturated, gains, ndr, p99, loss, reached) -> str:  # noqa: ANN001
+def page(document, main_effects, pairs, shown, saturated, gains, ndr, p99, loss, reached) -> str:
     lines = [f"As it is: {document['base_mpps']:.1f} Mpps at saturation.", ""]
     lines += ["| technique | system | alone | among the others |", "|---|---|---|---|"]
     order = sorted(NAMES, key=lambda name: -gains[name,][0])

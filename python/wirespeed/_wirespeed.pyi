@@ -1,6 +1,7 @@
 """The compiled half of wirespeed: scenarios are judged, traffic is read and machines run there."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, final
 
 __all__ = [

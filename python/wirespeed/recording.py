@@ -46,8 +46,8 @@ def describe(path: str | PathLike[str]) -> dict[str, Any]:
 
     Returns `format`, `packets`, `dropped`, `mean_bytes`, `references`, `instructions` (0 where the recording does not
     tell), `dependent`, `outside`, `headroom`, `unfinished`, and `places`: for the packet, its mbuf and each region
-    `name`, `base`, `bytes`, `shared`, `named`, `references`, `stores` and touched `lines` of 64 bytes. Raises InputError
-    for what is no recording, with the line and what was expected there.
+    `name`, `base`, `bytes`, `shared`, `named`, `references`, `stores` and touched `lines` of 64 bytes. Raises
+    InputError for what is no recording, with the line and what was expected there.
     """
     found: dict[str, Any] = json.loads(_wirespeed.describe_recording(path))
     return found
@@ -59,7 +59,8 @@ def page(found: dict[str, Any]) -> Group:
     per_packet = found["references"] / packets
     instructions = f"{found['instructions'] / packets:,.1f}" if found["instructions"] else "no"
     head = [
-        f"{packets:,} packets of {found['mean_bytes']:,.0f} B in the mean ({found['format']}), {found['dropped']:,} dropped",
+        f"{packets:,} packets of {found['mean_bytes']:,.0f} B in the mean ({found['format']}), "
+        f"{found['dropped']:,} dropped",
         f"a packet: {per_packet:,.1f} references, {instructions} instructions, {found['dependent'] / packets:,.1f} "
         "references whose address waits for another",
     ]

@@ -1,7 +1,7 @@
 """What is linked into the extension and the daemon, under which licence: THIRD-PARTY.md, and the texts for a wheel.
 
-    python tests/house/licences.py              # writes THIRD-PARTY.md
-    python tests/house/licences.py --texts FILE # writes every licence text, each once, with the crates that are under it
+python tests/house/licences.py              # writes THIRD-PARTY.md
+python tests/house/licences.py --texts FILE # writes every licence text, each once, with the crates that are under it
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SHIPPED = ("wirespeed-py", "wirespeed-daemon")
 NAMES = ("licen", "copying", "copyright", "notice", "unlicense")
 HEAD = """# What is linked into wirespeed
 
-Crates that the Python extension and `wirespeedd` are linked with, made by `make licences` from `Cargo.lock`; `deny.toml` says which
-licences may be among them. A wheel carries the texts. Python packages that wirespeed depends on are installed beside it, each
-with its own.
+Crates that the Python extension and `wirespeedd` are linked with, made by `make licences` from `Cargo.lock`;
+`deny.toml` says which licences may be among them. A wheel carries the texts. Python packages that wirespeed depends on
+are installed beside it, each with its own.
 
 | crate | version | licence |
 |---|---|---|
@@ -31,7 +31,9 @@ with its own.
 def metadata() -> dict[str, Any]:
     """What cargo knows of the packages in Cargo.lock, for this platform."""
     host = next(
-        line.split()[1] for line in subprocess.check_output(["rustc", "-vV"], text=True).splitlines() if line.startswith("host:")
+        line.split()[1]
+        for line in subprocess.check_output(["rustc", "-vV"], text=True).splitlines()
+        if line.startswith("host:")
     )
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
     found: dict[str, Any] = json.loads(subprocess.check_output(command, cwd=ROOT, text=True))

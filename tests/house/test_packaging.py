@@ -56,7 +56,7 @@ def test_the_source_distribution_has_all_that_its_crates_read(tmp_path: Path) ->
     assert rooms == {path.name for path in (root / "papers").iterdir() if path.is_dir()}
     for name in ("python/wirespeed/include/wirespeed_probe.h", "Cargo.lock", "LICENSE", "THIRD-PARTY.md", "README.md"):
         assert (root / name).exists(), f"the source distribution lacks {name}"
-    # Cargo finds every crate that the extension needs; pip does not ask for the very list of Cargo.lock, which has more.
+    # Cargo finds every crate that the extension needs; pip does not ask for the very list of Cargo.lock.
     subprocess.run(
         ["cargo", "metadata", "--offline", "--format-version", "1"], cwd=root, check=True, capture_output=True
     )

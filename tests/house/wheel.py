@@ -1,6 +1,6 @@
 """Puts `wirespeedd` and the licences of what is linked into a wheel that maturin has built.
 
-    python tests/house/wheel.py WHEEL WIRESPEEDD LICENCES
+python tests/house/wheel.py WHEEL WIRESPEEDD LICENCES
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 def main() -> None:
     wheel, daemon, licences = map(Path, sys.argv[1:4])
     with tempfile.TemporaryDirectory() as at:
-        subprocess.run([sys.executable, "-m", "wheel", "unpack", "--dest", at, wheel], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "wheel", "unpack", "--dest", at, wheel], check=True, stdout=subprocess.DEVNULL
+        )
         (folder,) = Path(at).iterdir()
         scripts = folder / f"{folder.name}.data" / "scripts"
         scripts.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,13 @@
 """Code blocks of documents: found by themselves, told apart, and run.
 
 A page is a session: its commands run one after the other in a folder of their own, where files that pages talk about
-(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...) lie. A block with `title="NAME"` behind its language is written there as NAME.
+(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...) lie. A block with `title="NAME"` behind its language is written there
+as NAME.
 
-What is run: fenced blocks of `sh` and `python`, indented lines that begin with `wirespeed`, and `toml` blocks without a title,
-which are scenarios. Commands run in this process, with small packet counts: what is tried is that they do what they are said to
-do, not what comes out. A comment before a block, `<!-- only looked at: REASON -->`, says why it is not run; what its `wirespeed`
-commands are called, and their options, are looked at all the same.
+What is run: fenced blocks of `sh` and `python`, indented lines that begin with `wirespeed`, and `toml` blocks without a
+title, which are scenarios. Commands run in this process, with small packet counts: what is tried is that they do what
+they are said to do, not what comes out. A comment before a block, `<!-- only looked at: REASON -->`, says why it is not
+run; what its `wirespeed` commands are called, and their options, are looked at all the same.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ NOT_HERE = (
     (r"router (bench|probe)", "wants a GPU, or takes minutes"),
     (r"memory buffers", "takes a minute"),
     (r"tune ", "hundreds of runs; tests/python/test_tune.py has some"),
+    (r"copies ", "takes minutes; tests/python/test_copies.py has some"),
     (r"advise ", "dozens of runs; tests/python/test_advise.py has some"),
 )
 SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
@@ -74,7 +76,12 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that a stranger reads."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "papers").rglob("*.md"),
+    ]
     return sorted(page for page in found if blocks(page))
 
 
@@ -89,9 +96,11 @@ def blocks(page: Path) -> list[Block]:
         inner = "\n".join(line[indent:] for line in match["text"].splitlines())
         line = text.count("\n", 0, match.start("text")) + 1
         found.append(Block(match["language"], inner, line, match["title"], match["why"]))
-    for match in INDENTED.finditer(text):
-        if not any(start <= match.start() < end for start, end in spans):
-            found.append(Block("sh", match["text"], text.count("\n", 0, match.start()) + 1))
+    found.extend(
+        Block("sh", match["text"], text.count("\n", 0, match.start()) + 1)
+        for match in INDENTED.finditer(text)
+        if not any(start <= match.start() < end for start, end in spans)
+    )
     ran = {"sh", "bash", "console", "python", "toml"}
     return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
 
@@ -175,9 +184,10 @@ def smaller(words: list[str]) -> list[str]:
         upf = [] if "upf" not in words else ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
         return [*words, *(x for s in sets + upf for x in ("--set", s))]
     if words[:2] == ["router", "run"]:
-        return [word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word for word in words]
-    if words[0] == "copies":
-        return [*words, "--set", "workload.packets=2000"] if words[1] == "receive" else words
+        return [
+            word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word
+            for word in words
+        ]
     return words
 
 
@@ -189,11 +199,14 @@ def inputs(folder: Path) -> None:
     capture = head + b"".join(records)
     for name in ("trace.pcap.gz", "mine.pcap.gz"):
         (folder / name).write_bytes(gzip.compress(capture))
+    (folder / "examples").symlink_to(ROOT / "examples")
     rib = "".join(f"{10 + i % 90}.{i // 90}.0.0/16\n" for i in range(500)) + "0.0.0.0/0\n"
     for name in ("rib.mrt.gz", "rib.gz"):
         (folder / name).write_bytes(gzip.compress(rib.encode()))
     for name in ("my.toml", "my-scenario.toml"):
-        (folder / name).write_text(wirespeed.preset("forwarding") if hasattr(wirespeed, "preset") else 'name = "mine"\n')
+        (folder / name).write_text(
+            wirespeed.preset("forwarding") if hasattr(wirespeed, "preset") else 'name = "mine"\n'
+        )
     requests = "".join(f"R {i * 64:x}\n" for i in range(2000))
     for name in ("stream.rw", "my.rw"):
         (folder / name).write_text(requests)
@@ -209,7 +222,9 @@ def inputs(folder: Path) -> None:
 def frame(i: int) -> bytes:
     """An IPv4 frame of 60 to 1000 bytes."""
     bytes_ = 60 + 40 * (i % 24)
-    ip = struct.pack("!BBHHHBBH4B4B", 0x45, 0, bytes_ - 14, i, 0, 64, 6, 0, 198, 51, 100, i % 250, 10 + i % 90, i % 5, 1, 1)
+    ip = struct.pack(
+        "!BBHHHBBH4B4B", 0x45, 0, bytes_ - 14, i, 0, 64, 6, 0, 198, 51, 100, i % 250, 10 + i % 90, i % 5, 1, 1
+    )
     total = sum(struct.unpack("!10H", ip))
     checksum = ~(total % 0xFFFF) & 0xFFFF
     ip = ip[:10] + struct.pack("!H", checksum) + ip[12:]

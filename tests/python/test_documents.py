@@ -6,11 +6,11 @@ import doctest
 from pathlib import Path
 from typing import Any
 
-import documents
 import pytest
-from documents import ROOT, Block
 
+import documents
 import wirespeed
+from documents import ROOT, Block
 
 PAGES = {str(page.relative_to(ROOT)): page for page in documents.pages()}
 
@@ -23,9 +23,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_block_of_a_page_runs(
-    name: str, stock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_of_a_page_runs(name: str, stock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in stock.iterdir():
         (tmp_path / file.name).symlink_to(file)
     monkeypatch.chdir(tmp_path)
@@ -71,7 +69,7 @@ def ran(block: Block) -> None:
     if block.text.lstrip().startswith(">>>"):
         test = doctest.DocTestParser().get_doctest(block.text, names, "document", None, block.line)
         said: list[str] = []
-        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+        doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=said.append)
         assert not said, "".join(said)
         return
     exec(compile(block.text, "document", "exec"), names)
@@ -80,7 +78,11 @@ def ran(block: Block) -> None:
 def small_run(run: Any) -> Any:
     """`wirespeed.run` with fewer packets, unless a block says how many."""
     few = {"run.packets": 2000, "run.curve": [], "function.forward.prefixes": 5000}
-    return lambda *args, set=None, **more: run(*args, set=few | dict(set or {}), **more)
+
+    def small(*args: Any, **more: Any) -> Any:
+        return run(*args, **more | {"set": few | dict(more.get("set") or {})})
+
+    return small
 
 
 def test_what_is_not_run_has_its_reason() -> None:
@@ -92,7 +94,9 @@ def test_what_is_not_run_has_its_reason() -> None:
                 why = documents.skipped(command, block)
                 assert why is None or len(why) > 10
                 left += why is not None
-                assert why or documents.is_ours(command) or command.startswith("python3"), f"{page}: who runs {command!r}?"
+                assert why or documents.is_ours(command) or command.startswith("python3"), (
+                    f"{page}: who runs {command!r}?"
+                )
     assert total > 60, "blocks are no longer found"
     assert left < total / 2
 
@@ -111,7 +115,9 @@ def test_what_is_not_run_has_its_reason() -> None:
         ("```sh\npython3 -c 'raise SystemExit(3)'\n```\n", "AssertionError"),
     ],
 )
-def test_a_block_that_is_wrong_is_noticed(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_that_is_wrong_is_noticed(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
     page.write_text(text)

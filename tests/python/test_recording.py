@@ -41,7 +41,8 @@ def built(example: str, tmp_path: Path, *targets: str) -> Path:
     for kept in ("scenario.toml", "Makefile"):
         assert (folder / kept).exists()
     done = subprocess.run(
-        ["make", "-s", "-C", folder, f"PROBE={recording.INCLUDE}", "PACKETS=300", "CFLAGS=-O2 -Wall -Wextra -Werror", *targets],
+        ["make", "-s", "-C", folder, f"PROBE={recording.INCLUDE}", "PACKETS=300", "CFLAGS=-O2 -Wall -Wextra -Werror",
+         *targets],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -56,14 +57,26 @@ def places(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("probe", ["", "-DWIRESPEED_PROBE", "-DWIRESPEED_PROBE_MARKS"])
 @pytest.mark.parametrize("implementation", [False, True])
-def test_the_header_is_clean_c99_and_c11_plus_plus(language: str, probe: str, implementation: bool, tmp_path: Path) -> None:
+def test_the_header_is_clean_c99_and_c11_plus_plus(
+    language: str, probe: str, implementation: bool, tmp_path: Path
+) -> None:
     if language == "c++" and shutil.which("c++") is None:
         pytest.skip("no C++ compiler (c++)")
     source = tmp_path / "use.c"
     source.write_text(("#define WIRESPEED_PROBE_IMPLEMENTATION\n" if implementation else "") + USE)
     standard = ["-std=c99", "-D_POSIX_C_SOURCE=200809L"] if language == "c" else ["-std=c++11"]
     compiler = "cc" if language == "c" else "c++"
-    flags = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{HEADER.parent}", "-x", language]
+    flags = [
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Wshadow",
+        "-Werror",
+        "-fsyntax-only",
+        f"-I{HEADER.parent}",
+        "-x",
+        language,
+    ]
     done = subprocess.run([compiler, *standard, *flags, *probe.split(), source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -73,9 +86,12 @@ def test_without_a_probe_nothing_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "use.c").write_text(USE)
     (tmp_path / "plain.c").write_text("int used(int *x);\nint used(int *x)\n{\n    return *x;\n}\n")
     for name in ("use", "plain"):
-        subprocess.run(["cc", "-O2", f"-I{HEADER.parent}", "-S", "-o", tmp_path / f"{name}.s", tmp_path / f"{name}.c"], check=True)
+        subprocess.run(
+            ["cc", "-O2", f"-I{HEADER.parent}", "-S", "-o", tmp_path / f"{name}.s", tmp_path / f"{name}.c"], check=True
+        )
     code = [
-        [line for line in (tmp_path / f"{name}.s").read_text().splitlines() if ".file" not in line] for name in ("use", "plain")
+        [line for line in (tmp_path / f"{name}.s").read_text().splitlines() if ".file" not in line]
+        for name in ("use", "plain")
     ]
     assert code[0] == code[1]
 
@@ -166,7 +182,9 @@ def test_a_recording_stands_in_a_chain_and_under_techniques(tmp_path: Path) -> N
         ({"function.trace.file": "good.probe", "function.trace.pick": "random"}, "function.trace.pick"),
     ],
 )
-def test_what_is_wrong_is_named(settings: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_named(
+    settings: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.probe").write_text("wirespeed-probe 1\nB 60 100\nE sent\n")
     Path("good.probe").write_text("wirespeed-probe 1\nB 60 100\nE forward\n")
@@ -182,14 +200,20 @@ def test_a_recording_that_cannot_be_written_is_said_and_the_program_goes_on(tmp_
     done = subprocess.run([folder / "router-by-hand", "10"], capture_output=True, text=True, env=env)
     assert done.returncode == 0
     assert "cannot be written: nothing is recorded (set WIRESPEED_PROBE_FILE)" in done.stderr
-    few = os.environ | {"WIRESPEED_PROBE_FILE": str(tmp_path / "few"), "WIRESPEED_PROBE_PACKETS": "4", "WIRESPEED_PROBE_SKIP": "2"}
+    few = os.environ | {
+        "WIRESPEED_PROBE_FILE": str(tmp_path / "few"),
+        "WIRESPEED_PROBE_PACKETS": "4",
+        "WIRESPEED_PROBE_SKIP": "2",
+    }
     subprocess.run([folder / "router-by-hand", "10"], check=True, capture_output=True, env=few)
     assert recording.describe(tmp_path / "few")["packets"] == 4
 
 
 def test_the_command_shows_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "one.probe"
-    file.write_text("wirespeed-probe 1\nR shared 1000 128 table\nB 60 100\nW 7\nL 1000 8\nE forward\nB 60 100\nE drop\n")
+    file.write_text(
+        "wirespeed-probe 1\nR shared 1000 128 table\nB 60 100\nW 7\nL 1000 8\nE forward\nB 60 100\nE drop\n"
+    )
     assert recording.show(file) == 0
     said = capsys.readouterr().out
     assert "2 packets of 60 B in the mean (probe), 1 dropped" in said
