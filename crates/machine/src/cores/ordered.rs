@@ -235,7 +235,7 @@ impl Ordered {
             self.known(&fetch, response.at, &path);
             self.retire_items();
             self.update_limits();
-            if was_full {
+            if was_full && self.has_room() {
                 // Room comes with this answer, not earlier, and nothing retires meanwhile.
                 self.front_end = self.front_end.max(response.at);
                 self.last_out = self.last_out.max(response.at);
@@ -277,6 +277,19 @@ impl Ordered {
                         break;
                     }
                     self.drain();
+                    if self.burst.retired < now {
+                        eprintln!(
+                            "LATE core {:?} retired {} now {now} front_end {} last_out {} bound {} out {} in_order {}",
+                            self.id,
+                            self.burst.retired,
+                            self.front_end,
+                            self.last_out,
+                            self.bound,
+                            self.out.len(),
+                            self.in_order
+                        );
+                    }
+                    self.burst.charge(now, Reason::Mshr);
                     return Step::Done(self.burst.retired);
                 }
                 let (act, next) = self.burst.script.act(self.burst.cursor);
