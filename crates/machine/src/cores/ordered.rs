@@ -277,18 +277,7 @@ impl Ordered {
                         break;
                     }
                     self.drain();
-                    if self.burst.retired < now {
-                        eprintln!(
-                            "LATE core {:?} retired {} now {now} front_end {} last_out {} bound {} out {} in_order {}",
-                            self.id,
-                            self.burst.retired,
-                            self.front_end,
-                            self.last_out,
-                            self.bound,
-                            self.out.len(),
-                            self.in_order
-                        );
-                    }
+                    // It does not end before the present.
                     self.burst.charge(now, Reason::Mshr);
                     return Step::Done(self.burst.retired);
                 }

@@ -132,9 +132,6 @@ impl Server {
             match answer {
                 Answer::Core(core, ticket, response) => {
                     let i = usize::from(core.0);
-                    if response.at < now {
-                        eprintln!("PAST answer at {} now {now}", response.at);
-                    }
                     self.cores[i].core.complete(ticket, &response);
                     if self.cores[i].state == State::Running {
                         self.wake_replay(i, response.at);
