@@ -1,13 +1,13 @@
 //! Controllers at the level of commands behind the LLC: closed forms, the simulator of whole traces, and what must hold
 //! of answers that come later.
 
-use machine::cache::CacheSpec;
+use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::{Core, CoreModel, CoreSpec, Step};
 use machine::dram::map::AddressMap;
 use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Record, Trace, simulate};
 use machine::dram::{ControllerSetting, DramSpec};
-use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec};
 use machine::{Level, Memory, Reply, Served};
 use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests};
 use proptest::prelude::*;
@@ -121,6 +121,7 @@ fn replay(core: &mut Core, memory: &mut Hierarchy, quantum: u64, start: Ps) -> P
                         core.complete(ticket, &response);
                     }
                 }
+                assert!(at >= now, "it ends at {at}, before its present, {now}");
                 assert_eq!(core.burst_attribution().total(), at - start, "what it took sums to the time");
                 return at;
             }
@@ -308,6 +309,12 @@ proptest! {
     fn horizons_do_not_matter_to_answers_that_come_later(
         ops in prop::collection::vec((0u32..60, 0u64..400, 0u8..5, 0u8..5), 1..150),
         rob in 1u32..300, outstanding in 1u32..20, store_buffer in 1u32..8, in_order: bool, drain: bool,
+        (standard, channels) in prop::sample::select(vec![
+            ("ddr4-2400u", 3), ("ddr5-6400b", 1), ("ddr5-6400b", 2), ("sdram-100-4", 1), ("hbm2-2000", 2),
+            ("hmc-2.1-vault", 4), ("gddr5-8000", 1),
+        ]),
+        page in prop::sample::select(vec!["open", "closed", "adaptive=64"]), tlb: bool,
+        prefetcher in prop::option::of(Just(PrefetcherSpec::Stream { degree: 2, distance: 8, streams: 4 })),
         quantum in 0u64..100_000, repeated in prop_oneof![9 => Just(1), 1 => Just(10)],
     ) {
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
@@ -316,7 +323,19 @@ proptest! {
         let mut results = Vec::new();
         for quantum in [1 << 40, quantum, 0] {
             let setting = ControllerSetting { writes: (!drain).then(|| "mixed".parse().unwrap()), ..ControllerSetting::default() };
-            let mut memory = hierarchy("ddr4-2400u", Some(3), setting);
+            let setting = ControllerSetting { page: page.parse().unwrap(), ..setting };
+            let mut spec = spec(standard, Some(channels), setting);
+            spec.prefetcher = prefetcher;
+            spec.tlb = tlb.then(|| TlbSpec {
+                page: Size::from_bytes(4096),
+                l1_entries: 2,
+                l1_ways: 2,
+                l2_entries: 4,
+                l2_ways: 2,
+                l2_latency: Span::from_ns(3.0),
+                walk_cache: 0,
+            });
+            let mut memory = Hierarchy::new(&spec, 1, "machine").unwrap();
             let mut core = Core::new(&core_spec, CoreId(0), "core").unwrap();
             let mut ends = Vec::new();
             for start in [Ps::ZERO, Ps(1 << 32)] {

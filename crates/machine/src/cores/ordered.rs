@@ -235,7 +235,7 @@ impl Ordered {
             self.known(&fetch, response.at, &path);
             self.retire_items();
             self.update_limits();
-            if was_full {
+            if was_full && self.has_room() {
                 // Room comes with this answer, not earlier, and nothing retires meanwhile.
                 self.front_end = self.front_end.max(response.at);
                 self.last_out = self.last_out.max(response.at);
@@ -277,6 +277,8 @@ impl Ordered {
                         break;
                     }
                     self.drain();
+                    // It does not end before the present.
+                    self.burst.charge(now, Reason::Mshr);
                     return Step::Done(self.burst.retired);
                 }
                 let (act, next) = self.burst.script.act(self.burst.cursor);

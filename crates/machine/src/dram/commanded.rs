@@ -231,7 +231,8 @@ impl Commanded {
     pub fn earliest(&self, acceptance: bool) -> Option<Ps> {
         let behind = self.links.as_ref().map_or(Ps::ZERO, |l| l.crossbar + l.flit);
         let came = |heap: &BinaryHeap<Reverse<(Ps, u64, u32)>>| {
-            let soonest = if acceptance { Ps::ZERO } else { self.time(self.quickest) };
+            // Clocks are rounded up, and their sums not more than once.
+            let soonest = if acceptance { Ps::ZERO } else { self.time(self.quickest).since(Ps(1)) };
             heap.peek().map(|Reverse((at, ..))| *at + soonest)
         };
         let commands = (self.least != u64::MAX).then(|| self.time(self.least) + behind);

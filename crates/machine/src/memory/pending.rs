@@ -53,6 +53,8 @@ pub(super) struct Pending {
     held_up: usize,
     finished: Vec<Finished>,
     accepted: Vec<(u32, Ps)>,
+    /// Lines whose data come at a time that has become known.
+    coming: Vec<(Line, Ps)>,
 }
 
 /// A line on its way from DRAM.
@@ -139,6 +141,7 @@ impl Pending {
             held_up: 0,
             finished: Vec::new(),
             accepted: Vec::new(),
+            coming: Vec::new(),
         })
     }
 
@@ -234,6 +237,7 @@ impl Pending {
                 self.by_line.remove(&fill.line.0);
             }
             let at = done.at + self.back;
+            self.coming.push((fill.line, at));
             let queue = (at - fill.asked).since(done.service);
             let others = std::mem::take(&mut fill.others);
             for waiter in fill.first.take().iter().chain(&others) {
@@ -325,6 +329,10 @@ impl Hierarchy {
     pub fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
         if let Some(pending) = &mut self.pending {
             pending.advance(now, answers);
+            for (line, at) in pending.coming.drain(..) {
+                // Who asks from now on knows how long to wait.
+                self.in_flight.insert(line, at);
+            }
         }
     }
 
