@@ -52,7 +52,9 @@ def main() -> int:
         rates = [run["carried_l2_gbps"] for run in runs]
         width = STUDENT[seeds - 1] * statistics.stdev(rates) / seeds**0.5 if seeds > 1 else float("nan")
         dram = [run["dram"] for run in runs]
-        hits = sum(d["row_hits"] for d in dram) / sum(d["row_hits"] + d["row_misses"] + d["row_conflicts"] for d in dram)
+        hits = sum(d["row_hits"] for d in dram) / sum(
+            d["row_hits"] + d["row_misses"] + d["row_conflicts"] for d in dram
+        )
         return statistics.mean(rates), width, hits
 
     print("| memory | order | cells, Gbps | row hits | piece-wise, Gbps | row hits | piece-wise over cells |")

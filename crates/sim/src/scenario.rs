@@ -1033,6 +1033,13 @@ mod tests {
     }
 
     #[test]
+    fn controllers_need_no_more_than_a_standard_and_read_back_equal() {
+        let s = read("", &["machine.dram.standard=ddr4-3200aa", "machine.dram.controller.order=fcfs"]).unwrap();
+        assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
+        machine::memory::Hierarchy::new(&s.machine.memory(), 1, "machine").unwrap();
+    }
+
+    #[test]
     fn what_is_resolved_reads_back_equal() {
         let s = read("[traffic]\nrate = \"40 Gbps\"", &["machine.llc.ways=8", "nic.rx_descriptors=256"]).unwrap();
         assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
