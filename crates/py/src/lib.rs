@@ -110,7 +110,9 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
             traffic_presets().map(|(name, _)| name).collect(),
         ),
         _ => {
-            return Err(InputError::new_err(format!("kind {kind:?}: allowed are machine, traffic, dram, gpu and scenario")));
+            return Err(InputError::new_err(format!(
+                "kind {kind:?}: allowed are machine, traffic, dram, gpu and scenario"
+            )));
         }
     };
     text.map(str::to_string)
