@@ -152,8 +152,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option(
                 "--function",
                 metavar="NAME,NAME",
-                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one after "
-                "the other.",
+                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one "
+                "after the other.",
                 rich_help_panel=_SOURCE,
             ),
         ] = "forward",

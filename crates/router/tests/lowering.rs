@@ -281,8 +281,8 @@ fn through(backend: &mut dyn Backend, packets: &[Packet]) -> Vec<Verdict> {
     while verdicts.len() < packets.len() {
         while put < packets.len() && put + 32 - verdicts.len() < 256 {
             let count = (1 + put % 32).min(packets.len() - put);
-            for number in put..put + count {
-                backend.put(number as u64, &mut packets[number].clone());
+            for (number, packet) in (put..).zip(&packets[put..put + count]) {
+                backend.put(number as u64, &mut packet.clone());
             }
             assert!(backend.post(put as u64, count as u32).unwrap());
             put += count;

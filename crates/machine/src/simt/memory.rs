@@ -104,7 +104,7 @@ impl Period {
     fn clocks(self, time: u64) -> u64 {
         // The product is too large by less than `time * ps`: the quotient is exact while that is below 2^64.
         if time < 1 << 44 && self.ps < 1 << 20 && self.ps > 1 {
-            let quotient = (u128::from(time) * u128::from(self.inverse) >> 64) as u64;
+            let quotient = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
             return quotient + u64::from(quotient * self.ps < time);
         }
         time.div_ceil(self.ps)
