@@ -437,7 +437,8 @@ mod tests {
                 })
                 .collect();
             let mut expected = last[last.len() - RING..].to_vec();
-            (drawn.sort_unstable(), expected.sort_unstable());
+            drawn.sort_unstable();
+            expected.sort_unstable();
             prop_assert_eq!(drawn, expected);
         }
     }
