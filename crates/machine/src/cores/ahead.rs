@@ -90,16 +90,15 @@ impl History {
         self.next += 1;
     }
 
-    /// When the first reference has retired, and the instruction that has to wait for that; the reference leaves the
-    /// reorder buffer.
+    /// When the first reference has retired; it leaves the reorder buffer.
     #[inline]
-    fn pop(&mut self, rob: u64) -> (Ps, u64) {
-        let (first, end) = (self.first, self.end);
+    fn pop(&mut self, rob: u64) -> Ps {
+        let first = self.first;
         let time = self.at(first).1;
         self.first += 1;
         let first = self.first;
         self.end = if first == self.next { u64::MAX } else { self.at(first).0 + rob };
-        (time, end)
+        time
     }
 }
 
@@ -273,7 +272,7 @@ impl Ahead {
 
     #[inline(always)]
     fn work(&mut self, instructions: u32) {
-        let time = self.time_of(u64::from(instructions));
+        let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
         self.instructions += u64::from(instructions);
         self.front_end += time;
         self.owed_work += time;
@@ -489,18 +488,12 @@ impl Ahead {
         }
     }
 
-    /// An instruction is dispatched when that `rob` before it has retired, and those after it follow.
+    /// The next instruction is dispatched when that `rob` before it has retired.
     #[inline(always)]
     fn wait_for_room(&mut self) {
         while self.instructions >= self.history.end {
-            let (retired, end) = self.history.pop(self.rob);
-            self.front_end = self.front_end.max(retired + self.time_of(self.instructions - end));
+            self.front_end = self.front_end.max(self.history.pop(self.rob));
         }
-    }
-
-    #[inline(always)]
-    fn time_of(&self, instructions: u64) -> Ps {
-        Ps((instructions * self.instruction_ps_x1024) >> 10)
     }
 
     /// The last reference has retired: the reorder buffer has room for an instruction `rob` later.

@@ -264,7 +264,7 @@ impl Ordered {
                 let at_end = step.is_none();
                 let instructions = step.map_or(self.burst.script.trailing(), probe::Step::instructions);
                 if instructions > 0 && !self.worked {
-                    let time = self.time_of(u64::from(instructions));
+                    let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
                     self.instructions += u64::from(instructions);
                     self.front_end += time;
                     self.owed_work += time;
@@ -679,18 +679,12 @@ impl Ordered {
         self.waits.extend(wait);
     }
 
-    #[inline(always)]
-    fn time_of(&self, instructions: u64) -> Ps {
-        Ps((instructions * self.instruction_ps_x1024) >> 10)
-    }
-
-    /// An instruction is dispatched when that `rob` before it has retired, and those after it follow.
+    /// The next instruction is dispatched when that `rob` before it has retired.
     #[inline(always)]
     fn wait_for_room(&mut self) {
         while self.instructions >= self.history_end {
             if let Some((_, retired)) = self.history.pop_front() {
-                let follow = self.time_of(self.instructions - self.history_end);
-                self.front_end = self.front_end.max(retired + follow);
+                self.front_end = self.front_end.max(retired);
             }
             self.history_end = self.history.front().map_or(u64::MAX, |h| h.0 + self.rob);
         }

@@ -11,7 +11,7 @@
 //! devices go by row, lines of all slices that share a set: their classes (descriptors, and three places in a packet)
 //! keep the shares of hits and of lines sent to DRAM, and a row that is not followed gets these shares of its lines,
 //! what is left of a line being kept for the next. Results depend on nothing but the seed. A class none of whose lines
-//! is followed, or has been for long, has its lines followed nevertheless.
+//! is followed, or of cores has been for long, has its lines followed nevertheless.
 //!
 //! How far shares may be off is told from parts of the followed sets, as in `cache::simulate_sample` (Cochran, Sampling
 //! Techniques, 3rd ed., section 6.4: the ratio estimator over groups). Left out: back-invalidations by an inclusive LLC
@@ -38,7 +38,7 @@ const ENOUGH: u32 = 8;
 /// The lines that a device's class remembers.
 const MEMORY: i64 = 256;
 /// So many lines in a row, times the lines that one stands for, may be taken from a class without another outcome.
-const STALE: u32 = 64;
+const STALE: u32 = 1024;
 /// Classes of cores: 256 sites, three kinds of access, four classes of service.
 const CORE_CLASSES: usize = 4096;
 /// Classes of devices: reads and writes, descriptors and three places in a packet.
@@ -141,8 +141,6 @@ struct Shares {
     away: i64,
     /// Lines seen.
     seen: u32,
-    /// Lines that took their share since the last was seen.
-    taken: u32,
 }
 
 /// What happens to a row of lines that a device accesses.
@@ -307,10 +305,9 @@ impl Sampling {
     #[inline(always)]
     pub(super) fn row_outcome(&mut self, class: usize, count: u64) -> Option<RowOutcome> {
         let shares = &mut self.devices[class];
-        if shares.seen < ENOUGH || shares.taken > STALE * self.one_in {
+        if shares.seen < ENOUGH {
             return None;
         }
-        shares.taken += count as u32;
         let whole = |share: i64, owed: &mut i64| {
             *owed += share * count as i64;
             // Half a line too many or too few at most.
@@ -337,7 +334,6 @@ impl Sampling {
             shares.away = outcome.away;
         }
         shares.seen = all.min(MEMORY) as u32;
-        shares.taken = 0;
     }
 
     /// This happened to a line of `class`.
@@ -441,7 +437,8 @@ mod tests {
                 })
                 .collect();
             let mut expected = last[last.len() - RING..].to_vec();
-            (drawn.sort_unstable(), expected.sort_unstable());
+            drawn.sort_unstable();
+            expected.sort_unstable();
             prop_assert_eq!(drawn, expected);
         }
     }
