@@ -17,6 +17,7 @@ pub mod lookup;
 pub mod nat;
 pub mod socket;
 mod tape;
+pub mod trace;
 pub mod ttl;
 pub mod upf;
 mod verdict;
@@ -34,6 +35,7 @@ pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use socket::{Socket, SocketSpec};
+pub use trace::{Recorded, Trace};
 pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};
@@ -159,4 +161,6 @@ functions! {
     Inspect, false;
     /// Made work.
     Work, false;
+    /// A recorded program.
+    Trace, false;
 }

@@ -141,6 +141,8 @@ drop_reasons! {
     Unfragmentable = "unfragmentable";
     /// The payload has a string that is looked for, and such packets are not to pass.
     SignatureFound = "signature_found";
+    /// The recorded program dropped the packet that this one stands for.
+    Recorded = "recorded";
 }
 
 impl fmt::Display for DropReason {

@@ -9,6 +9,7 @@ mod models;
 mod netproc;
 mod papers;
 mod pool;
+mod recording;
 mod router;
 mod simt;
 mod slices;
@@ -464,6 +465,8 @@ mod _wirespeed {
     use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
+    #[pymodule_export]
+    use super::recording::describe_recording;
     #[pymodule_export]
     use super::router::{bench_columns, bench_router, probe_gpu, route};
     #[pymodule_export]

@@ -147,6 +147,9 @@ impl FunctionSpec {
         if let Some((path, n)) = made.into_iter().find(|(_, n)| !(1..=MOST_MADE).contains(n)) {
             return Err((path, format!("{n}: allowed are 1 to {MOST_MADE}")));
         }
+        if self.has(FunctionKind::Trace) {
+            self.trace.check()?;
+        }
         if self.kind == FunctionKind::Chain {
             if self.chain.is_empty() {
                 let example = "function.chain = [\"check\", \"classify\", \"lookup\", \"ttl\"]";
@@ -271,6 +274,13 @@ impl Application {
                 Function::Inspect(Inspect::new(&patterns, &how, ports).map_err(failed("function.inspect"))?)
             }
             FunctionKind::Work => Function::Work(Work::new(&spec.work, ports).map_err(failed("function.work"))?),
+            FunctionKind::Trace => {
+                let in_chain = spec.kind == FunctionKind::Chain;
+                let (trace, content, notes) = spec.trace.build(ports, in_chain, stop)?;
+                self.read("recording", spec.trace.file.as_deref(), content.as_deref());
+                self.notes.extend(notes);
+                Function::Trace(trace)
+            }
             // Checked where the scenario is read.
             FunctionKind::Chain | FunctionKind::Upf => Function::Chain(Chain::default()),
         })

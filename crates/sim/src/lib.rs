@@ -10,6 +10,7 @@ pub mod memory;
 pub mod netproc;
 mod own_machine;
 pub mod predict;
+pub mod recorded;
 pub mod run;
 pub mod scenario;
 mod schedule;

@@ -16,6 +16,7 @@ use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec}
 use units::{LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
+use crate::recorded::TraceSpec;
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -236,6 +237,9 @@ pub struct FunctionSpec {
     /// Made work.
     #[serde(skip_serializing_if = "is_default")]
     pub work: WorkSpec,
+    /// A recorded program.
+    #[serde(skip_serializing_if = "is_default")]
+    pub trace: TraceSpec,
     /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<FunctionKind>,
@@ -272,6 +276,8 @@ pub enum FunctionKind {
     Firewall,
     /// Made work: so many instructions and loads over so much memory, set by `function.work`.
     Work,
+    /// A recorded program: what it did to memory is done again, set by `function.trace`.
+    Trace,
     /// Several functions one after the other, named by `function.chain`.
     Chain,
 }
@@ -503,6 +509,7 @@ impl Scenario {
             &["function", "classify", "rules"],
             &["function", "inspect", "patterns"],
             &["function", "firewall", "rules"],
+            &["function", "trace", "file"],
             &["machine", "preset"],
         ] {
             let file = get_mut(&mut own, path);

@@ -9,10 +9,13 @@
 //! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
 //! - [`Rules`] are filter sets, [`SignatureStrings`] what is looked for in payloads.
 //! - [`Requests`] is a trace of memory requests, for caches and DRAM on their own.
+//! - [`Recording`] is what a program did to memory, packet by packet.
 //!
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
-//! counted and named in a [`Damage`] list. Only [`Requests`] are taken as a whole or not at all.
+//! counted and named in a [`Damage`] list. [`Requests`] and a [`Recording`] are taken as a whole or not
+//! at all.
 
+mod accesses;
 mod arrivals;
 mod capture;
 mod damage;
@@ -27,6 +30,7 @@ pub mod mobile;
 mod patterns;
 mod payload;
 mod profile;
+mod recording;
 mod requests;
 mod rules;
 mod sizes;
@@ -46,6 +50,7 @@ pub use link::link_name;
 pub use patterns::{PatternSelection, SignatureString, SignatureStrings};
 pub use payload::PayloadSpec;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
+pub use recording::{Place, RecordedKind, RecordedPacket, RecordedRegion, RecordedStep, Recording, RecordingFormat};
 pub use requests::{MOST_REQUESTS, RequestFormat, Requests};
 pub use rules::Rules;
 pub use sizes::{SizeBin, SizeSpec, Sizes};

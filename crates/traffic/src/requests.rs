@@ -22,6 +22,7 @@ use std::path::Path;
 use memchr::{memchr, memmem};
 use serde::Serialize;
 
+use crate::accesses::{AccessLine, BYTES_AT, decimal, dynamorio, hex, lackey, words};
 use crate::damage::Damage;
 use crate::error::TrafficError;
 use crate::input::{Compression, Input, first_bytes};
@@ -127,7 +128,6 @@ const CLOCKS: u64 = 1;
 const MAX_LINE: usize = 1 << 12;
 /// Read at a time where there are no lines.
 const BLOCK: usize = 1 << 16;
-const BYTES_AT: &[u8] = b"byte(s) @ 0x";
 
 impl Requests {
     /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
@@ -388,10 +388,6 @@ impl Reader {
     }
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
-}
-
 /// [`None`] if the line is not of the format. It has no white space around it.
 fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
     match format {
@@ -429,44 +425,19 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
             let clock = decimal(words.next()?)?;
             words.next().is_none().then_some(Line::Request { address, write, clock: Some(clock) })
         }
-        RequestFormat::Lackey => {
-            if line.starts_with(b"==") || line.starts_with(b"--") {
-                return Some(Line::Nothing);
-            }
-            let mut words = words(line);
-            let kind = words.next()?;
-            let at = words.next()?;
-            let comma = memchr(b',', at)?;
-            let address = hex(&at[..comma])?;
-            decimal(&at[comma + 1..])?;
-            match (kind, words.next()) {
-                (b"I", None) => Some(Line::Nothing),
-                (b"L", None) => Some(Line::Request { address, write: false, clock: None }),
-                (b"S", None) => Some(Line::Request { address, write: true, clock: None }),
-                (b"M", None) => Some(Line::Modify(address)),
-                _ => None,
-            }
-        }
-        RequestFormat::Dynamorio => {
-            let Some(at) = memmem::find(line, BYTES_AT) else {
-                let own: [&[u8]; 6] = [b"Output format:", b"---", b"===", b"View tool", b"Warmup", b"Trace"];
-                let known = own.iter().any(|start| line.starts_with(start))
-                    || memchr(b'<', line).is_some()
-                    || memmem::find(line, b": total ").is_some();
-                return known.then_some(Line::Nothing);
-            };
-            let address = words(&line[at + BYTES_AT.len()..]).next().and_then(digits::<16>);
-            let mut before = line[..at].rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-            decimal(before.next()?)?;
-            match before.next()? {
-                b"read" => Some(Line::Request { address: address?, write: false, clock: None }),
-                b"write" => Some(Line::Request { address: address?, write: true, clock: None }),
-                kind if kind == b"ifetch" || memmem::find(kind, b"fetch").is_some() => Some(Line::Nothing),
-                kind if memmem::find(kind, b"flush").is_some() => Some(Line::Nothing),
-                _ => None,
-            }
-        }
+        RequestFormat::Lackey => lackey(line).map(request),
+        RequestFormat::Dynamorio => dynamorio(line).map(request),
         RequestFormat::Binary => None,
+    }
+}
+
+/// Access sizes and instructions are not kept.
+fn request(line: AccessLine) -> Line {
+    match line {
+        AccessLine::Nothing | AccessLine::Fetch(_) => Line::Nothing,
+        AccessLine::Load(at) => Line::Request { address: at.address, write: false, clock: None },
+        AccessLine::Store(at) => Line::Request { address: at.address, write: true, clock: None },
+        AccessLine::Modify(at) => Line::Modify(at.address),
     }
 }
 
@@ -479,24 +450,6 @@ fn direction(word: &[u8]) -> Option<bool> {
     } else {
         None
     }
-}
-
-fn hex(word: &[u8]) -> Option<u64> {
-    digits::<16>(word.strip_prefix(b"0x").or_else(|| word.strip_prefix(b"0X")).unwrap_or(word))
-}
-
-fn decimal(word: &[u8]) -> Option<u64> {
-    digits::<10>(word)
-}
-
-fn digits<const BASE: u64>(word: &[u8]) -> Option<u64> {
-    if word.is_empty() {
-        return None;
-    }
-    word.iter().try_fold(0u64, |value, &byte| {
-        let digit = (byte as char).to_digit(BASE as u32)?;
-        value.checked_mul(BASE)?.checked_add(u64::from(digit))
-    })
 }
 
 /// The start of a line, for messages.
