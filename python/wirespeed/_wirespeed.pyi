@@ -1,6 +1,7 @@
 """The compiled half of wirespeed: scenarios are judged, traffic is read and machines run there."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, final
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "compare",
     "cores",
     "cyclic_leakage",
+    "describe_recording",
     "gpu_preset",
     "inspect",
     "inspect_table",
@@ -101,6 +103,7 @@ class Trace:
     def write(self, path: str) -> None: ...
 
 def balls_into_bins(descriptors: float, packet_bytes: float, io_bytes: float) -> float: ...
+def describe_recording(path: str | PathLike[str]) -> str: ...
 def cyclic_leakage(buffers: float, lines: float, touched: float, sets: float, ways: int) -> float: ...
 def resq_descriptors(io_bytes: int, packet_bytes: int) -> int: ...
 def version() -> str: ...

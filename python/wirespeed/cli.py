@@ -28,6 +28,7 @@ from wirespeed import doctor as machine
 from wirespeed import memory as requests
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
+from wirespeed import recording as recordings
 from wirespeed import router as routing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
@@ -66,7 +67,6 @@ class SearchFor(StrEnum):
 app = typer.Typer(
     name="wirespeed",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -85,6 +85,7 @@ papers = typer.Typer(
     help="Run published studies again: what they claim, and what comes out here.",
 )
 app.add_typer(papers)
+app.add_typer(recordings.app)
 
 _OUTPUT = "Output"
 ScenarioArg = Annotated[
