@@ -5,8 +5,10 @@ A page that holds the line `<!-- scenario reference -->` gets one table per sect
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,13 @@ SCHEMA = Path(__file__).parent / "schema" / "scenario.schema.json"
 MARK = "<!-- scenario reference -->"
 
 Node = dict[str, Any]
+
+
+def on_pre_build(**_: Any) -> None:
+    """Called by mkdocs before it looks for files: pictures are made from runs."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    pictures = importlib.import_module("pictures")
+    pictures.draw()
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
