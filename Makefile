@@ -21,7 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench bench-host docs schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -32,6 +32,9 @@ help: ## Print this
 	@echo 'make bench-host  this machine: dpdk-testpmd against the simulator, into validation/host/'
 	@echo 'make bench-gpu   the router: every mode of this machine'"'"'s GPU beside its CPU ($(GPU_CSV)), under 10 minutes'
 	@echo 'make docs        the documentation, in site/'
+	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
+	@echo 'make sdist       the sources as pip installs them, in dist/'
+	@echo 'make licences    refresh THIRD-PARTY.md'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
 	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
@@ -108,6 +111,25 @@ bench-gpu: $(STAMPS)/package
 docs: $(STAMPS)/package $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'documentation: $(abspath site)/index.html'
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+# A wheel for every Python from 3.11 on (abi3), and for systems whose C library is at least this machine's.
+WHEEL ?=
+
+wheel: $(STAMPS)/package
+	$(PIP) 'wheel>=0.45'
+	@rm -rf dist/wheel && mkdir -p dist/wheel
+	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin build --release --locked --out dist/wheel $(WHEEL)
+	$(BIN)/python tests/house/licences.py --texts dist/wheel/licences.txt
+	$(BIN)/python tests/house/wheel.py dist/wheel/*.whl $(BIN)/wirespeedd dist/wheel/licences.txt
+	@rm dist/wheel/licences.txt && mv dist/wheel/*.whl dist/ && rmdir dist/wheel && ls dist/*.whl
+
+sdist: $(STAMPS)/venv
+	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin sdist --out dist
+
+licences: $(STAMPS)/venv
+	$(BIN)/python tests/house/licences.py
 
 schema: $(STAMPS)/package
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json

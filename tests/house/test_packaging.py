@@ -1,0 +1,62 @@
+"""What is shipped: the list of what is linked, citation, and the sources as pip gets them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+
+import licences
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo")
+def test_the_list_of_what_is_linked_is_not_stale() -> None:
+    assert licences.TABLE.read_text() == licences.table(), "THIRD-PARTY.md is stale: run `make licences`"
+
+
+def test_every_licence_of_the_list_may_be_linked() -> None:
+    allowed = set(tomllib.loads((ROOT / "deny.toml").read_text())["licenses"]["allow"])
+    rows = re.findall(r"^\| \S+ \| \d\S* \| (.+) \|$", licences.TABLE.read_text(), re.MULTILINE)
+    assert len(rows) > 50
+    for expression in rows:
+        # Of each part that has to hold, one choice.
+        for part in re.split(r" AND ", expression):
+            choices = [choice.strip(" ()") for choice in re.split(r" OR |/", part)]
+            assert allowed & set(choices), f"{expression}: none of it is in deny.toml"
+
+
+def test_citation_and_package_have_one_version() -> None:
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+    cited = dict(re.findall(r"^(\S+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    assert cited["version"] == workspace["version"]
+    assert cited["license"] == workspace["license"]
+    assert (ROOT / "LICENSE").read_text().split()[:2] == ["Apache", "License"]
+
+
+@pytest.mark.skipif(shutil.which("maturin") is None or shutil.which("cargo") is None, reason="no maturin or cargo")
+def test_the_source_distribution_has_all_that_its_crates_read(tmp_path: Path) -> None:
+    subprocess.run(["maturin", "sdist", "--out", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "at", filter="data")
+    (root,) = (tmp_path / "at").iterdir()
+    for source in root.glob("crates/*/src/**/*.rs"):
+        text = source.read_text(encoding="utf-8")
+        for name in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', text):
+            assert (source.parent / name).exists(), f"{source.relative_to(root)} includes {name}"
+    kept = {path.relative_to(ROOT / "presets") for path in (ROOT / "presets").rglob("*.toml")}
+    assert kept == {path.relative_to(root / "presets") for path in (root / "presets").rglob("*.toml")}
+    rooms = {path.name for path in (ROOT / "papers").iterdir() if path.is_dir()}
+    assert rooms == {path.name for path in (root / "papers").iterdir() if path.is_dir()}
+    for name in ("python/wirespeed/include/wirespeed_probe.h", "Cargo.lock", "LICENSE", "THIRD-PARTY.md", "README.md"):
+        assert (root / name).exists(), f"the source distribution lacks {name}"
+    # Cargo finds every crate that the extension needs; pip does not ask for the very list of Cargo.lock.
+    subprocess.run(
+        ["cargo", "metadata", "--offline", "--format-version", "1"], cwd=root, check=True, capture_output=True
+    )
