@@ -11,7 +11,7 @@ import wirespeed
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
-LOADS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
+LOADS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 FEW = {"run.packets": 20_000, "run.curve": [], "traffic.profile": "min64", "machine.cores": 2, "mempool.size": 16_384}
 
 
@@ -36,7 +36,9 @@ def five_systems(results: dict) -> alt.Chart:
         y=alt.Y("technique:N", sort="-x", title=None),
         yOffset="how:N",
         x=alt.X("gain:Q", title="more packets at saturation, %"),
-        color=alt.Color("how:N", title=None, scale=alt.Scale(range=["#4c78a8", "#f58518"])),
+        color=alt.Color(
+            "how:N", title=None, legend=alt.Legend(orient="top"), scale=alt.Scale(range=["#4c78a8", "#f58518"])
+        ),
     )
 
 

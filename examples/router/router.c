@@ -38,7 +38,8 @@ static void routes(void)
             tbl24[at] = (uint16_t)(i % 64);
     }
     for (int group = 0; group < TBL8_GROUPS; group++) {
-        tbl24[drawn() >> 8] = (uint16_t)(LONGER | group);
+        for (int i = 0; i < 512; i++)
+            tbl24[drawn() >> 8] = (uint16_t)(LONGER | group);
         for (int i = 0; i < 256; i++)
             tbl8[group][i] = (uint16_t)(i / 4);
     }
