@@ -7,7 +7,7 @@ use super::{CopyEngineSpec, EngineNotice, Hierarchy, Inclusion, LlcSpec, MemoryS
 use crate::cache::CacheSpec;
 use crate::copy_table::Retires;
 use crate::dram::{DramSpec, PagePolicy};
-use crate::{Level, MachineError, Memory, Response, Served};
+use crate::{Level, MachineError, Memory, Reply, Response, Served};
 
 const NS: u64 = 1_000;
 /// Rows of 32 lines lie in banks in turn: these two are in different banks.
@@ -58,6 +58,7 @@ fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             t_refi: ns(1e9),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            controller: None,
         },
         copy_table: None,
         copy_engine: Some(engine),
@@ -75,7 +76,7 @@ fn request(addr: u64, bytes: u16, access: Access) -> Request {
 fn copy(memory: &mut Hierarchy, bytes: u16, now: Ps) -> Response {
     let (src, dst) = (request(SRC, bytes, Access::Load), request(DST, bytes, Access::Store));
     assert!(memory.takes_copy(&src, &dst));
-    let response = memory.copy(&src, &dst, now);
+    let Reply::Done(response) = memory.copy(&src, &dst, now) else { panic!("an engine answers at once") };
     assert_eq!(response.path.total(), response.at - now, "the parts sum to the time");
     response
 }

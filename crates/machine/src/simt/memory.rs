@@ -318,7 +318,7 @@ mod tests {
             let period = Period::new(ps);
             let edges = [0, 1, ps - 1, ps, ps + 1, (1 << 44) - 1, 1 << 44, u64::MAX / 2];
             let near = (0..2000u64).flat_map(|n| {
-                let multiple = (n * 0x9e37_79b9_7f4a & ((1 << 44) - 1)) / ps * ps;
+                let multiple = ((n * 0x9e37_79b9_7f4a) & ((1 << 44) - 1)) / ps * ps;
                 [multiple.saturating_sub(1), multiple, multiple + 1]
             });
             for time in edges.into_iter().chain(near) {

@@ -6,7 +6,7 @@ arrive. What is not judged is in the room's README.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import Any, Final, TypeAlias
@@ -71,7 +71,7 @@ class Testbed:
 
     def sizes_of_a_trace(self) -> Mapping[str, float]:
         """The packets of each class of sizes, as shares, and under `bytes` the bytes of full-sized ones."""
-        of = self._of["sizes"]
+        of = self._of["trace"]
         summary = api.run(
             of["scenario"], set={"run.packets": 100_000, "run.curve": []}, seed=self._request.seed
         ).summary
@@ -143,10 +143,15 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
         "rx_busy_pct": 100 * summary["cores"][0]["busy"],
         "pool": summary["mempool"]["size"],
         **{
-            f"mbufs_{state}": float(np.mean([interval[f"mbufs_{state}"] for interval in summary["series"]]))
+            f"mbufs_{state}": _mean(interval[f"mbufs_{state}"] for interval in summary["series"])
             for state in ("descriptors", "queued", "sending", "free")
         },
     }
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    """Of those that are known: in the last interval nothing may have been looked at."""
+    return float(np.mean([value for value in values if value is not None]))
 
 
 def _half_width(batches: Sequence[float]) -> float:
