@@ -140,6 +140,7 @@ OutOpt = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
+        file_okay=False,
         help="Write tables (Parquet), summary.json, scenario.toml and report.html to this folder.",
         rich_help_panel=OUTPUT,
     ),

@@ -116,6 +116,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _dram_controllers(summary)
     parts += _copying(summary)
     parts += _members(summary)
+    parts += _neighbours(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -349,6 +350,21 @@ def _members(summary: Summary) -> list[RenderableType]:
             q.share(member.get("reference_share")),
         )
     return [Text(), Text("What each function takes", "bold"), table]
+
+
+def _neighbours(summary: Summary) -> list[RenderableType]:
+    """What other programs on the machine did, and whose the LLC is."""
+    found = summary.get("neighbours") or []
+    if not found:
+        return []
+    table = _table("", ">", ">")
+    table.add_row(*(Text(word, "dim") for word in ("", "references a second", "LLC misses")))
+    for each in found:
+        pace = q.short_count(round(each.get("references_per_s") or 0))
+        table.add_row(Text(str(each.get("name", ""))), pace, q.share(each.get("llc_miss_rate")))
+    owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if held}
+    shares = ", ".join(f"{name} {q.digits(held / 2**20)} MiB" for name, held in owners.items())
+    return [Text(), Text("Neighbours", "bold"), table, _indented(f"of the LLC at the end: {shares}")]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

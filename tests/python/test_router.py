@@ -106,9 +106,9 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
         ({"speed": 2.0}, "speed = 2: only with a capture"),
         ({"threads": 5000}, "threads = 5000: allowed are 1 to 1024"),
         ({"interface": "nowhere0"}, "nowhere0"),
-        ({"function": "forwad"}, "unknown variant `forwad`"),
+        ({"function": "forwad"}, "function = forwad: must be of forward, check"),
         ({"rules": "x.rules"}, "rules = x.rules: only with the function classify"),
-        ({"function": "inspect", "backend": "twin"}, "the function inspect has no form for GPUs"),
+        ({"function": "check,check,check,check,check,check,check"}, "a chain has 1 to 6 of them"),
         ({"capture": "nowhere.pcap"}, "nowhere.pcap"),
     ],
 )

@@ -358,6 +358,8 @@ fn the_reasons_of_the_applications_are_met() {
         DropReason::PacketTooBig,
         DropReason::Unfragmentable,
         DropReason::SignatureFound,
+        // Of programs that were recorded.
+        DropReason::Recorded,
     ]
     .into();
     // Each has a case of its own in the tests of its function; this holds that there are no others.

@@ -102,14 +102,27 @@ fn quantile_width(name: &str, documents: [&Value; 2], difference: f64) -> Option
 
 /// The comparison of batch means; `None` where a metric has none, or too few.
 fn batches(name: &str, documents: [&Value; 2], identical: bool) -> Option<Comparison> {
-    let [a, b] = documents.map(|d| means(d, name));
-    let (a, b) = (a?, b?);
+    let (a, b) = match documents.map(|d| means(d, name)) {
+        [Some(a), Some(b)] => (a, b),
+        // A reason that a run never met has no means: all of them are zero.
+        [None, Some(b)] if never_met(documents[0], name) => (vec![0.0; b.len()], b),
+        [Some(a), None] if never_met(documents[1], name) => {
+            let zeros = vec![0.0; a.len()];
+            (a, zeros)
+        }
+        _ => return None,
+    };
     // Batches are of packets carried: they hold the same packets only if both carried all of them.
     let aligned =
         identical && documents.iter().all(|d| d["lost"] == 0) && documents[0]["rejected"] == documents[1]["rejected"];
     let both =
         if aligned || (identical && matches!(name, "loss" | "carried_mpps")) { paired(&a, &b).ok() } else { None };
     both.or_else(|| welch(&a, &b).ok())
+}
+
+/// Whether `name` is a reason on which the run's packets spent no time.
+fn never_met(document: &Value, name: &str) -> bool {
+    document["attribution_ns"].is_object() && document["attribution_ns"][name].as_f64().unwrap_or(0.0) == 0.0
 }
 
 fn means(document: &Value, name: &str) -> Option<Vec<f64>> {
@@ -169,6 +182,16 @@ mod tests {
         assert_eq!(p99["significant"], true);
         assert!((p99["half_width_pct"].as_f64().unwrap() - 18f64.sqrt()).abs() < 1e-9);
         assert_eq!(of(&compare(&a, &run(104.0, &[1.0])).unwrap(), "p99")["significant"], false);
+    }
+
+    #[test]
+    fn a_reason_that_only_one_run_meets_is_a_difference() {
+        let (a, mut b) = (run(100.0, &[1.0, 2.0, 3.0]), run(100.0, &[1.0, 2.0, 3.0]));
+        b["attribution_ns"]["copy"] = json!(60.0);
+        b["batches"]["copy"] = json!([59.0, 60.0, 61.0]);
+        for documents in [[&a, &b], [&b, &a]] {
+            assert_eq!(of(&compare(documents[0], documents[1]).unwrap(), "copy")["significant"], true);
+        }
     }
 
     #[test]

@@ -162,6 +162,11 @@ impl LeftOut {
         };
         note(scenario.policy.is_some(), "policy: the ways stay as they are");
         note(scenario.nic.pcie.credits.is_some(), "nic.pcie.credits: writes never wait for credits");
+        note(!scenario.neighbours.is_empty(), "neighbours: packet cores are alone on the machine");
+        note(
+            scenario.machine.dram.controller.is_some(),
+            "machine.dram.controller: banks are reserved in the order in which they are asked",
+        );
         note(scenario.run.search.is_some(), "run.search: the given load is predicted");
         out
     }
