@@ -127,7 +127,7 @@ def test_without_a_curve_the_rates_are_drawn_over_time_and_without_both_not_at_a
 def test_the_machine_is_drawn_over_time_where_that_was_measured() -> None:
     drawn = page(summaries.lossless(), SCENARIO)
     assert "The machine over time" in drawn
-    assert all(title in drawn for title in ("cores busy, %", "in rings, packets", "LLC hits, %", "DRAM, GB/s"))
+    assert all(title in drawn for title in ("busy, %", "in rings", "LLC hits, %", "DRAM, GB/s"))
     assert "The machine over time" not in page(summaries.sound(), SCENARIO)
 
 

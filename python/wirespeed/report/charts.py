@@ -69,8 +69,8 @@ def rate_over_time(series: Sequence[Interval]) -> str | None:
 
 # What the machine does over time: the field of an interval, its factor, the axis' title and what full means.
 _ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
-    ("core_busy", 100.0, "cores busy, %", 100.0),
-    ("ring_packets", 1.0, "in rings, packets", None),
+    ("core_busy", 100.0, "busy, %", 100.0),
+    ("ring_packets", 1.0, "in rings", None),
     ("llc_hit_rate", 100.0, "LLC hits, %", 100.0),
     ("dram_gb_per_s", 1.0, "DRAM, GB/s", None),
 )
@@ -105,9 +105,9 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
 
 # Where mbufs are, from what holds the fewest usually to what holds the most.
 _MBUFS: Final = {
-    "mbufs_queued": ("in software queues", colour("queue")),
-    "mbufs_sending": ("in bursts and transmit rings", colour("tx_queue")),
-    "mbufs_descriptors": ("in receive descriptors", colour("ring")),
+    "mbufs_queued": ("queued", colour("burst")),
+    "mbufs_sending": ("at work and sending", colour("tx_queue")),
+    "mbufs_descriptors": ("in descriptors", colour("ring")),
     "mbufs_free": ("free", "#d9d9d9"),
 }
 
@@ -136,11 +136,11 @@ def mbufs_over_time(series: Sequence[Interval]) -> str | None:
                 axis=alt.Axis(title=f"simulated time, {unit}", tickCount=6),
                 scale=alt.Scale(nice=False, zero=False),
             ),
-            y=alt.Y("y:Q", stack="zero", axis=alt.Axis(title="mbufs", tickCount=4)),
+            y=alt.Y("y:Q", stack="zero", axis=alt.Axis(title="mbufs", titlePadding=16, tickCount=4, format="~s")),
             color=alt.Color(
                 "state:N",
                 scale=alt.Scale(domain=list(names), range=list(colours)),
-                legend=alt.Legend(title=None, orient="top", columns=2),
+                legend=alt.Legend(title=None, orient="top", columns=4, columnPadding=24),
             ),
             order=alt.Order("order:Q"),
         )
