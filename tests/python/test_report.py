@@ -195,3 +195,21 @@ def test_a_browser_opens_the_page_without_an_error(name: str, tmp_path: Path) ->
     assert [line for line in ran.stderr.splitlines() if ":CONSOLE" in line] == []
     # The script has run to its end: it shows the buttons that the page hides where scripts are off.
     assert re.search(r'<button type="button" data-copy="replay">Copy</button>', ran.stdout)
+
+
+def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
+    summary = summaries.lossless()
+    assert "Mbufs over time" not in page(summary, SCENARIO)
+    assert "Neighbours" not in page(summary, SCENARIO)
+    for place, interval in enumerate(summary["series"]):
+        interval["mbufs_descriptors"], interval["mbufs_free"] = 1024.0, 3000.0 - place
+        interval["mbufs_queued"], interval["mbufs_sending"] = 0.0, 72.0 + place
+    summary["mempool"] = {"size": 4096, "starved": False, "rx_nombuf": 0}
+    summary["neighbours"] = [{"name": "smf", "cores": 2, "references_per_s": 1.5e6, "llc_miss_rate": 0.25}]
+    summary["llc_bytes"] = {"devices": 2 << 20, "receiving": 1 << 20, "working": 0, "others": 1 << 19}
+    drawn = page(summary, SCENARIO)
+    assert "Mbufs over time" in drawn
+    assert "at work and sending" in drawn
+    assert "1.50 M references a second from 2 cores" in drawn
+    assert "others 0.500 MiB" in drawn
+    assert "working 0" not in drawn
