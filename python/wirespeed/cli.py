@@ -135,12 +135,21 @@ ThreadsOpt = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _no_file(out: Path | None) -> Path | None:
+    """Refuses a file before anything runs: what was simulated would be lost."""
+    if out is not None and out.is_file():
+        raise InputError(f"--out {out}: is a file; results are written to a folder")
+    return out
+
+
 OutOpt = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="DIR",
-        file_okay=False,
+        callback=_no_file,
         help="Write tables (Parquet), summary.json, scenario.toml and report.html to this folder.",
         rich_help_panel=OUTPUT,
     ),
