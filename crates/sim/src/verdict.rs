@@ -1,5 +1,6 @@
 //! A run in words: does it keep wire speed, why, and what to try. From what was measured only.
 
+use machine::dram::stats::Shares;
 use serde_json::{Value, json};
 use stats::Reason;
 
@@ -15,6 +16,8 @@ const SATURATED: f64 = 0.95;
 const LINK_FULL: f64 = 0.85;
 /// DRAM that moves more than this share of its peak queues.
 const DRAM_FULL: f64 = 0.7;
+/// DRAM whose data buses could take nothing more for all but this share of the time is full, whatever they moved.
+const DRAM_IDLE: f64 = 0.05;
 /// Below this share of the mean sojourn a part is not worth a remark.
 const REMARKABLE: f64 = 0.25;
 /// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
@@ -286,6 +289,7 @@ impl Facts<'_> {
         let least = self.busy.iter().copied().fold(f64::INFINITY, f64::min);
         let saturated = self.busy.iter().filter(|b| **b > SATURATED).count();
         let ring = lost(Loss::NoRxDescriptor);
+        let memory_full = self.dram_shares().is_some_and(|shares| shares.idle < DRAM_IDLE);
         if ring > 0 {
             let n = scenario.nic.rx_descriptors;
             let lead = format!("{} packets found no free receive descriptor", count(ring));
@@ -295,7 +299,12 @@ impl Facts<'_> {
                     all_cores(cores),
                     percent(least)
                 ));
-                advice.push(format!("The cores are the limit: try more of them (--set machine.cores={}).", cores + 1));
+                if !memory_full {
+                    advice.push(format!(
+                        "The cores are the limit: try more of them (--set machine.cores={}).",
+                        cores + 1
+                    ));
+                }
             } else if let Some(pipeline) = &scenario.pipeline
                 && self.busy[..pipeline.rx_cores as usize].iter().all(|b| *b > SATURATED)
             {
@@ -396,7 +405,35 @@ impl Facts<'_> {
             advice.push(format!("The transmit side is the limit: try more ports (--set nic.ports={}) or longer queues (nic.tx_descriptors).", ports + 1));
         }
         let bandwidth = dram_bandwidth(&self.result.measured);
-        if bandwidth > DRAM_FULL * self.result.measured.dram_peak {
+        if let Some(shares) = self.dram_shares().filter(|_| memory_full) {
+            let gaps = [
+                (
+                    shares.turnaround,
+                    "turning between reads and writes",
+                    "drain writes in longer runs (machine.dram.controller.writes), or add channels",
+                ),
+                (
+                    shares.bank_group,
+                    "bursts of one bank group (tCCD_L)",
+                    "another map of addresses (machine.dram.controller.map), or more channels",
+                ),
+                (
+                    shares.row_miss + shares.bank_conflict,
+                    "opening and closing rows",
+                    "an order that looks for open rows (machine.dram.controller.order=\"fr-fcfs=16\"), packets in one piece (buffer.allocation=\"piecewise\"), or more channels",
+                ),
+                (shares.refresh, "refresh", "refresh by bank (machine.dram.controller.refresh), or more channels"),
+            ];
+            let (most, why, remedy) = gaps.into_iter().fold(gaps[0], |a, b| if b.0 > a.0 { b } else { a });
+            reasons.push(format!(
+                "DRAM has no time left: its data buses are idle for want of work {} of the time, and move data {} of it; {} goes to {why}.",
+                percent(shares.idle),
+                percent(shares.data),
+                percent(most)
+            ));
+            let remedy = if most > shares.data { remedy } else { "more channels" };
+            advice.push(format!("DRAM is the limit, so that more cores would wait longer: try {remedy} (--set machine.dram.channels={}).", scenario.machine.dram.channels + 1));
+        } else if bandwidth > DRAM_FULL * self.result.measured.dram_peak {
             reasons.push(format!(
                 "DRAM moves {} of its peak of {} GB/s.",
                 percent(bandwidth / self.result.measured.dram_peak),
@@ -407,6 +444,11 @@ impl Facts<'_> {
                 scenario.machine.dram.channels + 1
             ));
         }
+    }
+
+    /// Where the time of DRAM's data buses went; none where DRAM answers at once.
+    fn dram_shares(&self) -> Option<Shares> {
+        self.result.measured.controllers.as_ref().map(|c| c.report.shares)
     }
 
     fn time(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {

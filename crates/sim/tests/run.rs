@@ -107,6 +107,28 @@ fn a_search_tries_half_the_interval_each_time_and_ends_at_the_resolution() {
 }
 
 #[test]
+fn cores_that_wait_for_a_full_dram_are_not_called_the_limit() {
+    let set = [
+        "traffic.profile=isp",
+        "traffic.load=1.0",
+        "machine.cores=4",
+        "machine.llc.io_ways=0",
+        "machine.dram.standard=ddr4-3200aa",
+        "machine.dram.channels=1",
+    ];
+    let advice = |order: &str| {
+        let set: Vec<&str> = set.iter().copied().chain([order]).collect();
+        document(&scenario(&set, None), 1)["verdict"]["advice"].to_string()
+    };
+    let in_order = advice("machine.dram.controller.order=fcfs");
+    assert!(in_order.contains("DRAM is the limit") && in_order.contains("fr-fcfs"), "{in_order}");
+    assert!(!in_order.contains("cores are the limit"), "{in_order}");
+    let one_core =
+        document(&scenario(&["traffic.load=1.0", "machine.cores=1"], None), 1)["verdict"]["advice"].to_string();
+    assert!(one_core.contains("cores are the limit"), "{one_core}");
+}
+
+#[test]
 fn runs_that_are_compared_are_measured_from_the_same_packet_on() {
     let slow = scenario(&["traffic.load=0.05"], None);
     let given = scenario(&["traffic.load=0.05", "run.warmup=9000"], None);
