@@ -31,6 +31,10 @@ use crate::MachineError;
 use crate::buffer::{Allocation, BufferSpec};
 use sdram::{Precharge, Queues, RowMap, SdramSpec};
 
+/// Threads of all input engines, and of all output engines.
+const MOST_INPUTS: u32 = 256;
+const MOST_OUTPUTS: u32 = 64;
+
 /// What a step ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -272,6 +276,14 @@ impl MicroenginesSpec {
         for (field, came, most) in counts {
             if came == 0 || came > most {
                 return error(field, came.to_string(), format!("1 to {most}"), "see the preset ixp1200");
+            }
+        }
+        for (field, engines, most) in
+            [("input_engines", self.input_engines, MOST_INPUTS), ("output_engines", self.output_engines, MOST_OUTPUTS)]
+        {
+            if engines * self.threads > most {
+                let came = format!("{engines} engines of {} threads", self.threads);
+                return error(field, came, format!("up to {most} threads in all"), "have fewer engines or threads");
             }
         }
         if self.queues < self.ports || !self.queues.is_multiple_of(self.ports) {

@@ -169,16 +169,24 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     wheel: Wheel,
     threads: Vec<Thread>,
     inputs: u16,
+    /// Of input threads, the flow of the packet in hand.
+    flows: Vec<u32>,
+    /// Threads in [`Phase::Behind`].
+    behind: u32,
     engine_free: Vec<u64>,
     engine_busy: Vec<u64>,
     sram_free: u64,
     locks: Vec<Lock>,
     sdram: Sdram,
     sdram_awake: bool,
+    /// The clock of its next step, while it is awake.
+    sdram_clock: u64,
     buffer: PacketBuffer,
     row_shift: u32,
-    /// Bytes of a cell.
+    /// Bytes of a cell, a power of two, and its logarithm.
     cell: u32,
+    cell_shift: u32,
+    width_shift: u32,
     slots: Vec<Slot>,
     free_slots: Vec<u16>,
     waiting: VecDeque<u16>,
@@ -273,15 +281,20 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let mut processor = NetworkProcessor {
             wheel: Wheel::new(threads.len() + 1 + lane_count),
             inputs: inputs as u16,
+            flows: vec![0; inputs as usize],
+            behind: 0,
             engine_free: vec![0; engines],
             engine_busy: vec![0; engines],
             sram_free: 0,
             locks: vec![Lock::default(); spec.sram.locks as usize],
             sdram,
             sdram_awake: false,
+            sdram_clock: 0,
             buffer,
             row_shift: row.trailing_zeros(),
             cell: cell as u32,
+            cell_shift: cell.trailing_zeros(),
+            width_shift: spec.sdram.width.trailing_zeros(),
             slots: vec![Slot::default(); spec.in_flight as usize],
             free_slots: (0..spec.in_flight as u16).rev().collect(),
             waiting: VecDeque::new(),
@@ -428,6 +441,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         state.slot = NOBODY;
         state.sequence = self.taken;
         state.flow = work.flow;
+        self.flows[usize::from(thread)] = work.flow;
         self.taken += 1;
         let receive = self.spec.software.receive;
         self.reference(thread, receive);
@@ -510,11 +524,9 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
         // which waits for memory, would wait for itself.
         let state = self.threads[usize::from(thread)];
-        let earlier = self.threads[..usize::from(self.inputs)]
-            .iter()
-            .any(|other| other.flow == state.flow && other.sequence < state.sequence && other.slot == NOBODY);
-        if earlier {
+        if self.earlier(&state, |other| other.slot == NOBODY) {
             self.threads[usize::from(thread)].phase = Phase::Behind;
+            self.behind += 1;
             return;
         }
         let work = self.work(self.threads[usize::from(thread)].left);
@@ -591,8 +603,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     #[inline]
     fn addr(&self, slot: &Slot, at: u32) -> u64 {
-        let cell = self.cell;
-        self.buffer.addr(slot.cells[(at / cell) as usize]).0 + u64::from(at % cell)
+        self.buffer.addr(slot.cells[(at >> self.cell_shift) as usize]).0 + u64::from(at & (self.cell - 1))
     }
 
     #[inline]
@@ -600,23 +611,30 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let row = (addr >> self.row_shift) as u32;
         self.rows[usize::from(!write)].touch(row);
         self.watched.reference(self.wheel.now(), addr, bytes, write);
-        let words = bytes.div_ceil(self.spec.sdram.width) as u16;
+        let words = self.words(bytes) as u16;
         self.sdram.submit(Transfer { row, words, owner, write });
         if self.sdram.is_idle() && !self.sdram_awake {
             // Requests are seen at the edge of a clock.
             let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
-            let at = self.wheel.now().div_ceil(per_clock) * per_clock;
+            self.sdram_clock = self.wheel.now().div_ceil(per_clock);
             self.sdram_awake = true;
-            self.wheel.schedule(at, self.threads.len() as u16);
+            self.wheel.schedule(self.sdram_clock * per_clock, self.threads.len() as u16);
         }
+    }
+
+    /// Words of the data bus that `bytes` take.
+    #[inline]
+    fn words(&self, bytes: u32) -> u32 {
+        (bytes + self.spec.sdram.width - 1) >> self.width_shift
     }
 
     fn step_sdram(&mut self) {
         let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
         self.sdram_awake = false;
-        let (done, next) = self.sdram.step(self.wheel.now() / per_clock);
+        let (done, next) = self.sdram.step(self.sdram_clock);
         if let Some(next) = next {
             self.sdram_awake = true;
+            self.sdram_clock = next;
             self.wheel.schedule(next * per_clock, self.threads.len() as u16);
         }
         let Some(done) = done else { return };
@@ -637,11 +655,9 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// A packet is complete in memory: it goes into its queue, unless an earlier one of its flow is still on its way.
     fn enqueue(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
-        let earlier = self.threads[..usize::from(self.inputs)]
-            .iter()
-            .any(|other| other.flow == state.flow && other.sequence < state.sequence);
-        if earlier {
+        if self.earlier(&state, |_| true) {
             self.threads[usize::from(thread)].phase = Phase::Behind;
+            self.behind += 1;
             return;
         }
         self.append(state.slot);
@@ -650,8 +666,21 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.take(thread, 0);
     }
 
+    /// Whether an input thread that `counts` has an earlier packet of the same flow.
+    fn earlier(&self, state: &Thread, counts: impl Fn(&Thread) -> bool) -> bool {
+        // Nearly always the thread itself is the only one with its flow, which a look at the flows alone shows.
+        let same = self.flows.iter().filter(|flow| **flow == state.flow).count();
+        same > 1
+            && self.threads[..usize::from(self.inputs)]
+                .iter()
+                .any(|other| other.flow == state.flow && other.sequence < state.sequence && counts(other))
+    }
+
     /// Threads whose packet waited for an earlier one of its flow look again.
     fn release_followers(&mut self, flow: u32) {
+        if self.behind == 0 {
+            return;
+        }
         for follower in 0..self.inputs {
             let state = &mut self.threads[usize::from(follower)];
             if state.phase == Phase::Behind && state.flow == flow {
@@ -660,6 +689,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
                 } else {
                     (state.phase, state.left) = (Phase::Enqueue, 0);
                 }
+                self.behind -= 1;
                 let now = self.wheel.now();
                 self.wheel.schedule(now, follower);
             }
@@ -795,7 +825,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// The transmit FIFO has the block, and the thread is free.
     fn handed_over(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
-        let cells = state.block.div_ceil(self.cell);
+        let cells = (state.block + self.cell - 1) >> self.cell_shift;
         let at = self.wheel.now() + self.drain * u64::from(cells);
         let entity = self.threads.len() as u16 + 1 + state.lane;
         self.wheel.schedule(at, entity);
@@ -841,7 +871,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let slot = &self.slots[usize::from(state.slot)];
         let queue = usize::from(slot.queue);
         let bytes = self.piece(slot, state.at);
-        let words = bytes.div_ceil(self.spec.sdram.width);
+        let words = self.words(bytes);
         if self.caches[queue].prefix + words > self.unit_words && self.caches[queue].writing {
             self.caches[queue].blocked.push_back(thread);
             return;
@@ -931,7 +961,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let (mut at, mut words) = (from, 0);
         while at < from + bytes {
             let piece = self.piece(slot, at).min(from + bytes - at);
-            words += piece.div_ceil(self.spec.sdram.width);
+            words += self.words(piece);
             at += piece;
         }
         words

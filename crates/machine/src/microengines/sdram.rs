@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use units::Size;
 
 use crate::MachineError;
+use crate::divisor::Divisor;
 
 /// How requests are queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -154,6 +155,13 @@ pub struct SdramCounters {
 
 const CLOSED: u32 = u32::MAX;
 
+/// A transfer with its bank.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    transfer: Transfer,
+    bank: u16,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bank {
     row: u32,
@@ -168,8 +176,8 @@ pub struct Sdram {
     spec: SdramSpec,
     banks: Vec<Bank>,
     bank_of: BankOf,
-    queues: [VecDeque<Transfer>; 2],
-    first: VecDeque<Transfer>,
+    queues: [VecDeque<Request>; 2],
+    first: VecDeque<Request>,
     /// The queue served last, and how many of it in a row.
     last: usize,
     in_a_row: u32,
@@ -181,16 +189,22 @@ pub struct Sdram {
 
 #[derive(Clone, Copy, Debug)]
 enum BankOf {
-    RoundRobin { banks: u32 },
-    Halves { half: u32, banks: u32 },
+    RoundRobin {
+        banks: Divisor,
+    },
+    /// Rows before the second half, and half the banks.
+    Halves {
+        half: u32,
+        banks: Divisor,
+    },
 }
 
 impl BankOf {
     #[inline]
     fn bank(self, row: u32) -> u32 {
         match self {
-            BankOf::RoundRobin { banks } => row % banks,
-            BankOf::Halves { half, banks } => 2 * (row % (banks / 2)) + u32::from(row >= half),
+            BankOf::RoundRobin { banks } => banks.remainder(row),
+            BankOf::Halves { half, banks } => 2 * banks.remainder(row) + u32::from(row >= half),
         }
     }
 }
@@ -201,14 +215,14 @@ enum State {
     /// The row is being opened; data from this clock on.
     Opening {
         at: u64,
-        current: Transfer,
+        current: Request,
     },
     /// Data until this clock.
     Moving {
         until: u64,
         from: u64,
-        current: Transfer,
-        next: Option<Transfer>,
+        current: Request,
+        next: Option<Request>,
     },
 }
 
@@ -238,8 +252,8 @@ impl Sdram {
             return error("t_rp, t_rcd", came, "up to 1000 clocks", "give clocks, not nanoseconds");
         }
         let bank_of = match spec.map {
-            RowMap::RoundRobin => BankOf::RoundRobin { banks: spec.banks },
-            RowMap::Halves => BankOf::Halves { half: rows.div_ceil(2), banks: spec.banks },
+            RowMap::RoundRobin => BankOf::RoundRobin { banks: Divisor::new(spec.banks) },
+            RowMap::Halves => BankOf::Halves { half: rows.div_ceil(2), banks: Divisor::new(spec.banks / 2) },
         };
         Ok(Sdram {
             banks: vec![Bank { row: CLOSED, precharged: 0 }; spec.banks as usize],
@@ -275,15 +289,17 @@ impl Sdram {
     /// Puts a transfer into its queue.
     #[inline]
     pub fn submit(&mut self, transfer: Transfer) {
+        let bank = self.bank_of.bank(transfer.row) as u16;
+        let request = Request { transfer, bank };
         if self.spec.output_first && !transfer.write {
-            self.first.push_back(transfer);
+            self.first.push_back(request);
             return;
         }
         let queue = match self.spec.queues {
             Queues::Direction => usize::from(!transfer.write),
-            Queues::BankParity => (self.bank_of.bank(transfer.row) & 1) as usize,
+            Queues::BankParity => usize::from(bank & 1),
         };
-        self.queues[queue].push_back(transfer);
+        self.queues[queue].push_back(request);
     }
 
     /// Does what is due at clock `now`. Gives the transfer that ended now, if one did, and the clock of the
@@ -299,8 +315,9 @@ impl Sdram {
             }
             State::Opening { at, current } => (None, Some(self.move_data(current, at))),
             State::Moving { until, from, current, next } => {
-                let bank = self.bank_of.bank(current.row) as usize;
-                if self.spec.precharge == Precharge::Eager && next.is_none_or(|next| next.row != current.row) {
+                let bank = usize::from(current.bank);
+                let row = current.transfer.row;
+                if self.spec.precharge == Precharge::Eager && next.is_none_or(|next| next.transfer.row != row) {
                     self.banks[bank] = Bank { row: CLOSED, precharged: until + u64::from(self.spec.t_rp) };
                 }
                 // A transfer that came during the last one is seen when that has ended.
@@ -311,11 +328,11 @@ impl Sdram {
                 let Some(next) = next else {
                     self.state = State::Idle;
                     self.free_since = until;
-                    return (Some(current), None);
+                    return (Some(current.transfer), None);
                 };
                 let behind = chosen_early.then_some((from, bank));
                 let at = self.open(next, until, behind);
-                (Some(current), Some(self.start(next, until, at)))
+                (Some(current.transfer), Some(self.start(next, until, at)))
             }
         }
     }
@@ -323,8 +340,8 @@ impl Sdram {
     /// Opens the row of `transfer`, which may use the bus from `free` on; gives the clock of its first data.
     /// `behind`: it was chosen at this clock, when the data of a transfer in this bank started.
     #[inline]
-    fn open(&mut self, transfer: Transfer, free: u64, behind: Option<(u64, usize)>) -> u64 {
-        let bank = self.bank_of.bank(transfer.row) as usize;
+    fn open(&mut self, Request { transfer, bank }: Request, free: u64, behind: Option<(u64, usize)>) -> u64 {
+        let bank = usize::from(bank);
         let hit = self.banks[bank].row == transfer.row || self.spec.all_hits;
         let direction = if transfer.write { &mut self.counters.writes } else { &mut self.counters.reads };
         direction.transfers += 1;
@@ -348,7 +365,7 @@ impl Sdram {
     }
 
     #[inline]
-    fn start(&mut self, current: Transfer, free: u64, at: u64) -> u64 {
+    fn start(&mut self, current: Request, free: u64, at: u64) -> u64 {
         self.counters.exposed += at - free;
         if at > free {
             self.state = State::Opening { at, current };
@@ -358,16 +375,16 @@ impl Sdram {
     }
 
     #[inline]
-    fn move_data(&mut self, current: Transfer, at: u64) -> u64 {
+    fn move_data(&mut self, current: Request, at: u64) -> u64 {
         let next = self.choose();
-        let until = at + u64::from(current.words);
+        let until = at + u64::from(current.transfer.words);
         self.state = State::Moving { until, from: at, current, next };
         until
     }
 
     /// The next transfer to serve, which leaves its queue.
     #[inline]
-    fn choose(&mut self) -> Option<Transfer> {
+    fn choose(&mut self) -> Option<Request> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);
         }
@@ -381,8 +398,8 @@ impl Sdram {
     }
 
     #[inline]
-    fn hits(&self, transfer: &Transfer) -> bool {
-        self.spec.all_hits || self.banks[self.bank_of.bank(transfer.row) as usize].row == transfer.row
+    fn hits(&self, request: &Request) -> bool {
+        self.spec.all_hits || self.banks[usize::from(request.bank)].row == request.transfer.row
     }
 }
 

@@ -5,6 +5,9 @@ use std::collections::BinaryHeap;
 const SPAN: u64 = 1 << 12;
 const MASK: u64 = SPAN - 1;
 const NONE: u16 = u16::MAX;
+/// Entities at most, a power of two: the threads of [`super::MicroenginesSpec`], a memory and the slots of a transmit
+/// FIFO are fewer.
+const ENTITIES: usize = 512;
 
 /// A calendar for a few entities of which each has at most one event ahead. Events of one tick happen in
 /// the order in which they were scheduled.
@@ -16,7 +19,7 @@ pub(super) struct Wheel {
     now: u64,
     /// By tick, the first and the last entity.
     ends: Box<[[u16; 2]; SPAN as usize]>,
-    next: Vec<u16>,
+    next: Box<[u16; ENTITIES]>,
     words: [u64; (SPAN / 64) as usize],
     summary: [u64; (SPAN / 4096) as usize],
     far: BinaryHeap<Reverse<(u64, u64, u16)>>,
@@ -24,11 +27,13 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
+    /// A wheel for entities numbered below `entities`, which are at most 512.
     pub(super) fn new(entities: usize) -> Wheel {
+        debug_assert!(entities <= ENTITIES);
         Wheel {
             now: 0,
             ends: Box::new([[NONE; 2]; SPAN as usize]),
-            next: vec![NONE; entities],
+            next: Box::new([NONE; ENTITIES]),
             words: [0; (SPAN / 64) as usize],
             summary: [0; (SPAN / 4096) as usize],
             far: BinaryHeap::new(),
@@ -56,14 +61,14 @@ impl Wheel {
     #[inline]
     fn enter(&mut self, at: u64, entity: u16) {
         let bucket = (at & MASK) as usize;
-        self.next[entity as usize] = NONE;
+        self.next[usize::from(entity) % ENTITIES] = NONE;
         let [head, tail] = &mut self.ends[bucket];
         if *head == NONE {
             *head = entity;
             self.words[bucket / 64] |= 1 << (bucket % 64);
             self.summary[bucket / 4096] |= 1 << (bucket / 64 % 64);
         } else {
-            self.next[*tail as usize] = entity;
+            self.next[usize::from(*tail) % ENTITIES] = entity;
         }
         *tail = entity;
     }
@@ -84,7 +89,7 @@ impl Wheel {
         self.now = at;
         let bucket = (at & MASK) as usize;
         let entity = self.ends[bucket][0];
-        let next = self.next[entity as usize];
+        let next = self.next[usize::from(entity) % ENTITIES];
         self.ends[bucket][0] = next;
         if next == NONE {
             self.words[bucket / 64] &= !(1 << (bucket % 64));
@@ -134,12 +139,12 @@ mod tests {
     proptest! {
         #[test]
         fn wheel_matches_naive(delays in prop::collection::vec(prop_oneof![0u64..50, 0u64..40_000], 1..300)) {
-            const ENTITIES: usize = 7;
-            let mut wheel = Wheel::new(ENTITIES);
+            const FEW: usize = 7;
+            let mut wheel = Wheel::new(FEW);
             let mut naive: Vec<(u64, u64, u16)> = Vec::new();
             let mut delays = delays.into_iter();
             let mut sequence = 0;
-            for entity in 0..ENTITIES as u16 {
+            for entity in 0..FEW as u16 {
                 let Some(delay) = delays.next() else { break };
                 wheel.schedule(delay, entity);
                 naive.push((delay, sequence, entity));
