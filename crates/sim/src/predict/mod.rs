@@ -119,7 +119,7 @@ impl Profile {
             "rejected_mpps": rates.carried * full.rejected / 1e6,
             "rejected_share": full.rejected,
             "capacity_mpps": rates.capacity() / 1e6,
-            "bound": rates.bound(),
+            "bound": if answer.is_pcie_full() { "PCIe" } else { rates.bound() },
             "service_ns": ns(answer.service_s),
             "service_scv": service.scv,
             "utilisation": answer.utilisation,
@@ -324,5 +324,10 @@ impl Sojourn {
         let sum = |(waiting, pcie): (f64, f64)| waiting + at_core + pcie + full.dma + poll;
         out.sojourn_s = out.waiting_s.zip(out.pcie_s).map(sum);
         out
+    }
+
+    /// Whether packets wait without end for PCIe, and for nothing else.
+    fn is_pcie_full(&self) -> bool {
+        self.waiting_s.is_some() && self.pcie_s.is_none()
     }
 }
