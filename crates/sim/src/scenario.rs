@@ -558,6 +558,14 @@ impl Scenario {
             traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
         }
         for set in &overrides.set {
+            let path = set.split('=').next().unwrap_or_default().trim();
+            if overrides.capture.is_some() && ["traffic.profile", "traffic.capture"].contains(&path) {
+                return Err(ScenarioError::Value {
+                    origin: "--set".into(),
+                    path: path.into(),
+                    message: "given with --capture: allowed is one of them (remove the other)".into(),
+                });
+            }
             apply(&mut own, set)?;
         }
         if own.get("neighbours").is_some_and(toml::Value::is_table) {

@@ -119,7 +119,7 @@ impl Profile {
             "rejected_mpps": rates.carried * full.rejected / 1e6,
             "rejected_share": full.rejected,
             "capacity_mpps": rates.capacity() / 1e6,
-            "bound": if answer.is_pcie_full() { "PCIe" } else { rates.bound() },
+            "bound": rates.bound(),
             "service_ns": ns(answer.service_s),
             "service_scv": service.scv,
             "utilisation": answer.utilisation,
@@ -211,9 +211,10 @@ impl Service {
 /// Packets a second.
 struct Rates {
     offered: f64,
-    /// What the busiest core, and DRAM, keep up with.
+    /// What the busiest core, DRAM, and PCIe in the direction of its packets keep up with.
     by_cores: f64,
     by_dram: f64,
+    by_pcie: f64,
     /// What goes through, rejected packets included.
     carried: f64,
 }
@@ -231,12 +232,13 @@ impl Rates {
         let by_dram = f64::from(d.channels) / d.t_burst.ps().as_secs() / full.dram_lines.max(1e-12);
         let by_cores = shares.iter().map(|share| 1.0 / (service.full * share)).fold(f64::INFINITY, f64::min);
         let each = |share: &f64| (offered * share).min(1.0 / service.full);
-        let carried = shares.iter().map(each).sum::<f64>().min(by_dram);
-        Rates { offered, by_cores, by_dram, carried }
+        let by_pcie = 1.0 / full.link[0].max(1e-12);
+        let carried = shares.iter().map(each).sum::<f64>().min(by_dram).min(by_pcie);
+        Rates { offered, by_cores, by_dram, by_pcie, carried }
     }
 
     fn capacity(&self) -> f64 {
-        self.by_cores.min(self.by_dram)
+        self.by_cores.min(self.by_dram).min(self.by_pcie)
     }
 
     fn is_saturated(&self) -> bool {
@@ -246,6 +248,7 @@ impl Rates {
     fn bound(&self) -> &'static str {
         match self.is_saturated() {
             false => "offered load",
+            true if self.by_pcie <= self.by_cores.min(self.by_dram) => "PCIe",
             true if self.by_cores <= self.by_dram => "cores",
             true => "DRAM",
         }
@@ -324,10 +327,5 @@ impl Sojourn {
         let sum = |(waiting, pcie): (f64, f64)| waiting + at_core + pcie + full.dma + poll;
         out.sojourn_s = out.waiting_s.zip(out.pcie_s).map(sum);
         out
-    }
-
-    /// Whether packets wait without end for PCIe, and for nothing else.
-    fn is_pcie_full(&self) -> bool {
-        self.waiting_s.is_some() && self.pcie_s.is_none()
     }
 }
