@@ -91,7 +91,8 @@ class Neighbour(TypedDict, total=False):
 class DramControllers(TypedDict, total=False):
     """What controllers at the level of commands did; there only with `machine.dram.controller`.
 
-    Latencies are from the controller's door and back. `banks` counts row hits, misses and conflicts of each bank, channel by channel.
+    Latencies are from the controller's door and back. `banks` counts row hits, misses and conflicts of each bank,
+    channel by channel.
     """
 
     map: str
@@ -112,8 +113,8 @@ class DramControllers(TypedDict, total=False):
 class Dram(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`).
 
-    `energy_nj` is by cause, and `energy_nj_per_packet` of all of it a packet carried; both are null where the currents of
-    the devices are not known, and `energy_missing` says why.
+    `energy_nj` is by cause, and `energy_nj_per_packet` all of it over the packets carried; both are null where the
+    currents of the devices are not known, and `energy_missing` says why.
     """
 
     reads: int

@@ -15,9 +15,10 @@ import pyarrow.parquet
 import pytest
 
 import wirespeed
-from wirespeed.sweep import Ask, Plan, command, study, text
+from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
 from wirespeed.sweep import until as rule
+from wirespeed.sweep import text as words
 from wirespeed.sweep import work as worker
 from wirespeed.sweep.axes import parse
 from wirespeed.sweep.folder import Folder
@@ -543,4 +544,4 @@ def described(means, half_width=1.0):
     ],
 )
 def test_what_is_best_is_told_with_what_cannot_be_told_from_it(means, half_width, says):
-    assert says in text.extremes(described(means, half_width))[0]
+    assert says in words.extremes(described(means, half_width))[0]

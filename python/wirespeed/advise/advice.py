@@ -196,10 +196,10 @@ def against(responses: Runs, place: int, pooled: bool = False) -> dict[str, floa
 
 def _against_known(responses: Runs, place: int) -> dict[str, float] | None:
     """As `against`, pooled over the sets of which the response is known; None where the set is not among them."""
-    known = ~np.isnan(responses).any(axis=0)
-    if not known[0] or not known[place]:
+    known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
+    if 0 not in known or place not in known:
         return None
-    return against(responses[:, known], int(known[:place].sum()), pooled=True)
+    return against(responses[:, known], known.index(place), pooled=True)
 
 
 def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> str:

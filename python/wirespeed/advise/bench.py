@@ -131,8 +131,9 @@ class Bench:
     def measure(
         self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int
     ) -> dict[str, Runs]:
-        """Responses `[replication, set]`: log of the rate at saturation; at the scenario's load log of p99, loss, and log
-        of DRAM's energy a packet, which is NaN where it is not known.
+        """Responses `[replication, set]`: log of the rate at saturation; the others at the scenario's own load.
+
+        Those are log of p99, loss, and log of DRAM's energy a packet, NaN where it is not known.
         """
         by_name = {each.name: each for each in fit}
         cases: dict[str, list[str]] = {}

@@ -31,8 +31,8 @@ def page(document: Mapping[str, Any]) -> str:
     body += table([heads[0], "what it is", "of", *heads[1:-1], *own_heads[1:], heads[-1]], rows)
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
-        "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % half-width over "
-        "seeds, brackets may be no change at all."
+        "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
+        "half-width over seeds, brackets may be no change at all."
     )
     body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:

@@ -87,7 +87,7 @@ def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
 
 
 def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: combinations of the best few, the best first; with `most` so many without energy, and each alone."""
+    """Heads and rows: combinations of the best few, best first; with `most` so many, each alone, no energy."""
     sign = -1 if document["goal"] == "rate" else 1
     sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
     if most is not None:

@@ -89,11 +89,7 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def errors(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Points that failed, and why."""
-    return [
-        (_where(result), result["error"])
-        for result in document["results"]
-        if result["error"] is not None
-    ]
+    return [(_where(result), result["error"]) for result in document["results"] if result["error"] is not None]
 
 
 def summary(document: Mapping[str, Any]) -> RenderableType:
