@@ -17,7 +17,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def notebook(file: Path) -> str:
-    """The notebook of a Python file with cells, as JSON. Cells are numbered, so that the same file gives the same text."""
+    """The notebook of a Python file with cells, as JSON. Cells are numbered: the same file gives the same text."""
     read = jupytext.reads(file.read_text(encoding="utf-8"), fmt="py:percent")
     read.metadata = nbformat.NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
     for place, cell in enumerate(read.cells):

@@ -17,8 +17,8 @@ import pytest
 import wirespeed
 from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
-from wirespeed.sweep import until as rule
 from wirespeed.sweep import text as words
+from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
 from wirespeed.sweep.axes import parse
 from wirespeed.sweep.folder import Folder
