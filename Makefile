@@ -35,6 +35,7 @@ help: ## Print this
 	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
 	@echo 'make sdist       the sources as pip installs them, in dist/'
 	@echo 'make licences    refresh THIRD-PARTY.md'
+	@echo 'make notebooks   refresh the notebooks that Jupyter opens'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
 	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
@@ -130,6 +131,9 @@ sdist: $(STAMPS)/venv
 
 licences: $(STAMPS)/venv
 	$(BIN)/python tests/house/licences.py
+
+notebooks: $(STAMPS)/dev
+	$(BIN)/python tests/house/notebooks.py
 
 schema: $(STAMPS)/package
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console, RenderableType
 
-from wirespeed import _wirespeed, api, gate, scenarios, terminal
+from wirespeed import _wirespeed, api, gate, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -102,6 +102,7 @@ SetOpt = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Override one setting, for example [bold]machine.llc.ways=8[/bold]. May be given several times.",
+        callback=options.one_of_each,
         show_default=False,
         rich_help_panel=TRAFFIC,
     ),

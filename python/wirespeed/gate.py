@@ -1,7 +1,8 @@
 """Conditions on a comparison, for CI: `p99 > +5%`, `loss > 0.001`, `p99 > 20 us`, `carried_mpps < 5 Mpps`.
 
 A condition is `METRIC OP VALUE`. With a sign and `%` the value is a change against the first operand; else it is an
-absolute value of the other operand, with a unit (time: ns us ms s; rate: pps kpps Mpps Gpps; loss: none, or `%`).
+absolute value of the other operand, with a unit (time: ns us ms s; rate: pps kpps Mpps Gpps; energy a packet: pJ nJ uJ;
+loss: none, or `%`).
 
 A condition *fails* a build only where it holds significantly: for every value within the 95 % half-width around what
 was measured. One that holds only for the measured value itself is reported as *within noise*; more packets decide it.
@@ -37,7 +38,7 @@ class Metric(TypedDict, total=False):
 Op = Literal[">", "<", ">=", "<="]
 Outcome = Literal["fails", "within noise", "ok"]
 
-METRICS: Final = ("p50", "p99", "p999", "mean", "loss", "carried_mpps", *REASONS)
+METRICS: Final = ("p50", "p99", "p999", "mean", "loss", "carried_mpps", "dram_energy", *REASONS)
 _ALIASES: Final = {"p99.9": "p999", "p50.0": "p50", "median": "p50", "carried": "carried_mpps"}
 _OPS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
@@ -47,6 +48,7 @@ _OPS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _TIME: Final[Mapping[str, float]] = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 _RATE: Final[Mapping[str, float]] = {"pps": 1e-6, "kpps": 1e-3, "mpps": 1.0, "gpps": 1e3}
+_ENERGY: Final[Mapping[str, float]] = {"pJ": 1e-3, "nJ": 1.0, "uJ": 1e3, "µJ": 1e3, "μJ": 1e3}
 _FORM: Final = re.compile(
     r"\s*(?P<metric>[A-Za-z_][\w.]*)\s*(?P<op>>=|<=|>|<)\s*"
     r"(?P<sign>[+-]?)(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµμ]*)\s*",
@@ -169,14 +171,14 @@ def _absolute(where: str, metric: str, form: re.Match[str], number: float) -> fl
         if unit not in ("", "%"):
             raise InputError(f"{where}: a loss is a share such as 0.001 or 0.1%, it has no unit `{unit}`")
         return number / 100 if unit == "%" else number
-    scales, example = (_RATE, "5 Mpps") if metric == "carried_mpps" else (_TIME, "20 us")
+    kinds = {"carried_mpps": (_RATE, "5 Mpps", "pps kpps Mpps Gpps"), "dram_energy": (_ENERGY, "50 nJ", "pJ nJ uJ")}
+    scales, example, allowed = kinds.get(metric, (_TIME, "20 us", "ns us ms s"))
     scale = scales.get(unit.lower() if scales is _RATE else unit)
     if scale is not None:
         return number * scale
     if unit == "%":
         raise InputError(f"{where}: say the direction of a change: +{form['number']}% or -{form['number']}%")
     came = f"`{unit}` is not a unit of {metric}" if unit else f"an absolute {metric} needs a unit"
-    allowed = "pps kpps Mpps Gpps" if scales is _RATE else "ns us ms s"
     raise InputError(f"{where}: {came}; allowed are {allowed} (as in {example}), or a change such as +5%")
 
 
@@ -193,6 +195,8 @@ def _shown(condition: Condition, value: float) -> str:
         return q.change(value)
     if condition.metric == "loss":
         return q.probability(value)
+    if condition.metric == "dram_energy":
+        return f"{q.digits(value)} nJ"
     return q.mpps(value) if condition.metric == "carried_mpps" else q.duration(value)
 
 

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
+
+from wirespeed.errors import InputError
 
 TRAFFIC = "Traffic and machine"
 OUTPUT = "Output"
 """The panels that they are shown in."""
+
+_RATES: Final = ("traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed")
+
+
+def one_of_each(settings: list[str] | None) -> list[str] | None:
+    """Settings of a command line, of which none takes back another: a path once, and one rate. Raises InputError."""
+    paths = [setting.partition("=")[0].strip() for setting in settings or []]
+    for place, path in enumerate(paths):
+        other = next((each for each in paths[:place] if each == path or {each, path} <= set(_RATES)), None)
+        if other is not None:
+            came = "is given twice" if other == path else f"and --set {other}: both say how much is offered"
+            raise InputError(f"--set {path} {came}; give one of them")
+    return settings
+
 
 CaptureOpt = Annotated[
     Path | None,
@@ -35,6 +51,7 @@ EachPointSetOpt = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Override one setting at every point. May be given several times.",
+        callback=one_of_each,
         show_default=False,
         rich_help_panel=TRAFFIC,
     ),

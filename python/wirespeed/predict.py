@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from wirespeed import _wirespeed
+from wirespeed.errors import InputError
 
 STATED_ERROR: Final = {"carried": 3.2, "sojourn": 4.9, "CPI": 13.0}
 """The largest errors in percent beside simulation, measured on the scenarios that the guide lists ("Predictions")."""
@@ -27,6 +28,9 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     `profile_ms` is what reading the input took, and measuring what packets take on the machine; `solve_ms` what the
     closed forms took then, once for each load; `wall_ms` is all of it. Raises InputError.
     """
+    for load in loads:
+        if not 0 < load <= 1:
+            raise InputError(f"--load {load:g}: must be a share of the port's line rate, above 0 up to 1")
     begun = time.perf_counter()
     profile = _wirespeed.Profile(scenario)
     profiled = time.perf_counter()
@@ -75,7 +79,7 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
 
     def number(name: str, unit: str) -> str:
         value = found[name]
-        return "none (saturated)" if value is None else f"{value:,.3f} {unit}".rstrip()
+        return f"none ({found['bound']} full)" if value is None else f"{value:,.3f} {unit}".rstrip()
 
     for name, label, unit in (
         ("offered_mpps", "offered", "Mpps"),

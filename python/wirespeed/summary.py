@@ -91,8 +91,8 @@ class Neighbour(TypedDict, total=False):
 class DramControllers(TypedDict, total=False):
     """What controllers at the level of commands did; there only with `machine.dram.controller`.
 
-    Latencies are from the controller's door and back. `energy_nj` is by cause, null where the standard has no currents.
-    `banks` counts row hits, misses and conflicts of each bank, channel by channel.
+    Latencies are from the controller's door and back. `banks` counts row hits, misses and conflicts of each bank,
+    channel by channel.
     """
 
     map: str
@@ -106,14 +106,16 @@ class DramControllers(TypedDict, total=False):
     activates: int
     refreshes: int
     drain_switches: int
-    energy_nj: dict[str, float] | None
-    energy_nj_per_packet: float | None
     links: dict[str, float] | None
     banks: list[list[int]]
 
 
 class Dram(TypedDict, total=False):
-    """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`)."""
+    """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`).
+
+    `energy_nj` is by cause, and `energy_nj_per_packet` all of it over the packets carried; both are null where the
+    currents of the devices are not known, and `energy_missing` says why.
+    """
 
     reads: int
     writes: int
@@ -123,6 +125,9 @@ class Dram(TypedDict, total=False):
     bandwidth_gb_per_s: float
     peak_gb_per_s: float
     share: dict[str, float]
+    energy_nj: dict[str, float] | None
+    energy_nj_per_packet: float | None
+    energy_missing: str | None
     controllers: DramControllers
 
 
@@ -593,6 +598,17 @@ def key_numbers(summary: Summary) -> list[KeyNumber]:
         _quantile("99 % within", sojourn.get("p99"), sojourn.get("p99_half_width"), "p99"),
         _quantile("99.9 % within", sojourn.get("p999"), sojourn.get("p999_half_width"), "p99.9"),
     ]
+
+
+def energy_text(summary: Summary) -> str | None:
+    """What DRAM takes a packet and for what, or why that is not known; None where the document does not tell."""
+    dram = summary.get("dram") or {}
+    each, parts = dram.get("energy_nj_per_packet"), dram.get("energy_nj") or {}
+    if q.is_number(each) and parts.get("total"):
+        shares = ", ".join(f"{name} {q.share(nj / parts['total'])}" for name, nj in parts.items() if name != "total")
+        return f"{q.digits(each)} nJ a packet: {shares}"
+    why = dram.get("energy_missing")
+    return f"not known: {why}" if why else None
 
 
 def warnings(summary: Summary) -> list[str]:

@@ -25,6 +25,7 @@ from wirespeed.summary import (
     copying,
     damages,
     drops,
+    energy_text,
     headline,
     keeps_wire_speed,
     key_numbers,
@@ -114,6 +115,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _time_goes(summary)
     parts += _levels(summary)
     parts += _dram_controllers(summary)
+    parts += _energy(summary)
     parts += _copying(summary)
     parts += _members(summary)
     parts += _neighbours(summary)
@@ -317,10 +319,12 @@ def _dram_controllers(summary: Summary) -> list[RenderableType]:
     out.append(_indented(f"data buses: {parts}, idle {q.share(split['idle'])}"))
     if latency:
         out.append(_indented(f"reads, ns: {latency}"))
-    energy = found["energy_nj_per_packet"]
-    if energy is not None:
-        out.append(_indented(f"energy: {q.digits(energy)} nJ a packet"))
     return out
+
+
+def _energy(summary: Summary) -> list[RenderableType]:
+    words = energy_text(summary)
+    return [Text(), Text("DRAM energy", "bold"), _indented(words)] if words else []
 
 
 def _copying(summary: Summary) -> list[RenderableType]:

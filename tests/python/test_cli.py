@@ -287,3 +287,16 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     os.close(write)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["traffic.rate=40 Gbps", "traffic.load=0.5"], "--set traffic.load and --set traffic.rate: both say how much"),
+        (["nic.burst=8", "nic.burst=16"], "--set nic.burst is given twice"),
+    ],
+)
+def test_settings_that_take_each_other_back_are_refused(wirespeed: Any, given: list[str], says: str) -> None:
+    ran = wirespeed("run", "forwarding", *(word for each in given for word in ("--set", each)))
+    assert ran.code == 2
+    assert says in ran.err

@@ -50,6 +50,13 @@ def test_a_rate_is_read_in_mpps(number: str, unit: tuple[str, float]) -> None:
     assert gate.parse(f"carried_mpps<{number}{unit[0]}").value == pytest.approx(float(number) * unit[1])
 
 
+def test_energy_is_in_nanojoules_and_has_no_other_units() -> None:
+    assert gate.parse("dram_energy > 50 nJ").value == 50.0
+    assert gate.parse("dram_energy > 1.5 uJ").value == 1500.0
+    with pytest.raises(InputError, match="allowed are pJ nJ uJ"):
+        gate.parse("dram_energy > 50 us")
+
+
 def test_a_loss_is_a_share_or_a_percentage() -> None:
     assert gate.parse("loss > 0.001").value == 0.001
     assert gate.parse("loss > 0.1%").value == pytest.approx(0.001)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import summaries
-from wirespeed.report import page, stacked
+from wirespeed.report import page, palette, stacked
 from wirespeed.report.notebook import card
 from wirespeed.summary import REASONS
 
@@ -213,3 +213,9 @@ def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     assert "1.50 M references a second from 2 cores" in drawn
     assert "others 0.500 MiB" in drawn
     assert "working 0" not in drawn
+
+
+def test_every_reason_has_a_colour_of_its_own() -> None:
+    drawn = [palette.colour(reason) for reason in REASONS]
+    assert palette.colour("what nobody knows") not in drawn
+    assert len(set(drawn)) == len(drawn)

@@ -17,6 +17,7 @@ import pytest
 import wirespeed
 from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
+from wirespeed.sweep import text as words
 from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
 from wirespeed.sweep.axes import parse
@@ -522,3 +523,25 @@ def test_ranges_are_told_apart():
     assert [level.value for level in parse("nic.burst=8..32/4").levels] == [8, 16, 24, 32]
     assert [level.value for level in parse("nic.burst=8..32+8").levels] == [8, 16, 24, 32]
     assert [level.value for level in parse("nic.burst=8..32*2").levels] == [8, 16, 32]
+
+
+def described(means, half_width=1.0):
+    results = [
+        {"at": {"x": x}, "error": None, "runs": 3, "p99": {"mean": mean, "half_width": half_width}}
+        for x, mean in means.items()
+    ]
+    return {"metrics": ["p99"], "results": results, "axes": [{"name": "x"}], "replications": [3, 3]}
+
+
+@pytest.mark.parametrize(
+    ("means", "half_width", "says"),
+    [
+        ({1: 100.0, 2: 200.0, 3: 300.0}, 1.0, "best at x=1, 100.0 ± 1.0 ns"),
+        ({1: 100.0, 2: 101.0, 3: 300.0}, 1.0, "best at x=1, 100.0 ± 1.0 ns; x=2 cannot be told from it"),
+        ({1: 100.0, 2: 101.0, 3: 101.2, 4: 300.0}, 1.0, "; 2 more points cannot be told from it"),
+        ({1: 100.0, 2: 101.0, 3: 101.2}, 1.0, "no point can be told from another"),
+        ({1: 100.0, 2: 101.0}, None, "best at x=1, 100 ns (one run a point: without intervals)"),
+    ],
+)
+def test_what_is_best_is_told_with_what_cannot_be_told_from_it(means, half_width, says):
+    assert says in words.extremes(described(means, half_width))[0]

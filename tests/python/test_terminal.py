@@ -72,3 +72,13 @@ def test_an_inspection_shows_every_value() -> None:
     text = printed(terminal.inspection("x.pcap", document), 60)
     for part in ("x.pcap", "1,234,567", "1.02", "50.0 %", "1500", "1.50 µs"):
         assert part in text
+
+
+def test_energy_is_told_by_cause_or_why_it_is_not_known() -> None:
+    summary = summaries.sound()
+    parts = {"total": 4e6, "activate": 1e6, "read": 1e6, "write": 0.0, "refresh": 0.0, "background": 2e6}
+    summary["dram"] |= {"energy_nj": parts, "energy_nj_per_packet": 41.2, "energy_missing": None}
+    assert "41.2 nJ a packet: activate 25.0 %" in " ".join(printed(terminal.run_summary(summary), 100).split())
+    missing = {"energy_nj": None, "energy_nj_per_packet": None, "energy_missing": "no currents of x are known"}
+    summary["dram"] |= missing
+    assert "not known: no currents of x are known" in printed(terminal.run_summary(summary), 100)

@@ -187,6 +187,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
         },
         dram: machine::dram::DramSpec {
             standard: None,
+            currents: None,
             page: machine::dram::PagePolicy::Open,
             channels: 2,
             banks: 8,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::dram::Work;
 use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
 use units::{PacketId, Ps};
 
@@ -57,6 +58,8 @@ pub struct Activity {
     pub llc_lookups: u64,
     /// Lines read from and written to DRAM.
     pub dram_lines: u64,
+    /// What DRAM did that takes energy.
+    pub dram_work: Work,
     /// Time in bursts, summed over the cores.
     pub busy: Ps,
     /// Packets in the receive rings at the end of each stretch, summed.
@@ -73,6 +76,7 @@ impl std::ops::AddAssign for Activity {
         self.llc_hits += other.llc_hits;
         self.llc_lookups += other.llc_lookups;
         self.dram_lines += other.dram_lines;
+        self.dram_work += other.dram_work;
         self.busy += other.busy;
         self.waiting += other.waiting;
         self.mbufs.iter_mut().zip(other.mbufs).for_each(|(sum, n)| *sum += n);

@@ -465,6 +465,7 @@ impl Plan<'_> {
             partial: stopped || measured.partial,
             notes: {
                 let mut notes = self.loaded.notes.clone();
+                notes.extend(self.scenario.idle_settings());
                 notes.extend(sampling::note(&self.scenario_of(part), &measured));
                 notes
             },

@@ -8,7 +8,7 @@ use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{CopyEngineSpec, CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{CopyEngineSpec, CopyTableSpec, LlcSpec, MAX_CORES, MemorySpec, TlbSpec};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -548,8 +548,32 @@ impl Scenario {
                 *name = folder.join(name.as_str()).to_string_lossy().into_owned();
             }
         }
+        let before = own.clone();
+        // Another source replaces what only belongs to the scenario's own one.
+        if let Some(capture) = &overrides.capture {
+            let traffic = table(&mut own, "traffic");
+            OF_A_PROFILE.iter().chain(&["arrivals"]).for_each(|key| {
+                traffic.remove(*key);
+            });
+            traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
+        }
         for set in &overrides.set {
+            let path = set.split('=').next().unwrap_or_default().trim();
+            if overrides.capture.is_some() && ["traffic.profile", "traffic.capture"].contains(&path) {
+                return Err(ScenarioError::Value {
+                    origin: "--set".into(),
+                    path: path.into(),
+                    message: "given with --capture: allowed is one of them (remove the other)".into(),
+                });
+            }
             apply(&mut own, set)?;
+        }
+        if own.get("neighbours").is_some_and(toml::Value::is_table) {
+            return Err(ScenarioError::Value {
+                origin: origin.into(),
+                path: "neighbours".into(),
+                message: "one table: a list of them is wanted (write [[neighbours]] above each)".into(),
+            });
         }
         for section in ["traffic", "function", "machine", "nic", "mempool", "run"] {
             if let Some(value) = own.get(section).filter(|v| !v.is_table()) {
@@ -559,14 +583,6 @@ impl Scenario {
                     message: format!("{value}: a table of settings is wanted (write [{section}] above them)"),
                 });
             }
-        }
-        // Another source replaces what only belongs to the scenario's own one.
-        if let Some(capture) = &overrides.capture {
-            let traffic = table(&mut own, "traffic");
-            for key in ["profile", "sizes", "mix", "flows", "arrivals", "payload"] {
-                traffic.remove(key);
-            }
-            traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
         }
         if let Some(path) = &overrides.table {
             let forward = table(table(&mut own, "function"), "forward");
@@ -584,6 +600,7 @@ impl Scenario {
             let name = if search == Search::Ndr { "ndr" } else { "pdr" };
             table(&mut own, "run").insert("search".into(), name.into());
         }
+        let title = title(&before, &own, origin);
         let name = match get_mut(&mut own, &["machine", "preset"]) {
             None => MACHINES[0].name.to_string(),
             Some(toml::Value::String(name)) => name.clone(),
@@ -631,6 +648,9 @@ impl Scenario {
             grow_pool(&mut merged);
         }
         table(&mut merged, "machine").insert("preset".into(), name.into());
+        if let Some(title) = title {
+            merged.insert("name".into(), title.into());
+        }
 
         let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
             origin: origin.into(),
@@ -660,6 +680,22 @@ impl Scenario {
                 format!("{} given: allowed is one of them (remove the others)", given.join(" and ")),
             );
         }
+        let made = [
+            ("profile", t.profile.is_some()),
+            ("sizes", t.sizes.is_some()),
+            ("mix", t.mix.is_some()),
+            ("flows", t.flows.is_some()),
+            ("payload", t.payload.is_some()),
+        ];
+        if t.capture.is_some()
+            && let Some((key, _)) = made.into_iter().find(|(_, given)| *given)
+        {
+            let remedy = "a capture brings its own packets";
+            return error(
+                &format!("traffic.{key}"),
+                format!("given with traffic.capture: allowed is one of them (remove the other; {remedy})"),
+            );
+        }
         if let Some(load) = t.load
             && !(load > 0.0 && load <= 1.0)
         {
@@ -675,6 +711,16 @@ impl Scenario {
             if !(speed > 0.0 && speed <= 1e9) {
                 return error("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
             }
+        }
+        // Before what hangs on it: a pool for so many cores would be blamed.
+        if !(1..=MAX_CORES).contains(&self.machine.cores) {
+            return error(
+                "machine.cores",
+                format!(
+                    "{}: allowed are 1 to {MAX_CORES} (simulated cores, not those of this host)",
+                    self.machine.cores
+                ),
+            );
         }
         let r = &self.run;
         if !(1_000..=1_000_000_000_000).contains(&r.packets) {
@@ -782,6 +828,20 @@ impl Scenario {
         Ok(())
     }
 
+    /// Settings that do nothing here, in words.
+    pub(crate) fn idle_settings(&self) -> Vec<String> {
+        let f = &self.function;
+        let copies =
+            f.copy.is_some() || f.socket.is_some() || f.has(FunctionKind::Fragment) || f.has(FunctionKind::Trace);
+        let m = &self.machine;
+        let given = [("machine.copy_table", m.copy_table.is_some()), ("machine.copy_engine", m.copy_engine.is_some())];
+        let idle = given.into_iter().filter(|(_, given)| *given && !copies);
+        idle.map(|(path, _)| {
+            format!("{path} has nothing to do: this function copies nothing (function.copy and function.socket copy packets)")
+        })
+        .collect()
+    }
+
     /// Cores that poll a queue of the NIC.
     pub fn receiving_cores(&self) -> u32 {
         self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
@@ -831,6 +891,8 @@ fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
     };
     let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
     let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
+    // Those of the devices that it replaces.
+    dram.remove("currents");
     if spec.channels <= MODULE_CHANNELS
         && let Some(toml::Value::Integer(channels)) = dram.get("channels")
     {
@@ -905,6 +967,58 @@ fn nearest<'a>(names: &[&'a str], wanted: &str) -> Option<&'a str> {
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, n)| n)
 }
 
+/// Keys of `traffic` that say what made packets are.
+const OF_A_PROFILE: [&str; 5] = ["profile", "sizes", "mix", "flows", "payload"];
+/// Changes that a title names.
+const NAMED_CHANGES: usize = 3;
+
+/// The title of a scenario of which settings were changed: what it was, and what is another now; none where nothing is,
+/// or where it was given a title of its own. How much is run and how often is no other scenario.
+fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> Option<String> {
+    if before.get("name") != after.get("name") {
+        return None;
+    }
+    let mut changes = Vec::new();
+    changed("", before, after, &mut changes);
+    changes.retain(|(path, _)| !path.starts_with("run."));
+    if changes.is_empty() {
+        return None;
+    }
+    let own = before.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+    // A shipped title tells of shipped traffic.
+    let replaced = changes.iter().any(|(path, _)| path == "traffic.capture") && find(SCENARIOS, origin).is_some();
+    let base = if replaced || own.is_empty() { origin } else { own };
+    let named: Vec<String> =
+        changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
+    let more = changes.len().saturating_sub(NAMED_CHANGES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("{base} ({}{more})", named.join(", ")))
+}
+
+/// What `after` has otherwise than `before`, by path; what it lacks has been replaced. Of a file the name alone.
+fn changed(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut Vec<(String, String)>) {
+    let none = toml::Table::new();
+    for (key, is) in after {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let was = before.get(key);
+        match is.as_table() {
+            Some(is) => changed(&path, was.and_then(toml::Value::as_table).unwrap_or(&none), is, found),
+            None if was != Some(is) => found.push((path, written(is))),
+            None => {}
+        }
+    }
+}
+
+fn written(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) if text.contains(['/', '\\']) => {
+            Path::new(text).file_name().map_or(text.clone(), |name| name.to_string_lossy().into_owned())
+        }
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Appends the nearest right name to serde's message about an unknown one.
 fn with_nearest(message: &str) -> String {
     // TOML's words end with the path, which the error has already.
@@ -921,6 +1035,9 @@ fn with_nearest(message: &str) -> String {
             other => other,
         };
         return format!("{}: {wanted} is wanted", came.replace('`', ""));
+    }
+    if message == "missing field `retires`" {
+        return "`retires` is missing: allowed are sync, sync-bypass and async (when the instruction that starts the copy retires)".into();
     }
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown ")
@@ -998,6 +1115,14 @@ fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
             .as_table_mut()
             .ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
     }
+    // A capture and a profile replace each other, with what belongs to a profile.
+    if front == ["traffic"] && *last == "capture" {
+        OF_A_PROFILE.iter().for_each(|key| {
+            at.remove(*key);
+        });
+    } else if front == ["traffic"] && *last == "profile" {
+        at.remove("capture");
+    }
     // A rate replaces whatever rate the scenario has.
     const RATES: [&str; 4] = ["load", "rate", "packet_rate", "speed"];
     if front == ["traffic"] && RATES.contains(last) {
@@ -1030,6 +1155,57 @@ mod tests {
             read(scenario.text, &[]).unwrap();
             assert!(scenario.title().len() > 10, "{}", scenario.name);
         }
+    }
+
+    #[test]
+    fn a_title_tells_what_was_changed_and_whose_traffic_it_is() {
+        let forwarding = find(SCENARIOS, "forwarding").unwrap().text;
+        let name = |text: &str, origin: &str, set: &[&str], capture: Option<&str>| {
+            let set = set.iter().map(|s| s.to_string()).collect();
+            let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+            Scenario::read(text, origin, &overrides).unwrap().name
+        };
+        let shipped = name(forwarding, "forwarding", &[], None);
+        assert_eq!(name(forwarding, "forwarding", &["run.packets=5000", "run.seed=3"], None), shipped);
+        let changed = name(forwarding, "forwarding", &["machine.llc.ways=8", "traffic.rate=40 Gbps"], None);
+        assert_eq!(changed, format!("{shipped} (machine.llc.ways=8, traffic.rate=40 Gbps)"));
+        assert_eq!(name(forwarding, "forwarding", &[], Some("a/b.pcap")), "forwarding (traffic.capture=b.pcap)");
+        assert_eq!(name("name = \"mine\"", "mine.toml", &[], Some("b.pcap")), "mine (traffic.capture=b.pcap)");
+        assert_eq!(name(forwarding, "forwarding", &["name=other", "nic.burst=8"], None), "other");
+        let many = ["nic.burst=8", "nic.ports=1", "nic.fifo=1 MiB", "mempool.cache=64"];
+        assert!(name(forwarding, "forwarding", &many, None).ends_with(" and 1 more)"));
+    }
+
+    #[test]
+    fn a_capture_and_a_profile_are_one_or_the_other() {
+        let read = |text: &str, set: &[&str], capture: Option<&str>| {
+            let set = set.iter().map(|s| s.to_string()).collect();
+            let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+            Scenario::read(text, "own.toml", &overrides).map(|s| s.traffic).map_err(|e| e.to_string())
+        };
+        let both =
+            "given with traffic.capture: allowed is one of them (remove the other; a capture brings its own packets)";
+        for (set, key) in [("traffic.sizes={fixed=\"64 B\"}", "sizes"), ("traffic.payload=text", "payload")] {
+            assert_eq!(read("", &[set], Some("b.pcap")).unwrap_err(), format!("own.toml: traffic.{key}: {both}"));
+        }
+        let text = "traffic = { capture = \"b.pcap\", profile = \"imix\" }";
+        assert_eq!(read(text, &[], None).unwrap_err(), format!("own.toml: traffic.profile: {both}"));
+        // What comes later replaces what the file has.
+        assert!(read("traffic = { profile = \"imix\", payload = \"text\" }", &[], Some("b.pcap")).is_ok());
+        let found = read("traffic = { profile = \"imix\" }", &["traffic.capture=b.pcap"], None).unwrap();
+        assert_eq!((found.profile, found.capture), (None, Some("b.pcap".into())));
+        let found = read("traffic = { capture = \"b.pcap\" }", &["traffic.profile=imix"], None).unwrap();
+        assert_eq!((found.profile, found.capture), (Some("imix".into()), None));
+        assert!(read("", &["traffic.arrivals=poisson"], Some("b.pcap")).unwrap().arrivals.is_some());
+    }
+
+    #[test]
+    fn a_copy_engine_without_copies_is_told_of() {
+        let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+        assert_eq!(idle(&[]), Vec::<String>::new());
+        assert!(idle(&["machine.copy_table={}"])[0].starts_with("machine.copy_table has nothing to do"));
+        assert!(idle(&["machine.copy_engine={by=\"dma\"}"])[0].starts_with("machine.copy_engine has nothing to do"));
+        assert_eq!(idle(&["machine.copy_table={}", "function.copy={}"]), Vec::<String>::new());
     }
 
     #[test]
@@ -1087,6 +1263,11 @@ mod tests {
                 error("machine = 3", &[]),
                 error("", &["machine.dram.standard=ddr4-3200"]),
                 error("", &["machine.dram.controller.order=lifo", "machine.dram.standard=ddr4-2400u"]),
+                error("", &["machine.dram.currents=ddr4-2666"]),
+                error("", &["machine.cores=0"]),
+                error("", &["machine.cores=9999"]),
+                error("[neighbours]\nname = \"x\"\n", &[]),
+                error("", &["machine.copy_engine={by=\"controller\"}"]),
                 error("", &["machine.dram.controller={}", "machine.core.lookahead=50 ns"]),
             ]
             .join("\n")

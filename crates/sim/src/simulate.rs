@@ -15,7 +15,7 @@
 
 use engine::Seed;
 use functions::{Function, Share};
-use machine::dram::{CommandReport, DramCounters};
+use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
@@ -56,6 +56,8 @@ pub struct Measured {
     pub sample: Option<SampleCounters>,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
+    /// What DRAM did in the measured part that takes energy.
+    pub dram_work: Work,
     /// Core counters of the measured part.
     pub cores: Vec<CoreCounters>,
     /// Payload bytes over PCIe in the measured part: to the host, from the host.
@@ -179,6 +181,7 @@ impl Setup<'_> {
             engine: to.engine - from.engine,
             sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
+            dram_work: to.dram_work - from.dram_work,
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
             llc_lines: to.llc_lines,
@@ -276,6 +279,7 @@ struct Snapshot {
     engine: EngineCounters,
     sample: Option<SampleCounters>,
     dram: DramCounters,
+    dram_work: Work,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
     members: Vec<Share>,
@@ -292,6 +296,7 @@ impl Snapshot {
             copies: server.memory().copy_counters(),
             engine: server.memory().engine_counters(),
             dram: server.memory().dram_counters(),
+            dram_work: server.memory().dram_work(server.now()),
             sample: server.memory().sample_counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
@@ -311,6 +316,7 @@ impl Snapshot {
             llc_hits: llc.hits,
             llc_lookups: llc.hits + llc.misses,
             dram_lines: dram.reads + dram.writes,
+            dram_work: self.dram_work - last.dram_work,
             busy: Ps(busy(self)).since(Ps(busy(last))),
             waiting: server.ring_occupancy() as u64,
             mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],

@@ -1,6 +1,6 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
-use machine::dram::{CommandReport, ControllerSetting};
+use machine::dram::{CommandReport, ControllerSetting, EnergyModel, Work};
 use machine::memory::CopyEngineSpec;
 use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
@@ -32,9 +32,10 @@ pub fn run_id(result: &RunResult) -> String {
     hash(&format!("{VERSION}\n{}", by_content(result).to_toml()))
 }
 
-/// The scenario with the hash of each file's content in place of its path.
+/// The scenario without its title, and with the hash of each file's content in place of its path.
 fn by_content(result: &RunResult) -> Scenario {
     let mut scenario = result.scenario.clone();
+    scenario.name.clear();
     for file in &result.inputs {
         match file.kind {
             "capture" => scenario.traffic.capture = Some(file.blake3.as_str().into()),
@@ -175,7 +176,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
         result.inputs.iter().map(|f| json!({ "kind": f.kind, "name": f.name, "blake3": f.blake3 })).collect(),
     );
     put("notes", json!(result.notes));
-    put("batches", batches(m));
+    put("batches", batches(scenario, m));
     put("wall_s", json!(result.wall_s));
     put("load_s", json!(result.load_s));
     put("simulated_s", json!(measured.span.as_secs()));
@@ -390,13 +391,39 @@ fn dram(scenario: &Scenario, measured: &Measured) -> Value {
             "refresh": s.refresh,
             "idle": s.idle,
         });
-        out["controllers"] = controllers(found, setting, measured.measure.offered.packets);
+        out["controllers"] = controllers(found, setting);
     }
+    let energy = energy_model(scenario).map(|model| model.of(&measured.dram_work));
+    let carried = measured.measure.carried.packets;
+    out["energy_nj_per_packet"] =
+        json!(energy.as_ref().ok().filter(|_| carried > 0).map(|e| e.total() / carried as f64));
+    out["energy_missing"] = json!(energy.as_ref().err());
+    out["energy_nj"] = json!(energy.ok().map(|e| json!({
+        "total": e.total(),
+        "activate": e.activate,
+        "read": e.read,
+        "write": e.write,
+        "refresh": e.refresh,
+        "background": e.background,
+    })));
     out
 }
 
+/// What work takes on the scenario's DRAM, or why that is not known.
+fn energy_model(scenario: &Scenario) -> Result<EnergyModel, String> {
+    let dram = &scenario.machine.dram;
+    let Some(name) = dram.of_currents() else {
+        return Err("machine.dram names no standard whose currents its devices have (machine.dram.currents)".into());
+    };
+    match dram.energy("machine.dram") {
+        Ok(Some(model)) => Ok(model),
+        Ok(None) => Err(format!("no currents of {name} are known")),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
 /// What DRAM controllers did in the measured part.
-fn controllers(found: &CommandReport, setting: &ControllerSetting, packets: u64) -> Value {
+fn controllers(found: &CommandReport, setting: &ControllerSetting) -> Value {
     let (report, spec) = (&found.report, setting.spec());
     let latency = &found.read_latency;
     let mut reads = of_histogram(latency);
@@ -414,15 +441,6 @@ fn controllers(found: &CommandReport, setting: &ControllerSetting, packets: u64)
         "activates": report.activates,
         "refreshes": report.refreshes,
         "drain_switches": report.drain_switches,
-        "energy_nj": report.energy.map(|e| json!({
-            "total": e.total(),
-            "activate": e.activate,
-            "read": e.read,
-            "write": e.write,
-            "refresh": e.refresh,
-            "background": e.background,
-        })),
-        "energy_nj_per_packet": report.energy.map(|e| e.total() / packets.max(1) as f64),
         "links": found.links.map(|[to, from]| json!({ "to": to, "from": from })),
         "banks": report.heat,
     })
@@ -618,7 +636,7 @@ pub(crate) fn file_name(path: &std::path::Path) -> String {
 const RATE_BATCHES: usize = 16;
 
 /// Means of batches, by metric, for comparisons with other runs.
-fn batches(m: &Measure) -> Value {
+fn batches(scenario: &Scenario, m: &Measure) -> Value {
     let mut out = Map::new();
     // The last interval is cut, and neighbours depend on each other.
     let whole = &m.intervals[..m.intervals.len().saturating_sub(1)];
@@ -626,6 +644,18 @@ fn batches(m: &Measure) -> Value {
     let us = m.interval.as_secs() * 1e6 * each as f64;
     let carried = whole.chunks_exact(each).map(|c| c.iter().map(|i| i.carried).sum::<u64>() as f64 / us);
     out.insert("carried_mpps".into(), carried.collect());
+    if let Ok(model) = energy_model(scenario) {
+        let each = whole.chunks_exact(each).map(|intervals| {
+            let mut work = Work::default();
+            intervals.iter().for_each(|i| work += i.activity.dram_work);
+            model.of(&work).total() / intervals.iter().map(|i| i.carried).sum::<u64>() as f64
+        });
+        let each: Vec<f64> = each.collect();
+        // A batch that carried nothing has no energy a packet.
+        if each.iter().all(|nj| nj.is_finite()) {
+            out.insert("dram_energy".into(), each.into());
+        }
+    }
     out.insert("loss".into(), m.loss.batch_ratios().into());
     out.insert("mean".into(), m.sojourn.batch_means().iter().map(|ps| ps / 1e3).collect());
     for (reason, means) in Reason::ALL.iter().zip(&m.reasons) {

@@ -203,7 +203,7 @@ fn counters(summary: &Value, id: &str) -> RecordBatch {
     add("DRAM bus", &summary["dram"]["share"], Some("share"));
     add("DRAM controllers", &summary["dram"]["controllers"], None);
     add("DRAM read latency", &summary["dram"]["controllers"]["read_latency_ns"], Some("ns"));
-    add("DRAM energy", &summary["dram"]["controllers"]["energy_nj"], Some("nJ"));
+    add("DRAM energy", &summary["dram"]["energy_nj"], Some("nJ"));
     add("PCIe", &summary["pcie"], None);
     for core in summary["cores"].as_array().into_iter().flatten() {
         add(&format!("core {}", core["core"]), core, None);

@@ -25,8 +25,12 @@ const REMARKABLE: f64 = 0.25;
 const DDIO_COSTS: f64 = 0.05;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
 const STILL_FILLING: f64 = 0.8;
+/// A fall by fewer misses a packet is nothing.
+const LEAST_FALL: f64 = 0.01;
 /// A share of rejected packets that lightens the load.
 const MANY_REJECTED: f64 = 0.05;
+/// Where more than this share is rejected, how the others fare says nothing about wire speed.
+const MOST_REJECTED: f64 = 0.5;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -130,6 +134,25 @@ pub fn verdict(result: &RunResult) -> Verdict {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
     let (keeps, headline) = facts.headline();
+    let rejected = facts.rejected as f64 / facts.packets as f64;
+    if rejected <= MANY_REJECTED {
+        return Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice };
+    }
+    let why = result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);
+    let why = why.map_or(String::new(), |(name, _)| format!(", most for \"{}\"", name.replace('_', " ")));
+    let share = percent(rejected);
+    if keeps && rejected > MOST_REJECTED {
+        let offered = facts.offered();
+        return Verdict {
+            keeps_wire_speed: None,
+            headline: format!(
+                "Cannot tell: of {offered} offered, {share} are rejected by the function{why}; nothing else is lost."
+            ),
+            reasons,
+            advice,
+        };
+    }
+    let headline = format!("{} But {share} of the packets are rejected by the function{why}.", headline.trim_end());
     Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice }
 }
 
@@ -163,6 +186,7 @@ struct Facts<'a> {
     result: &'a RunResult,
     packets: u64,
     lost: u64,
+    rejected: u64,
     offered_gbps: f64,
     offered_mpps: f64,
     /// What was not lost, whether sent or rejected.
@@ -182,6 +206,7 @@ impl Facts<'_> {
             result,
             packets: m.offered.packets,
             lost,
+            rejected: m.rejected.values().sum(),
             offered_gbps: rates.gbps(m.offered.l1_bytes),
             offered_mpps,
             served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
@@ -190,9 +215,13 @@ impl Facts<'_> {
         }
     }
 
+    fn offered(&self) -> String {
+        format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps))
+    }
+
     fn headline(&self) -> (bool, String) {
         let line = self.result.scenario.nic.rate;
-        let offered = format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps));
+        let offered = self.offered();
         if let Some(found) = &self.result.search {
             let loss = self.lost as f64 / self.packets as f64;
             let confirmed = loss <= found.loss_limit;
@@ -253,7 +282,7 @@ impl Facts<'_> {
             let lost = count(self.lost);
             reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
         }
-        let rejected: u64 = m.rejected.values().sum();
+        let rejected = self.rejected;
         if rejected > 0
             && let Some((name, most)) = m.rejected.iter().max_by_key(|(_, n)| **n)
         {
@@ -270,6 +299,10 @@ impl Facts<'_> {
                 && scenario.function.forward.table.is_none();
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
                 advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
+            } else if scenario.function.forward.table.is_some()
+                && m.rejected.get("no_route").is_some_and(|&n| n as f64 > MANY_REJECTED * self.packets as f64)
+            {
+                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table does not know where they go; is it the table of the place where the traffic was captured (--table FILE)?"));
             }
         }
     }
@@ -535,7 +568,7 @@ impl Facts<'_> {
                 digits(each)
             ));
             let (before, after) = self.llc_misses_by_half();
-            if after < before * STILL_FILLING {
+            if after < before * STILL_FILLING && before - after > LEAST_FALL {
                 reasons.push(format!(
                     "The LLC was still being filled: its misses fell from {} to {} a packet between the halves of the run, so a longer one has a higher hit rate.",
                     digits(before),

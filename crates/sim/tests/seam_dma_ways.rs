@@ -48,6 +48,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         },
         dram: DramSpec {
             standard: None,
+            currents: None,
             page: machine::dram::PagePolicy::Open,
             channels: 1,
             banks: 16,

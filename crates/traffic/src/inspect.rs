@@ -41,6 +41,8 @@ pub const LRU_SIZES: [usize; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 const GTP_U_PORT: u16 = 2152;
 const PFCP_PORT: u16 = 8805;
 const FCS: u32 = 4;
+/// Ten years: what is longer has timestamps that are none.
+const LONGEST_S: f64 = 3.2e8;
 /// Sizes with at least this share of the packets have a bin of their own in the histogram.
 const OWN_BIN_SHARE: f64 = 0.005;
 /// The other sizes are put together up to these.
@@ -69,8 +71,8 @@ pub struct Inspection {
     pub mean_bytes: f64,
     /// The share of those bytes that the capture has kept.
     pub captured_share: f64,
-    /// From the first packet to the last, in seconds.
-    pub duration_s: f64,
+    /// From the first packet to the last, in seconds; [`None`] if the clock jumps back, or shows more than ten years.
+    pub duration_s: Option<f64>,
     /// Rates; [`None`] if the capture has no usable timestamps.
     pub rates: Option<Rates>,
     /// Packets by size class.
@@ -298,7 +300,8 @@ impl Seen {
         let report = capture.report();
         let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
         let duration_s = self.last.as_secs();
-        let has_rates = duration_s > 0.0 && report.clock_jumps == 0;
+        let is_told = report.clock_jumps == 0 && duration_s < LONGEST_S;
+        let has_rates = duration_s > 0.0 && is_told;
         let rates = has_rates.then(|| Rates {
             mean_mpps: self.packets as f64 / duration_s / 1e6,
             mean_gbps: self.wire_bytes as f64 * 8.0 / duration_s / 1e9,
@@ -325,7 +328,7 @@ impl Seen {
             bytes: self.bytes,
             mean_bytes: self.bytes as f64 / self.packets.max(1) as f64,
             captured_share: share(self.stored, self.bytes),
-            duration_s,
+            duration_s: is_told.then_some(duration_s),
             rates,
             size_classes: self.classes,
             sizes: size_counts(&self.sizes, self.packets, self.longest),

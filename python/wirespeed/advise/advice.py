@@ -18,6 +18,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from wirespeed import quantities
 from wirespeed.advise import factorial, techniques
 from wirespeed.advise.bench import Asked, Bench
 from wirespeed.advise.factorial import Effect, Runs
@@ -69,8 +72,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         "techniques": ranked,
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
-        "energy": None,
-        "energy_note": "the server's DRAM model has no currents: energy is left out",
+        "energy_note": _energy_note(ranked, now),
         "interactions": screened["interactions"] if combined is None else combined["interactions"],
         "combinations": None if combined is None else combined["sets"],
         "best": _described(bench, fit, chosen) | {"confirmed": confirmed},
@@ -98,6 +100,7 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     found["alone"] = {
         name: [against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
+    found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     groups = design.aliases()
     together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups], True)
     found["interactions"] = _sure_interactions(fit, groups, together)
@@ -145,6 +148,7 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
             "techniques": sorted(chosen),
             "rate": against(responses["rate"], place),
             "p99": against(responses["p99"], place),
+            "energy": _against_known(responses["energy"], place),
             "loss": float(responses["loss"][:, place].mean()),
         }
         for place, chosen in enumerate(sets)
@@ -188,6 +192,30 @@ def against(responses: Runs, place: int, pooled: bool = False) -> dict[str, floa
         variance = 2 * float((left**2).sum()) / degrees
         wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / seeds)
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+
+
+def _against_known(responses: Runs, place: int) -> dict[str, float] | None:
+    """As `against`, pooled over the sets of which the response is known; None where the set is not among them."""
+    known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
+    if 0 not in known or place not in known:
+        return None
+    return against(responses[:, known], known.index(place), pooled=True)
+
+
+def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> str:
+    """What is said about energy: what it is of, or why it is not known."""
+    if now["energy_nj"] is None:
+        return (
+            "energy is not known: machine.dram names no standard whose currents are known (machine.dram.currents; "
+            "wirespeed presets --kind dram)"
+        )
+    unknown = [each["name"] for each in ranked if each["alone"]["energy"] is None]
+    but = f"; not known with {', '.join(unknown)}, whose DRAM has no currents" if unknown else ""
+    return f"energy is DRAM's, a packet carried at the scenario's own load, by its currents: {_nj(now)} as it is{but}"
+
+
+def _nj(now: Mapping[str, Any]) -> str:
+    return f"{quantities.digits(now['energy_nj'])} nJ"
 
 
 def _cheapest(bench: Bench, fit: Sequence[Technique], screened: Mapping[str, Any], mpps: float) -> dict[str, Any]:
@@ -238,7 +266,7 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
                 "rate": _percent(rate),
                 "p99": _percent(p99),
                 "loss": {"change": loss.value, "half_width": loss.half_width},
-                "alone": {name: screened["alone"][name][place] for name in ("rate", "p99")},
+                "alone": {name: screened["alone"][name][place] for name in ("rate", "p99", "energy")},
                 "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
                 "cost_words": each.cost.words,
                 "set": list(each.overrides),

@@ -118,7 +118,9 @@ class Bench:
         return {
             "carried_mpps": own["carried_mpps"],
             "loss": own["loss"],
+            "rejected_share": (own.get("rejected") or 0.0) / max(own.get("packets") or 1.0, 1.0),
             "p99_ns": own.get("sojourn_ns.p99"),
+            "energy_nj": own.get("dram.energy_nj_per_packet"),
             "load": own["load"],
             "ndr_mpps": ndr["mpps"],
             "ndr_at_line_rate": ndr["load"] >= 1.0,
@@ -129,7 +131,10 @@ class Bench:
     def measure(
         self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int
     ) -> dict[str, Runs]:
-        """Responses `[replication, set]`: log of the rate at saturation, log of p99 and loss at the scenario's load."""
+        """Responses `[replication, set]`: log of the rate at saturation; the others at the scenario's own load.
+
+        Those are log of p99, loss, and log of DRAM's energy a packet, NaN where it is not known.
+        """
         by_name = {each.name: each for each in fit}
         cases: dict[str, list[str]] = {}
         for place, chosen in enumerate(sets):
@@ -137,7 +142,7 @@ class Bench:
             cases[f"{place} saturated"] = [*on, *self._lift]
             cases[f"{place} own"] = on
         rows = self._study(phase, cases, [f"run.packets={self._asked.packets}"], seeds)
-        found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss")}
+        found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss", "energy")}
         for row in rows:
             number, regime = str(row["case"]).split()
             at = (int(row["replication"]), int(number))
@@ -148,6 +153,7 @@ class Bench:
             else:
                 found["p99"][at] = math.log(max(row.get("sojourn_ns.p99") or 1.0, 1.0))
                 found["loss"][at] = row["loss"]
+                found["energy"][at] = math.log(row.get("dram.energy_nj_per_packet") or math.nan)
         # A set that carries next to nothing would drown all others in the mean of logarithms.
         floor = _FLOOR * float(np.median(found["rate"]))
         found["rate"] = np.log(np.maximum(found["rate"], floor))

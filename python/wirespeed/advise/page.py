@@ -25,13 +25,16 @@ def page(document: Mapping[str, Any]) -> str:
     body += f"</section><section><h2>What each technique brings</h2><figure>{_bars(document)}</figure>"
     heads, rows = text.ranked(document)
     titles = {each["name"]: (each["title"], each["system"]) for each in document["techniques"]}
-    rows = [[row[0], *titles[row[0]], *row[1:]] for row in rows]
-    body += table([heads[0], "what it is", "of", *heads[1:]], rows)
+    own_heads, own_rows = text.at_own_load(document)
+    own = {row[0]: row[1:] for row in own_rows}
+    rows = [[row[0], *titles[row[0]], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
+    body += table([heads[0], "what it is", "of", *heads[1:-1], *own_heads[1:], heads[-1]], rows)
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
-        "Rates are at saturation, p99 (alone) and loss at the scenario's own load; ± is the 95 % half-width over "
-        "seeds, brackets may be no change at all.</p></section>"
+        "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
+        "half-width over seeds, brackets may be no change at all."
     )
+    body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:
         body += f"<section><h2>The best few, in every combination</h2>{table(*text.combinations(document))}</section>"
     told = "".join(f"<li>{escape(line)}</li>" for line in text.interactions(document))
@@ -39,7 +42,7 @@ def page(document: Mapping[str, Any]) -> str:
     left = [[each["name"], each["title"], each["why"]] for each in document["not_fitting"]]
     left += [["", name, where] for name, where in document["elsewhere"].items()]
     body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left)}"
-    body += f"<p class=note>{escape(document['energy_note'])}.</p></section>"
+    body += "</section>"
     return shell(f"Advice for {document['name'] or document['scenario']}", text.headline(document), under, body)
 
 

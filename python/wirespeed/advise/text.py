@@ -15,20 +15,28 @@ from wirespeed import quantities as q
 _TOLD: Final = 5
 # Combinations that a terminal shows, beside each technique alone; the page has all.
 _SHOWN: Final = 4
+# Rejected packets of a share that is told, and a change of loss.
+_REJECTED: Final = 1e-3
+_LOSS: Final = 5e-5
 
 
 def headline(document: Mapping[str, Any]) -> str:
     """What to do, in one line."""
-    best = document["best"]
+    best, at = document["best"], document["now"]
+    enough = document["goal"] == "rate" and at["ndr_at_line_rate"]
+    nothing = "Nothing has to change: the port's line rate goes through without loss"
     if not best["techniques"]:
-        return f"No technique surely helps {_goal(document)}: leave the machine as it is"
+        return nothing if enough else f"No technique surely helps {_goal(document)}: leave the machine as it is"
     confirmed = best["confirmed"]
     gain = _gain(confirmed["gain_pct"], confirmed["half_width_pct"])
-    words = f"Switch on {_listed(best['titles'])}"
+    words = _listed(best["titles"])
     if document["goal"] == "p99":
         chosen = next(each for each in document["combinations"] if set(each["techniques"]) == set(best["techniques"]))
-        return f"{words}: p99 {_gain(chosen['p99']['pct'], chosen['p99']['half_width_pct'])}, saturated rate {gain}"
-    return f"{words}: {gain} at saturation"
+        change = _gain(chosen["p99"]["pct"], chosen["p99"]["half_width_pct"])
+        return f"Switch on {words}: p99 {change}, saturated rate {gain}"
+    if enough:
+        return f"{nothing}; for more in reserve switch on {words}: {gain} at saturation behind a faster port"
+    return f"Switch on {words}: {gain} at saturation"
 
 
 def now(document: Mapping[str, Any]) -> list[str]:
@@ -39,34 +47,47 @@ def now(document: Mapping[str, Any]) -> list[str]:
         f"As it is: {q.mpps(at['carried_mpps'])} carried, loss {q.probability(at['loss'])}, "
         f"p99 {q.duration(at['p99_ns'])}; highest rate without loss {ndr}.",
     ]
+    if at["rejected_share"] >= _REJECTED:
+        lines.append(
+            f"{q.share(at['rejected_share'])} of the packets are rejected by the function: they count in the highest "
+            "rate without loss, and not in what is carried."
+        )
     if at["lift"] > 1:
         lines.append(
             f"The port is full before the machine is. Rates are compared at saturation, "
-            f"{q.mpps(at['saturated_mpps'])}, with port and PCIe {at['lift']} times as fast."
+            f"{q.mpps(at['saturated_mpps'])} carried, with port and PCIe {at['lift']} times as fast."
         )
     else:
-        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])}.")
+        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
     return lines
 
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: a technique each, the best first. A change that may be none is in brackets."""
-    heads = ["technique", "rate, alone", "with others", "p99", "loss", "cost"]
+    """Heads and rows: a technique each, the best first, at saturation. A change that may be none is in brackets."""
+    heads = ["technique", "rate, alone", "with others", "cost"]
     rows = []
     for each in document["techniques"]:
-        loss = each["loss"]
-        change = f"{100 * loss['change']:+.2f} %" if abs(loss["change"]) > max(loss["half_width"], 5e-5) else "0"
         # Bits of SRAM that a chip lacks say that it is another one.
         kind = {"hardware": "new chip", "software": "software"}.get(each["kind"], "nothing")
         cost = kind if each["cost_words"] == "nothing" else each["cost_words"]
-        alone = _effect({**each["alone"]["rate"], "sure": _is_sure(each["alone"]["rate"])})
-        p99 = _short({**each["alone"]["p99"], "sure": _is_sure(each["alone"]["p99"])})
-        rows.append([each["name"], alone, _short(each["rate"]), p99, change, cost])
+        rows.append([each["name"], _alone(each, "rate"), _short(each["rate"]), cost])
+    return heads, rows
+
+
+def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: what each technique changes alone at the scenario's own load, in the order of `ranked`."""
+    heads = ["technique", "p99", "energy", "loss, with others"]
+    rows = []
+    for each in document["techniques"]:
+        loss = each["loss"]
+        is_sure = abs(loss["change"]) > max(loss["half_width"], _LOSS)
+        change = f"{100 * loss['change']:+.2f} ± {100 * loss['half_width']:.2f} points" if is_sure else "0"
+        rows.append([each["name"], _alone(each, "p99"), _alone(each, "energy"), change])
     return heads, rows
 
 
 def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: combinations of the best few, the best first; with `most` so many, and each technique alone."""
+    """Heads and rows: combinations of the best few, best first; with `most` so many, each alone, no energy."""
     sign = -1 if document["goal"] == "rate" else 1
     sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
     if most is not None:
@@ -80,6 +101,11 @@ def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[
         ]
         for each in sets
     ]
+    if most is None:
+        for row, each in zip(rows, sets, strict=True):
+            energy = each["energy"]
+            row.insert(3, q.MISSING if energy is None else _gain(energy["pct"], energy["half_width_pct"]))
+        return ["together", "rate", "p99", "energy", "loss"], rows
     return ["together", "rate", "p99", "loss"], rows
 
 
@@ -121,6 +147,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     parts += [Text(), _table(*ranked(document))]
     parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
+    parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
     if document["combinations"]:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
@@ -147,6 +174,11 @@ def _short(effect: Mapping[str, Any]) -> str:
     """A change without its half-width."""
     shown = f"{effect['pct']:+.1f} %"
     return shown if effect["sure"] else f"({shown})"
+
+
+def _alone(technique: Mapping[str, Any], what: str) -> str:
+    effect = technique["alone"][what]
+    return q.MISSING if effect is None else _effect({**effect, "sure": _is_sure(effect)})
 
 
 def _is_sure(effect: Mapping[str, Any]) -> bool:

@@ -49,6 +49,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("llc_hit_rate", "levels.LLC.hit_rate", "Hit rate of the LLC", "%", 0.01),
         Metric("ddio_hit_rate", "levels.DDIO.hit_rate", "Device writes in place", "%", 0.01),
         Metric("dram_gb_per_s", "dram.bandwidth_gb_per_s", "DRAM bandwidth", "GB/s", better=-1),
+        Metric("dram_energy", "dram.energy_nj_per_packet", "DRAM energy a packet", "nJ", better=-1),
     )
 }
 SEARCHED: Final = ("ndr", "pdr")

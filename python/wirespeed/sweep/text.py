@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -46,9 +47,29 @@ def extremes(document: Mapping[str, Any]) -> list[str]:
         if len({result[name]["mean"] for result in measured}) < 2:
             continue
         best = max(measured, key=lambda result: METRICS[name].better * result[name]["mean"])
-        where = ", ".join(f"{axis}={at}" for axis, at in best["at"].items())
-        lines.append(f"{METRICS[name].title}: best at {where}, {value(name, best[name])}")
+        equal = [result for result in measured if result is not best and _is_level(best[name], result[name])]
+        title = METRICS[name].title
+        if len(equal) == len(measured) - 1:
+            lines.append(f"{title}: no point can be told from another, {value(name, best[name])} at most")
+            continue
+        line = f"{title}: best at {_where(best)}, {value(name, best[name])}"
+        if len(equal) == 1:
+            line += f"; {_where(equal[0])} cannot be told from it"
+        elif equal:
+            line += f"; {len(equal)} more points cannot be told from it"
+        if best[name]["half_width"] is None:
+            line += " (one run a point: without intervals)"
+        lines.append(line)
     return lines
+
+
+def _is_level(best: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a mean differs from the best by no more than both half-widths together allow."""
+    return bool(abs(best["mean"] - other["mean"]) <= math.hypot(best["half_width"] or 0.0, other["half_width"] or 0.0))
+
+
+def _where(result: Mapping[str, Any]) -> str:
+    return ", ".join(f"{axis}={at}" for axis, at in result["at"].items())
 
 
 def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -68,11 +89,7 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def errors(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Points that failed, and why."""
-    return [
-        (", ".join(f"{axis}={at}" for axis, at in result["at"].items()), result["error"])
-        for result in document["results"]
-        if result["error"] is not None
-    ]
+    return [(_where(result), result["error"]) for result in document["results"] if result["error"] is not None]
 
 
 def summary(document: Mapping[str, Any]) -> RenderableType:

@@ -519,6 +519,9 @@ impl<const G: usize> Channel<G> {
         let by = skipped * interval;
         self.base = self.base.wrapping_add(by);
         self.counters.refreshes += skipped * refreshes;
+        if self.refresh == Refresh::PerBank {
+            self.counters.bank_refreshes += skipped * refreshes;
+        }
         self.forget_data(by);
         let back = |clock: &mut u32| *clock = clock.saturating_sub(by.min(u64::from(NEVER)) as u32);
         [&mut self.last_column, &mut self.pending_from, &mut self.refresh_from, &mut self.refresh_until]
@@ -1007,6 +1010,7 @@ impl<const G: usize> Channel<G> {
         self.blocked &= !target;
         self.dues[i] += self.refi;
         if self.refresh == Refresh::PerBank {
+            self.counters.bank_refreshes += 1;
             self.turn_bank = (self.turn_bank + 1) % self.banks;
         }
         self.due = self.next_due();

@@ -15,6 +15,7 @@ use ::stats::{Histogram, Reason};
 use units::{LINE_BYTES, Line, Ps};
 
 use super::channel::{Channel, Class, Goal, Sink};
+use super::energy::Work;
 use super::map::{AddressMap, Decoder, Place};
 use super::policy::Writes;
 use super::presets;
@@ -336,6 +337,15 @@ impl Commanded {
             }
         }
         sum.bus_busy = self.time(columns * u64::from(burst));
+        sum
+    }
+
+    /// What they have done up to `now` that takes energy.
+    pub fn work(&self, now: Ps) -> Work {
+        let mut sum = Work::default();
+        for channel in &self.channels {
+            sum += channel.counters().work(&self.standard, self.clock(now));
+        }
         sum
     }
 

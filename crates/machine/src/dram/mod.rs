@@ -18,6 +18,7 @@ mod channel;
 pub mod checker;
 mod commanded;
 pub mod controller;
+pub mod energy;
 pub mod hmc;
 pub mod map;
 pub mod policy;
@@ -28,6 +29,7 @@ pub mod standard;
 pub mod stats;
 
 pub use commanded::{CommandReport, Commanded, Finished};
+pub use energy::{Energy, EnergyModel, Work};
 pub use setting::{ControllerSetting, LinkSetting, SERVER_MAP};
 
 use ::stats::{Path, Reason};
@@ -48,6 +50,10 @@ pub struct DramSpec {
     /// each of which DDR5 makes two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standard: Option<String>,
+    /// The shipped standard whose currents the devices have, for their energy; if left out that of `standard`. Without
+    /// either, or where that standard has no currents, energy is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currents: Option<String>,
     /// Whether rows stay open after a line.
     #[serde(default)]
     pub page: PagePolicy,
@@ -111,6 +117,7 @@ impl DramSpec {
         let bursts = LINE_BYTES.div_ceil(u64::from(standard.access_bytes)) as f64;
         Ok(DramSpec {
             standard: Some(name.into()),
+            currents: None,
             page: if name.starts_with("hmc") { PagePolicy::Closed } else { PagePolicy::Open },
             channels: standard.channels,
             banks: standard.banks_per_channel(),
@@ -164,6 +171,8 @@ impl Sub for DramCounters {
 #[derive(Clone, Debug)]
 pub struct Dram {
     timing: Timing,
+    /// Of a channel, for refreshes.
+    ranks: u32,
     page: PagePolicy,
     interleave: Divisor,
     lines_per_row: Divisor,
@@ -189,6 +198,9 @@ struct Channel {
     /// When the latest request was made.
     latest: Ps,
     bus_free: Ps,
+    /// For how long a row has been open, up to `open_until`.
+    open: Ps,
+    open_until: Ps,
     /// The refresh interval that was last looked at, and its start.
     epoch: u64,
     epoch_start: Ps,
@@ -250,8 +262,11 @@ impl Dram {
                 "refresh would take all the time",
             );
         }
+        spec.energy(path)?;
+        let devices = spec.of_currents().and_then(presets::preset);
         let banks = vec![Bank::default(); spec.banks as usize];
         Ok(Dram {
+            ranks: devices.map_or(1, |standard| spec.ranks(&standard)),
             timing: Timing {
                 cl: spec.t_cl.ps(),
                 rcd: spec.t_rcd.ps(),
@@ -267,7 +282,15 @@ impl Dram {
             lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
             banks_per_channel: spec.banks,
             channels: vec![
-                Channel { latest: Ps::ZERO, bus_free: Ps::ZERO, epoch: 0, epoch_start: Ps::ZERO, banks };
+                Channel {
+                    latest: Ps::ZERO,
+                    bus_free: Ps::ZERO,
+                    open: Ps::ZERO,
+                    open_until: Ps::ZERO,
+                    epoch: 0,
+                    epoch_start: Ps::ZERO,
+                    banks
+                };
                 spec.channels as usize
             ],
             counters: DramCounters::default(),
@@ -277,6 +300,21 @@ impl Dram {
     /// What it has done so far.
     pub fn counters(&self) -> DramCounters {
         self.counters
+    }
+
+    /// What it has done up to `now` that takes energy.
+    pub fn work(&self, now: Ps) -> Work {
+        let (c, channels) = (&self.counters, self.channels.len() as u64);
+        let open = |channel: &Channel| channel.open.since(channel.open_until.since(now)).as_ns();
+        let burst = self.timing.burst.as_ns();
+        Work {
+            activates: c.row_misses + c.row_conflicts,
+            reading: c.reads as f64 * burst,
+            writing: c.writes as f64 * burst,
+            refreshes: (now.0 / self.timing.refi.0 * channels * u64::from(self.ranks)) as f64,
+            open: self.channels.iter().map(open).sum(),
+            time: now.as_ns() * channels as f64,
+        }
     }
 
     /// The data buses' peak, in bytes a second.
@@ -388,6 +426,13 @@ impl Dram {
                     PagePolicy::Closed => at.max(bank.precharge_from + t.rp),
                 };
                 bank.precharge_from = activate + t.ras;
+                // With open pages some row stays open up to the next refresh.
+                let shut = match self.page {
+                    PagePolicy::Open => channel.epoch_start + t.refi,
+                    PagePolicy::Closed => activate + t.ras,
+                };
+                channel.open += shut.since(activate.max(channel.open_until));
+                channel.open_until = channel.open_until.max(shut);
                 (Reason::RowMiss, activate + t.rcd)
             }
         };
@@ -429,6 +474,7 @@ mod tests {
         let ns = Span::from_ns;
         DramSpec {
             standard: None,
+            currents: None,
             page: PagePolicy::Open,
             channels: 1,
             banks: 16,

@@ -7,11 +7,12 @@ use Command::{Act, Pre, Rd, Ref, RefBank, Wr};
 use Level::{Bank, Group, OtherRank, Rank};
 
 /// Names of all presets, for messages and loops.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "sdram-100-2",
     "sdram-100-4",
     "ddr3-1600k",
     "ddr4-2400u",
+    "ddr4-2666v",
     "ddr4-3200aa",
     "ddr5-4800b",
     "ddr5-6400b",
@@ -28,6 +29,7 @@ pub fn preset(name: &str) -> Option<Standard> {
         "sdram-100-4" => sdram_100(4),
         "ddr3-1600k" => ddr3_1600k(),
         "ddr4-2400u" => ddr4_2400u(),
+        "ddr4-2666v" => ddr4_2666v(),
         "ddr4-3200aa" => ddr4_3200aa(),
         "ddr5-4800b" => ddr5_4800b(),
         "ddr5-6400b" => ddr5_6400b(),
@@ -247,6 +249,57 @@ pub fn ddr4_2400u() -> Standard {
             idd3n: 43.0,
             idd4r: 135.0,
             idd4w: 123.0,
+            idd5: 250.0,
+        }),
+    }
+}
+
+/// DDR4-2666 19-19-19, 8 Gb x8, 64 bits.
+pub fn ddr4_2666v() -> Standard {
+    Standard {
+        name: "ddr4-2666v".into(),
+        source: "JESD79-4C DDR4-2666V, 8 Gb x8; currents: DRAMsim3 DDR4_8Gb_x8_2666".into(),
+        clock_mhz: 1333,
+        channels: 1,
+        ranks: 1,
+        groups: 4,
+        banks: 4,
+        rows: 1 << 16,
+        row_bytes: 8192, // 1 KiB page, 8 devices
+        access_bytes: 64,
+        split_command_bus: false,
+        command_clocks: BTreeMap::new(),
+        timings: timings(&[
+            ("BL", 4),       // BL8 at double data rate
+            ("CL", 19),      // speed bin V
+            ("CWL", 14),     // first set at 2666 MT/s
+            ("RCD", 19),     // 14.25 ns
+            ("RP", 19),      // 14.25 ns
+            ("RAS", 43),     // 32 ns
+            ("RC", 62),      // 46.25 ns
+            ("RRD_S", 4),    // 3 ns, 1 KiB page
+            ("RRD_L", 7),    // 4.9 ns, 1 KiB page
+            ("FAW", 28),     // 21 ns, 1 KiB page
+            ("RTP", 10),     // 7.5 ns
+            ("WR", 20),      // 15 ns
+            ("CCD_S", 4),    // 4 clocks
+            ("CCD_L", 7),    // 5 ns
+            ("RTW", 2),      // preambles
+            ("WTR_S", 4),    // 2.5 ns
+            ("WTR_L", 10),   // 7.5 ns
+            ("RTRS", 2),     // assumed, as Ramulator's nCS
+            ("RFC", 467),    // tRFC1 350 ns, 8 Gb
+            ("REFI", 10400), // 7.8 us
+        ]),
+        constraints: rows([common(), ranks(), groups(), vec![one_rcd(), four_activates()]]),
+        currents: Some(Currents {
+            devices: 8,
+            vdd: 1.2,
+            idd0: 51.0,
+            idd2n: 35.0,
+            idd3n: 46.0,
+            idd4r: 146.0,
+            idd4w: 132.0,
             idd5: 250.0,
         }),
     }

@@ -3,6 +3,8 @@
 use ::stats::Histogram;
 
 use super::channel::Channel;
+pub use super::energy::Energy;
+use super::energy::{EnergyModel, Work};
 use super::standard::Standard;
 
 /// What the data bus's time is charged to when it carries no data.
@@ -32,6 +34,8 @@ pub(super) struct Counters {
     pub activates: u64,
     pub precharges: u64,
     pub refreshes: u64,
+    /// Of these, of one bank.
+    pub bank_refreshes: u64,
     pub switches: u64,
     pub gaps: [u64; 6],
     /// Clocks with a row open.
@@ -39,6 +43,21 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// What took energy in so many clocks of channels.
+    pub fn work(&self, standard: &Standard, clocks: u64) -> Work {
+        let ns = 1e3 / f64::from(standard.clock_mhz);
+        let burst = f64::from(standard.timings.get("BL").copied().unwrap_or(1)) * ns;
+        Work {
+            activates: self.activates,
+            reading: self.columns[0] as f64 * burst,
+            writing: self.columns[1] as f64 * burst,
+            refreshes: (self.refreshes - self.bank_refreshes) as f64
+                + self.bank_refreshes as f64 / f64::from(standard.groups * standard.banks),
+            open: self.open_clocks as f64 * ns,
+            time: clocks as f64 * ns,
+        }
+    }
+
     /// What was counted since `before`, an earlier state of the same counters.
     fn since(&self, before: &Counters) -> Counters {
         Counters {
@@ -49,6 +68,7 @@ impl Counters {
             activates: self.activates - before.activates,
             precharges: self.precharges - before.precharges,
             refreshes: self.refreshes - before.refreshes,
+            bank_refreshes: self.bank_refreshes - before.bank_refreshes,
             switches: self.switches - before.switches,
             gaps: std::array::from_fn(|i| self.gaps[i] - before.gaps[i]),
             open_clocks: self.open_clocks.saturating_sub(before.open_clocks),
@@ -106,31 +126,6 @@ impl Latencies {
             p999: quantile(0.999),
             max: histogram.max().map_or(0, |clocks| clocks.0),
         }
-    }
-}
-
-/// Energy by cause, in nJ, from the data sheet's currents.
-///
-/// Micron TN-41-01, "Calculating memory system power for DDR3": a command costs its current above
-/// standby, for as long as it takes, at the supply voltage. Termination and I/O are left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Energy {
-    /// Activates with their precharges.
-    pub activate: f64,
-    /// Read bursts.
-    pub read: f64,
-    /// Write bursts.
-    pub write: f64,
-    /// Refreshes.
-    pub refresh: f64,
-    /// Standby, rows open or closed.
-    pub background: f64,
-}
-
-impl Energy {
-    /// All of it.
-    pub fn total(&self) -> f64 {
-        self.activate + self.read + self.write + self.refresh + self.background
     }
 }
 
@@ -215,6 +210,7 @@ impl Gathered {
             sum.forwarded += counters.forwarded;
             sum.activates += counters.activates;
             sum.refreshes += counters.refreshes;
+            sum.bank_refreshes += counters.bank_refreshes;
             sum.switches += counters.switches;
             sum.open_clocks += counters.open_clocks;
         }
@@ -250,24 +246,7 @@ impl Gathered {
             refreshes: sum.refreshes,
             drain_switches: sum.switches,
             heat,
-            energy: energy(standard, &sum, total),
+            energy: EnergyModel::of_standard(standard).map(|model| model.of(&sum.work(standard, total))),
         }
     }
-}
-
-fn energy(standard: &Standard, counters: &Counters, channel_clocks: u64) -> Option<Energy> {
-    let current = standard.currents?;
-    let t = |name: &str| f64::from(standard.timings.get(name).copied().unwrap_or(0));
-    // mA x V x us = nJ.
-    let per_clock = current.vdd * f64::from(current.devices) / f64::from(standard.clock_mhz);
-    let standby = current.idd3n * t("RAS") + current.idd2n * (t("RC") - t("RAS"));
-    let closed = channel_clocks.saturating_sub(counters.open_clocks) as f64;
-    let ranks = f64::from(standard.ranks);
-    Some(Energy {
-        activate: counters.activates as f64 * (current.idd0 * t("RC") - standby) * per_clock,
-        read: counters.columns[0] as f64 * (current.idd4r - current.idd3n) * t("BL") * per_clock,
-        write: counters.columns[1] as f64 * (current.idd4w - current.idd3n) * t("BL") * per_clock,
-        refresh: counters.refreshes as f64 * (current.idd5 - current.idd3n) * t("RFC") * per_clock,
-        background: ranks * (counters.open_clocks as f64 * current.idd3n + closed * current.idd2n) * per_clock,
-    })
 }

@@ -44,6 +44,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
         },
         dram: DramSpec {
             standard: None,
+            currents: None,
             page: crate::dram::PagePolicy::Open,
             channels: 1,
             banks: 8,

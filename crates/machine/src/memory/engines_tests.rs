@@ -45,6 +45,7 @@ fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
         },
         dram: DramSpec {
             standard: None,
+            currents: None,
             page: PagePolicy::Open,
             channels: 1,
             banks: 8,

@@ -258,7 +258,7 @@ impl Hierarchy {
                 format!("{path}.cores"),
                 cores.to_string(),
                 format!("1 to {MAX_CORES}"),
-                "use fewer cores".into(),
+                if cores == 0 { "give at least one" } else { "use fewer cores" }.into(),
             ));
         }
         let l1 = TagArray::new(spec.l1.sets(&format!("{path}.l1"))?, spec.l1.ways);

@@ -13,7 +13,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
-use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished};
+use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished, Work};
 use crate::{MachineError, Reply, Response, Served};
 
 /// Writes that wait at the LLC for a channel before a device's write is held up (assumed: as many as two write queues).
@@ -356,6 +356,11 @@ impl Hierarchy {
     /// DRAM counters over all time.
     pub fn dram_counters(&self) -> DramCounters {
         self.pending.as_ref().map_or_else(|| self.dram.counters(), |p| p.dram.counters())
+    }
+
+    /// What DRAM has done up to `now` that takes energy.
+    pub fn dram_work(&self, now: Ps) -> Work {
+        self.pending.as_ref().map_or_else(|| self.dram.work(now), |p| p.dram.work(now))
     }
 
     /// The DRAM's peak in bytes a second.

@@ -211,9 +211,10 @@ impl Service {
 /// Packets a second.
 struct Rates {
     offered: f64,
-    /// What the busiest core, and DRAM, keep up with.
+    /// What the busiest core, DRAM, and PCIe in the direction of its packets keep up with.
     by_cores: f64,
     by_dram: f64,
+    by_pcie: f64,
     /// What goes through, rejected packets included.
     carried: f64,
 }
@@ -231,12 +232,13 @@ impl Rates {
         let by_dram = f64::from(d.channels) / d.t_burst.ps().as_secs() / full.dram_lines.max(1e-12);
         let by_cores = shares.iter().map(|share| 1.0 / (service.full * share)).fold(f64::INFINITY, f64::min);
         let each = |share: &f64| (offered * share).min(1.0 / service.full);
-        let carried = shares.iter().map(each).sum::<f64>().min(by_dram);
-        Rates { offered, by_cores, by_dram, carried }
+        let by_pcie = 1.0 / full.link[0].max(1e-12);
+        let carried = shares.iter().map(each).sum::<f64>().min(by_dram).min(by_pcie);
+        Rates { offered, by_cores, by_dram, by_pcie, carried }
     }
 
     fn capacity(&self) -> f64 {
-        self.by_cores.min(self.by_dram)
+        self.by_cores.min(self.by_dram).min(self.by_pcie)
     }
 
     fn is_saturated(&self) -> bool {
@@ -246,6 +248,7 @@ impl Rates {
     fn bound(&self) -> &'static str {
         match self.is_saturated() {
             false => "offered load",
+            true if self.by_pcie <= self.by_cores.min(self.by_dram) => "PCIe",
             true if self.by_cores <= self.by_dram => "cores",
             true => "DRAM",
         }
