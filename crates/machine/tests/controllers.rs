@@ -334,6 +334,8 @@ proptest! {
                 l2_ways: 2,
                 l2_latency: Span::from_ns(3.0),
                 walk_cache: 0,
+                pages: Default::default(),
+                sizes: Vec::new(),
             });
             let mut memory = Hierarchy::new(&spec, 1, "machine").unwrap();
             let mut core = Core::new(&core_spec, CoreId(0), "core").unwrap();
