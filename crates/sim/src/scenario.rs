@@ -411,7 +411,7 @@ impl MachineSpec {
     ///
     /// # Errors
     /// Regions that there are not, sockets with what is modelled for one.
-    pub(crate) fn place(&self, memory: &mut Hierarchy, layout: &ServerLayout) -> Result<(), MachineError> {
+    pub(crate) fn place(&self, memory: &mut Hierarchy, layout: &ServerLayout) -> Result<(), machine::MachineError> {
         memory.tables_at(Addr(layout.bytes()));
         if let Some(tlb) = &self.tlb {
             memory.map_pages(tlb, layout.extents(), "machine")?;
@@ -516,7 +516,7 @@ macro_rules! presets {
 /// Shipped machines; the first is the default.
 pub const MACHINES: &[Preset] = presets!(
     "machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p", "xeon-platinum-8163", "xeon-platinum-8380",
-    "xeon-platinum-8480",
+    "xeon-platinum-8480", "2x-xeon-gold-6140", "2x-xeon-platinum-8380",
 );
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] = presets!(
@@ -799,6 +799,9 @@ impl Scenario {
             }
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
+        if let Some(sockets) = &self.machine.sockets {
+            sockets.check("machine.sockets")?;
+        }
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
                 return error(
