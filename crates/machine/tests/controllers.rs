@@ -334,6 +334,8 @@ proptest! {
                 l2_ways: 2,
                 l2_latency: Span::from_ns(3.0),
                 walk_cache: 0,
+                pages: Default::default(),
+                sizes: Vec::new(),
             });
             let mut memory = Hierarchy::new(&spec, 1, "machine").unwrap();
             let mut core = Core::new(&core_spec, CoreId(0), "core").unwrap();
@@ -440,4 +442,101 @@ fn contradictions_are_named() {
     ] {
         assert!(text.starts_with(expected), "{text}");
     }
+}
+
+/// All of `lines` are asked for at `now`, each by a request of its own: their answers, in the order of asking.
+fn all_at_once(memory: &mut Hierarchy, lines: &[(u64, Access)], now: Ps) -> Vec<machine::Response> {
+    let mut found = vec![None; lines.len()];
+    let mut tickets = std::collections::HashMap::new();
+    for (i, &(line, access)) in lines.iter().enumerate() {
+        let request = request(0, line, access);
+        let lookup = memory.lookup(&request);
+        assert_eq!(lookup.hit, None);
+        match memory.fetch(&request, &lookup, now) {
+            Reply::Pending(ticket) => assert_eq!(tickets.insert(ticket, i), None),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut answers = Vec::new();
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut answers);
+        for answer in answers.drain(..) {
+            let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+            found[tickets[&ticket]] = Some(response);
+        }
+    }
+    found.into_iter().map(|response| response.expect("each is answered")).collect()
+}
+
+#[test]
+fn a_wait_for_dram_is_divided_by_what_the_bus_did() {
+    let map = "row bank group column";
+    let setting = || ControllerSetting {
+        map: map.into(),
+        order: "fr-fcfs".parse().unwrap(),
+        writes: Some("mixed".parse().unwrap()),
+        refresh: "off".parse().unwrap(),
+        ..ControllerSetting::default()
+    };
+    let of = |setting: ControllerSetting, lines: &[(u64, Access)], now: Ps| {
+        let mut memory = hierarchy("ddr4-2400u", Some(1), setting);
+        let mut waits = std::collections::HashMap::new();
+        for response in all_at_once(&mut memory, lines, now) {
+            assert_eq!(response.path.total(), response.at - now, "{:?}", response.path);
+            for (reason, time) in response.path.iter() {
+                *waits.entry(reason).or_insert(Ps::ZERO) += time;
+            }
+        }
+        move |reason| waits.get(&reason).copied().unwrap_or(Ps::ZERO)
+    };
+    let load = Access::Load;
+    let lines_of_row = 128;
+    // One alone waits for nobody: the way there and back, and a clock in the register.
+    let alone = of(setting(), &[(0, load)], Ps::ZERO);
+    for reason in [Reason::Bus, Reason::BankBusy, Reason::Turnaround, Reason::Refresh] {
+        assert_eq!(alone(reason), Ps::ZERO, "{reason:?}");
+    }
+    // 32 of one row: each waits for the data of those before it, and for tCCD_L between them.
+    let row: Vec<_> = (0..32).map(|i| (i, load)).collect();
+    let stream = of(setting(), &row, Ps::ZERO);
+    let waited = (0..32).sum::<u64>() as f64 * 6.0 / 1.2;
+    assert!((stream(Reason::Bus).as_ns() / waited - 1.0).abs() < 0.05, "{} {waited}", stream(Reason::Bus));
+    assert_eq!((stream(Reason::Turnaround), stream(Reason::Refresh)), (Ps::ZERO, Ps::ZERO));
+    // Rows of one bank in turn: the bank is what everybody waits for.
+    let rows: Vec<_> = (0..32).map(|i| (i * lines_of_row * 16, load)).collect();
+    let conflicts = of(setting(), &rows, Ps::ZERO);
+    assert!(conflicts(Reason::BankBusy).0 > 8 * conflicts(Reason::Bus).0);
+    assert!(conflicts(Reason::BankBusy).0 > 8 * conflicts(Reason::DramQueue).0);
+    // What comes as a refresh falls due waits for it: tRFC and no more than what closes and opens rows.
+    let refreshed = ControllerSetting { refresh: "all-bank".parse().unwrap(), ..setting() };
+    let refi = 9360.0 / 1.2;
+    let waits = of(refreshed, &[(0, load)], Ps((refi * 1e3) as u64));
+    let rfc = f64::from(presets::preset("ddr4-2400u").unwrap().timings["RFC"]) / 1.2;
+    let refresh = waits(Reason::Refresh).as_ns();
+    assert!(refresh <= rfc + 1.0 && refresh > rfc - LLC - OVERHEAD, "{refresh} {rfc}");
+}
+
+#[test]
+fn a_read_between_writes_waits_for_the_bus_to_turn() {
+    let setting = ControllerSetting {
+        map: "row bank group column".into(),
+        writes: Some("mixed".parse().unwrap()),
+        refresh: "off".parse().unwrap(),
+        ..ControllerSetting::default()
+    };
+    let mut memory = hierarchy("ddr4-2400u", Some(1), setting);
+    // Without I/O ways each write goes to DRAM.
+    memory.set_io_ways(units::Cbm(0)).unwrap();
+    memory.open();
+    memory.dma_write(Line(0), 8, Ps::ZERO);
+    let _ = memory.close(Ps::ZERO);
+    let found = all_at_once(&mut memory, &[(64, Access::Load), (65, Access::Load)], Ps(1000));
+    let turn = found[0].path.iter().find(|(reason, _)| *reason == Reason::Turnaround);
+    let standard = presets::preset("ddr4-2400u").unwrap();
+    let t = |name: &str| f64::from(standard.timings[name]) / 1.2;
+    // Nobody's data are on the bus from the last write's to the read's: CWL, burst and tWTR_L before the command.
+    let expected = t("WTR_L") + t("CL");
+    let (_, turn) = turn.expect("the bus turned");
+    assert!((turn.as_ns() - expected).abs() < 1.0, "{} {expected}", turn.as_ns());
+    assert_eq!(found[0].path.total(), found[0].at - Ps(1000));
 }

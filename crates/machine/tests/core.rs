@@ -165,6 +165,8 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             l2_ways: 2,
             l2_latency: ns(3.0),
             walk_cache: 0,
+            pages: Default::default(),
+            sizes: Vec::new(),
         }),
         prefetcher,
         copy_table: None,

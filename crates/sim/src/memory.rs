@@ -352,7 +352,7 @@ pub struct NamedLevel {
 
 const LEVEL: &str = "[NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip";
 
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 22] = [
     "lru",
     "fifo",
     "mru",
@@ -371,6 +371,10 @@ const OPTIONS: [&str; 18] = [
     "stride",
     "stream",
     "ways",
+    "store-is-no-use",
+    "writeback-fetch",
+    "keep-on-hit",
+    "admit-copies",
 ];
 
 /// Levels from the core on, as in `32KiB/8,1MiB/16,16MiB/16:srrip:victim`.
@@ -378,7 +382,8 @@ const OPTIONS: [&str; 18] = [
 /// Options are a replacement (`lru`, `fifo`, `mru`, `tree-plru`, `random`, `srrip`), an inclusion
 /// (`non-inclusive`, `inclusive`, `victim`), what stores do (`write-back`, `write-through`; where they miss
 /// `write-allocate`, `write-validate`, `write-around`), a prefetcher (`next-line=DEGREE`, `stride=DEGREE`,
-/// `stream=DEGREE`), and `ways=MASK`, the ways that may be filled.
+/// `stream=DEGREE`), `ways=MASK`, the ways that may be filled, and what some simulators do and hardware does not
+/// (`store-is-no-use`, `writeback-fetch`, `keep-on-hit`, `admit-copies`).
 ///
 /// # Errors
 /// A text that is not of this form; sizes that the ways do not divide into sets.
@@ -443,6 +448,10 @@ fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), Machin
             let age = machine::cache::OLDEST - 1;
             spec.classes = vec![ClassSpec { ways: mask.ok_or_else(wrong)?, age }];
         }
+        "store-is-no-use" => spec.use_on_store = false,
+        "writeback-fetch" => spec.writeback_miss = WriteMiss::Fetch,
+        "keep-on-hit" => spec.keep_on_hit = true,
+        "admit-copies" => spec.admit_copies = true,
         _ => {
             return Err(no(path, text, &OPTIONS.join(", "), "options stand behind the ways, with colons between them"));
         }

@@ -8,12 +8,13 @@ use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{CopyEngineSpec, CopyTableSpec, LlcSpec, MAX_CORES, MemorySpec, TlbSpec};
+use machine::memory::{CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MAX_CORES, MemorySpec, SocketsSpec, TlbSpec};
+use machine::nic::ServerLayout;
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec};
-use units::{LINE_BYTES, PacketRate, Rate};
+use units::{Addr, LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
 use crate::neighbours::NeighbourSpec;
@@ -380,6 +381,9 @@ pub struct MachineSpec {
     /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
     #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
     pub sampling: u32,
+    /// Several sockets: which cores, the NIC and memory are on, and the links between them. One when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<SocketsSpec>,
 }
 
 fn all_sets() -> u32 {
@@ -396,6 +400,31 @@ impl MachineSpec {
         let mut memory = self.memory();
         memory.dram.controller = None;
         memory
+    }
+
+    /// The bytes of a page of the region `name` of `group`.
+    pub(crate) fn page_of(&self, group: &str, name: &str) -> u64 {
+        self.tlb.as_ref().map_or(4096, |tlb| tlb.alignment(group, name))
+    }
+
+    /// Puts `memory` where the machine says: page tables, pages of regions, sockets.
+    ///
+    /// # Errors
+    /// Regions that there are not, sockets with what is modelled for one.
+    pub(crate) fn place(&self, memory: &mut Hierarchy, layout: &ServerLayout) -> Result<(), machine::MachineError> {
+        memory.tables_at(Addr(layout.bytes()));
+        if let Some(tlb) = &self.tlb {
+            memory.map_pages(tlb, layout.extents(), "machine")?;
+        }
+        if let Some(sockets) = &self.sockets {
+            memory.on_sockets(sockets, &self.memory_at_once(), layout.extents(), "machine")?;
+        }
+        Ok(())
+    }
+
+    /// The channels of all sockets.
+    pub(crate) fn dram_channels(&self) -> u32 {
+        self.dram.channels * self.sockets.as_ref().map_or(1, |sockets| sockets.count)
     }
 
     /// The memory system.
@@ -487,7 +516,7 @@ macro_rules! presets {
 /// Shipped machines; the first is the default.
 pub const MACHINES: &[Preset] = presets!(
     "machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p", "xeon-platinum-8163", "xeon-platinum-8380",
-    "xeon-platinum-8480",
+    "xeon-platinum-8480", "2x-xeon-gold-6140", "2x-xeon-platinum-8380",
 );
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] = presets!(
@@ -816,6 +845,9 @@ impl Scenario {
             }
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
+        if let Some(sockets) = &self.machine.sockets {
+            sockets.check("machine.sockets")?;
+        }
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
                 return error(

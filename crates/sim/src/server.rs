@@ -401,7 +401,7 @@ impl Server {
             sharing: Sharing::Shared,
         }));
         regions.extend(neighbours::region(&scenario.neighbours));
-        let layout = ServerLayout::new(
+        let layout = ServerLayout::paged(
             m.cores,
             scenario.mempool.size,
             pool.ring_bytes(),
@@ -409,8 +409,9 @@ impl Server {
             nic.tx_descriptors,
             nic.ports,
             &regions,
+            |group, name| m.page_of(group, name),
         )?;
-        memory.tables_at(Addr(layout.bytes()));
+        m.place(&mut memory, &layout)?;
         let scattered = match &scenario.buffer {
             None => None,
             Some(spec) => {

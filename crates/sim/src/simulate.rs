@@ -16,7 +16,7 @@
 use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::{CommandReport, DramCounters, Work};
-use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters};
+use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters, SocketCounters};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
@@ -68,6 +68,8 @@ pub struct Measured {
     pub dram_peak: f64,
     /// What DRAM controllers did in the measured part; none where DRAM answers at once.
     pub controllers: Option<CommandReport>,
+    /// What went between sockets in the measured part; none of one socket.
+    pub sockets: Option<SocketCounters>,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
     /// Of a chain: what each member did in the measured time; none of a function alone.
@@ -182,6 +184,7 @@ impl Setup<'_> {
             sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
+            sockets: to.sockets.zip(from.sockets.clone()).map(|(to, from)| to - from),
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
             llc_lines: to.llc_lines,
@@ -280,6 +283,7 @@ struct Snapshot {
     sample: Option<SampleCounters>,
     dram: DramCounters,
     dram_work: Work,
+    sockets: Option<SocketCounters>,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
     members: Vec<Share>,
@@ -297,6 +301,7 @@ impl Snapshot {
             engine: server.memory().engine_counters(),
             dram: server.memory().dram_counters(),
             dram_work: server.memory().dram_work(server.now()),
+            sockets: server.memory().socket_counters(),
             sample: server.memory().sample_counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

@@ -142,6 +142,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("llc_by_cores", llc_by_cores(measured));
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
+    put("sockets", sockets(measured));
     put("sampling", sampling::summary(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
@@ -355,6 +356,26 @@ fn copy_table(scenario: &Scenario, measured: &Measured) -> Value {
     })
 }
 
+/// What went between sockets; null of one.
+fn sockets(measured: &Measured) -> Value {
+    let Some(counters) = &measured.sockets else { return Value::Null };
+    let span = measured.span.as_secs();
+    json!({
+        "local_reads": counters.local_reads,
+        "remote_reads": counters.remote_reads,
+        "remote_llc": counters.remote_llc,
+        "remote_snoops": counters.remote_snoops,
+        "remote_writes": counters.remote_writes,
+        "links": counters.links.iter().map(|(from, to, link)| json!({
+            "from": from,
+            "to": to,
+            "gb_per_s": link.bytes as f64 / span / 1e9,
+            "busy": link.busy.as_secs() / span,
+            "waited_ns": link.waited.as_ns(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
 /// What the copy engine did; null without one.
 fn copy_engine(scenario: &Scenario, measured: &Measured) -> Value {
     let Some(spec) = &scenario.machine.copy_engine else { return Value::Null };
@@ -369,7 +390,7 @@ fn copy_engine(scenario: &Scenario, measured: &Measured) -> Value {
 
 fn dram(scenario: &Scenario, measured: &Measured) -> Value {
     let d = &measured.dram;
-    let data = d.bus_busy.as_secs() / (measured.span.as_secs() * f64::from(scenario.machine.dram.channels));
+    let data = d.bus_busy.as_secs() / (measured.span.as_secs() * f64::from(scenario.machine.dram_channels()));
     let mut out = json!({
         "reads": d.reads,
         "writes": d.writes,

@@ -50,8 +50,10 @@ reasons! {
     L2 "l2" "L2 hit";
     /// Address translation.
     Tlb "tlb" "TLB and page walk";
-    /// Hops between core and LLC slice, or between sockets.
+    /// Hops between core and LLC slice.
     Interconnect "interconnect" "on-chip interconnect";
+    /// Messages and lines between sockets.
+    SocketLink "socket_link" "link between sockets";
     /// Another request is served by the slice.
     SliceQueue "slice_queue" "queue at an LLC slice";
     /// LLC lookup.
@@ -70,8 +72,10 @@ reasons! {
     RowMiss "row_miss" "DRAM row miss";
     /// Precharge, activate and column access.
     RowConflict "row_conflict" "DRAM row conflict";
-    /// The data bus carries other data, or turns around.
+    /// The data bus carries other data.
     Bus "bus" "DRAM data bus busy";
+    /// The data bus turns from reads to writes or back.
+    Turnaround "turnaround" "DRAM bus turnaround";
     /// Refresh.
     Refresh "refresh" "DRAM refresh";
     /// A copy engine works.
@@ -202,6 +206,18 @@ impl Path {
         for (reason, time) in other.iter() {
             self.push(reason, time);
         }
+    }
+
+    /// How many segments there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The segments in order.

@@ -16,7 +16,7 @@ use super::checker::Issued;
 use super::map::Place;
 use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
 use super::standard::{Command, Level, Standard};
-use super::stats::{Counters, Gap};
+use super::stats::{Counters, GAPS, Gap};
 use crate::MachineError;
 
 /// Internal clocks start here, so that "never" is far enough in the past of every constraint.
@@ -67,6 +67,32 @@ pub(super) enum Goal {
 pub(super) trait Sink {
     /// Request `id`, accepted in clock `accepted`, has its last data in the clock before `finished`.
     fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class);
+
+    /// What the data bus did while request `id` was there, before its own data; told before [`Sink::done`] by a channel
+    /// that [watches](Channel::watch).
+    fn waited(&mut self, id: u64, waits: Waits) {
+        let _ = (id, waits);
+    }
+}
+
+/// What a data bus did while a request waited for it, in clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Waits {
+    /// Nothing, for a refresh.
+    pub refresh: u32,
+    /// Nothing, as it turned around.
+    pub turnaround: u32,
+    /// Nothing, as rows were opened and closed.
+    pub row: u32,
+    /// It had other requests' data, or kept the distance between columns of a bank group.
+    pub data: u32,
+}
+
+/// The data bus when a request came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    gaps: [u64; GAPS],
+    data_end: u64,
 }
 
 /// How a request found its bank.
@@ -245,6 +271,8 @@ pub(super) struct Channel<const G: usize> {
     pub latency: [Histogram; 2],
     pub heat: Vec<[u64; 3]>,
     pub log: Option<Vec<Issued>>,
+    /// By request number, what the bus had done when it came; kept where it is not [`None`].
+    watched: Option<Vec<Seen>>,
 }
 
 impl<const G: usize> Channel<G> {
@@ -399,6 +427,7 @@ impl<const G: usize> Channel<G> {
             latency: [Histogram::new(), Histogram::new()],
             heat: vec![[0; 3]; banks],
             log: None,
+            watched: None,
         };
         let slots = channel.capacity[0] + channel.capacity[1];
         for (i, slot) in (0..slots as u8).zip(&mut channel.slots) {
@@ -435,6 +464,11 @@ impl<const G: usize> Channel<G> {
         counters
     }
 
+    /// From now on says what requests wait for. Their numbers should be small.
+    pub fn watch(&mut self) {
+        self.watched = Some(Vec::new());
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len == [0, 0] && self.ingress.is_none()
     }
@@ -452,6 +486,41 @@ impl<const G: usize> Channel<G> {
             self.pending_from = accepted + 1;
         }
         self.ingress = Some(Entry { id, place, write, accepted });
+        if self.watched.is_some() {
+            self.see(id as usize);
+        }
+    }
+
+    #[inline(never)]
+    fn see(&mut self, id: usize) {
+        let seen = Seen { gaps: self.counters.gaps, data_end: self.base.wrapping_add(u64::from(self.data_end)) };
+        let Some(watched) = &mut self.watched else { return };
+        if watched.len() <= id {
+            watched.resize(id + 1, Seen::default());
+        }
+        watched[id] = seen;
+    }
+
+    /// What the bus did from the acceptance of `id` to the beginning of its own last data.
+    #[inline(never)]
+    fn waits(&self, id: usize, accepted: u32) -> Waits {
+        let Some(seen) = self.watched.as_ref().and_then(|watched| watched.get(id)) else { return Waits::default() };
+        let gap = |gap: Gap| self.counters.gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
+        let gaps: u64 = self.counters.gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
+        let end = self.base.wrapping_add(u64::from(self.data_end - self.burst));
+        let accepted = self.base.wrapping_add(u64::from(accepted));
+        let clocks = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+        Waits {
+            refresh: clocks(gap(Gap::Refresh)),
+            turnaround: clocks(gap(Gap::Turnaround)),
+            row: clocks(gap(Gap::RowMiss) + gap(Gap::BankConflict)),
+            data: clocks(
+                // What was promised when it came, and what came since.
+                seen.data_end.saturating_sub(accepted)
+                    + end.saturating_sub(seen.data_end).saturating_sub(gaps)
+                    + gap(Gap::BankGroup),
+            ),
+        }
     }
 
     /// Does what the clocks before `goal` hold.
@@ -741,6 +810,9 @@ impl<const G: usize> Channel<G> {
         let (entry, class) = (slot.entry, slot.class);
         self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
         let base = self.base;
+        if self.watched.is_some() {
+            sink.waited(entry.id, self.waits(entry.id as usize, entry.accepted));
+        }
         sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)), class);
         self.remove(index, bank);
         true

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 use ::stats::{Histogram, Reason};
 use units::{LINE_BYTES, Line, Ps};
 
-use super::channel::{Channel, Class, Goal, Sink};
+use super::channel::{Channel, Class, Goal, Sink, Waits};
 use super::energy::Work;
 use super::map::{AddressMap, Decoder, Place};
 use super::policy::Writes;
@@ -37,6 +37,14 @@ pub struct Finished {
     pub reason: Reason,
     /// What it takes for that at least.
     pub service: Ps,
+    /// What it waited for beyond that, as far as the data bus tells: [`Reason::Refresh`], [`Reason::Turnaround`],
+    /// [`Reason::BankBusy`] and [`Reason::Bus`]. The rest was the way there and back and the controller's queue.
+    pub waits: [Ps; 4],
+}
+
+impl Finished {
+    /// What [`Finished::waits`] are.
+    pub const WAITS: [Reason; 4] = [Reason::Refresh, Reason::Turnaround, Reason::BankBusy, Reason::Bus];
 }
 
 /// What the controllers have done since the mark.
@@ -87,15 +95,24 @@ struct Request {
     channel: u32,
     place: Place,
     write: bool,
+    waits: Waits,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Found(Vec<(u32, u64, Class)>);
+struct Found {
+    done: Vec<(u32, u64, Class)>,
+    waits: Vec<(u32, Waits)>,
+}
 
 impl Sink for Found {
     #[inline(always)]
     fn done(&mut self, id: u64, _: u64, finished: u64, class: Class) {
-        self.0.push((id as u32, finished, class));
+        self.done.push((id as u32, finished, class));
+    }
+
+    #[inline(always)]
+    fn waited(&mut self, id: u64, waits: Waits) {
+        self.waits.push((id as u32, waits));
     }
 }
 
@@ -143,9 +160,13 @@ impl Commanded {
         let (interleave, decoder) = places(&mut standard, &setting.map, spec.channels, path)?;
         let controller = setting.spec();
         let channels = (0..spec.channels)
-            .map(|_| Channel::new(&standard, &controller, REQUEST_BYTES))
+            .map(|_| {
+                let mut channel = Channel::new(&standard, &controller, REQUEST_BYTES)?;
+                channel.watch();
+                Ok(channel)
+            })
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| MachineError {
+            .map_err(|e: MachineError| MachineError {
                 path: e.path.replace("dram.controller", &format!("{path}.controller")),
                 ..e
             })?;
@@ -212,7 +233,7 @@ impl Commanded {
     pub fn hand_in(&mut self, id: u64, line: Line, write: bool, at: Ps) {
         let (channel, place) = self.place(line);
         let at = at.max(self.driven);
-        let request = Request { id, came: at, channel, place, write };
+        let request = Request { id, came: at, channel, place, write, waits: Waits::default() };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.requests[slot as usize] = request;
@@ -279,7 +300,10 @@ impl Commanded {
         }
         self.driven = until;
         self.least = self.bound.iter().copied().min().unwrap_or(u64::MAX);
-        let mut found = std::mem::take(&mut self.found.0);
+        for (slot, waits) in self.found.waits.drain(..) {
+            self.requests[slot as usize].waits = waits;
+        }
+        let mut found = std::mem::take(&mut self.found.done);
         for (slot, clock, class) in found.drain(..) {
             let at = self.time(clock);
             match &mut self.links {
@@ -287,7 +311,7 @@ impl Commanded {
                 Some(links) => links.ready.push(Reverse((at + links.crossbar, slot, class))),
             }
         }
-        self.found.0 = found;
+        self.found.done = found;
         // What is not known yet is ready after this.
         while let Some(links) = &mut self.links
             && let Some(&Reverse((ready, slot, class))) = links.ready.peek()
@@ -417,7 +441,16 @@ impl Commanded {
         };
         let took = at.since(request.came);
         self.latency.record(took);
-        finished.push(Finished { id: request.id, at, reason, service: self.time(clocks.into()).min(took) });
+        let service = self.time(clocks.into()).min(took);
+        // Opening its own row is what it was served for.
+        let Waits { refresh, turnaround, row, data } = request.waits;
+        let mut left = took - service;
+        let waits = [refresh, turnaround, row.saturating_sub(clocks - column), data].map(|clocks| {
+            let part = self.time(clocks.into()).min(left);
+            left = left - part;
+            part
+        });
+        finished.push(Finished { id: request.id, at, reason, service, waits });
     }
 }
 

@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use ::stats::Histogram;
+use engine::Tournament;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Ps;
@@ -219,9 +220,12 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
         Arrivals::At(at) => at[i],
     };
     let (mut next, mut answered, mut now) = (0, 0, 0u64);
+    // Which vault has something to do next.
+    let mut soonest = Tournament::new(vaults.len());
     while answered < n {
         let until = now + u64::from(spec.crossbar);
-        for vault in vaults.iter_mut().filter(|vault| vault.next() <= until) {
+        while let Some((_, which)) = soonest.first().filter(|(at, _)| at.0 < until * clock) {
+            let vault = &mut vaults[which];
             while let Some(&packet) = vault.waiting.front().filter(|packet| packet.clock < until) {
                 // A vault that is full serves others until it has room, which later arrivals cannot change.
                 vault.channel.drive(Goal::Offer(packet.clock), &mut ready);
@@ -230,6 +234,10 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
             }
             vault.channel.drive(Goal::Until(until), &mut ready);
             vault.due = vault.channel.next().unwrap_or(u64::MAX);
+            match vault.next() {
+                u64::MAX => soonest.clear(which),
+                next => soonest.set(which, Ps(next * clock)),
+            }
         }
         // Requests leave in their order, each on the next link.
         while next < n {
@@ -251,11 +259,13 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
             link.busy[0] += flits * flit;
             sent[next] = Ps(start);
             let place = decoder.decode(trace.addresses[next]);
-            let clock = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
-            let packet = Packet { clock, id: next as u64, place, write: writes(next) };
-            let waiting = &mut vaults[place.channel as usize].waiting;
-            let at = waiting.partition_point(|earlier| earlier.clock <= clock);
-            waiting.insert(at, packet);
+            let there = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
+            let packet = Packet { clock: there, id: next as u64, place, write: writes(next) };
+            let vault = &mut vaults[place.channel as usize];
+            // Links differ by a packet's length at most: the place is near the end.
+            let behind = vault.waiting.iter().rev().take_while(|earlier| earlier.clock > there).count();
+            vault.waiting.insert(vault.waiting.len() - behind, packet);
+            soonest.set(place.channel as usize, Ps(vault.next() * clock));
             next += 1;
         }
         while let Some(&Reverse((finished, id))) = ready.0.peek().filter(|Reverse((finished, _))| *finished < until) {
@@ -273,7 +283,7 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
             answered += 1;
         }
         // On to whatever comes first: a vault, an answer, a request.
-        let mut event = vaults.iter().map(Vault::next).min().unwrap_or(u64::MAX);
+        let mut event = soonest.first().map_or(u64::MAX, |(at, _)| at.0 / clock);
         if let Some(&Reverse((finished, _))) = ready.0.peek() {
             event = event.min(finished);
         }

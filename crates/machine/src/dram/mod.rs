@@ -12,7 +12,7 @@
 //! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
 //! so that strides of a row do not all meet in one bank.
 
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 
 mod channel;
 pub mod checker;
@@ -150,6 +150,21 @@ pub struct DramCounters {
     pub row_conflicts: u64,
     /// Data-bus time in use, over all channels.
     pub bus_busy: Ps,
+}
+
+impl Add for DramCounters {
+    type Output = DramCounters;
+    /// Of two memories together.
+    fn add(self, rhs: DramCounters) -> DramCounters {
+        DramCounters {
+            reads: self.reads + rhs.reads,
+            writes: self.writes + rhs.writes,
+            row_hits: self.row_hits + rhs.row_hits,
+            row_misses: self.row_misses + rhs.row_misses,
+            row_conflicts: self.row_conflicts + rhs.row_conflicts,
+            bus_busy: self.bus_busy + rhs.bus_busy,
+        }
+    }
 }
 
 impl Sub for DramCounters {

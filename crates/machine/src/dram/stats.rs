@@ -24,6 +24,9 @@ pub enum Gap {
     Idle,
 }
 
+/// How many there are.
+pub(super) const GAPS: usize = Gap::Idle as usize + 1;
+
 /// Counts of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -37,7 +40,7 @@ pub(super) struct Counters {
     /// Of these, of one bank.
     pub bank_refreshes: u64,
     pub switches: u64,
-    pub gaps: [u64; 6],
+    pub gaps: [u64; GAPS],
     /// Clocks with a row open.
     pub open_clocks: u64,
 }

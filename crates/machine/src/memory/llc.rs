@@ -6,6 +6,8 @@ use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
+use super::wires::Wires;
+
 /// How the LLC relates to the private caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -49,6 +51,9 @@ pub enum Interconnect {
     Ring {
         /// From one stop to the next.
         hop: Span,
+        /// What a line takes on a link, one direction after the other; links are never busy when left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval: Option<Span>,
         /// The stop where devices come in.
         #[serde(default)]
         device: u32,
@@ -59,6 +64,9 @@ pub enum Interconnect {
         columns: u32,
         /// From one tile to the next.
         hop: Span,
+        /// What a line takes on a link in one direction; links are never busy when left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval: Option<Span>,
         /// The tile where devices come in.
         #[serde(default)]
         device: u32,
@@ -186,6 +194,9 @@ pub(super) struct Llc {
     /// One way, a row a core and a last one for devices; empty if all are equally far.
     distances: Vec<Ps>,
     cores: usize,
+    /// The stop of each core, and of devices behind them.
+    stops: Vec<u32>,
+    wires: Option<Box<Wires>>,
     /// Lines present by owner.
     owned: Box<[u64; 256]>,
 }
@@ -327,6 +338,7 @@ impl Llc {
                 return error(field, age.to_string(), format!("0 to {OLDEST}"), "ages have two bits");
             }
         }
+        let (wires, device) = wires(spec, cores);
         let tags = |seed| match spec.replacement {
             Replacement::Lru => Tags::Lru(TagArray::new(sets, spec.ways)),
             other => Tags::Any(TagArray::with_replacement(sets, spec.ways, other, seed)),
@@ -339,8 +351,23 @@ impl Llc {
             latency: Ps(latency),
             distances,
             cores: cores as usize,
+            stops: (0..cores).chain([device]).collect(),
+            wires,
             owned: Box::new([0; 256]),
         })
+    }
+
+    /// Seats each core at a stop, of those that it was made for.
+    pub(super) fn seat(&mut self, stops: &[usize]) {
+        let slices = self.slices.len();
+        self.stops = stops.iter().chain([&self.cores]).map(|&stop| self.stops[stop]).collect();
+        if !self.distances.is_empty() {
+            let device = self.cores;
+            let rows = stops.iter().chain([&device]);
+            self.distances =
+                rows.flat_map(|&stop| self.distances[stop * slices..(stop + 1) * slices].iter().copied()).collect();
+        }
+        self.cores = stops.len();
     }
 
     /// Of a hit, without distance.
@@ -401,6 +428,23 @@ impl Llc {
         slice.counters.requests += 1;
         slice.counters.waited += waited;
         Arrival { at: there + waited, waited, distance }
+    }
+
+    /// What a line waits on the wires between slice and requester, `to_slice` or from it, that leaves at `now`.
+    #[inline(always)]
+    pub(super) fn carry(&mut self, spot: Spot, with: Requester, to_slice: bool, now: Ps) -> Ps {
+        if self.wires.is_none() { Ps::ZERO } else { self.carry_on_wires(spot, with, to_slice, now) }
+    }
+
+    #[inline(never)]
+    fn carry_on_wires(&mut self, spot: Spot, with: Requester, to_slice: bool, now: Ps) -> Ps {
+        let Some(wires) = &mut self.wires else { return Ps::ZERO };
+        let slice = spot.slice as u32;
+        let other = self.stops[match with {
+            Requester::Core(core) => usize::from(core.0),
+            Requester::Device => self.cores,
+        }];
+        if to_slice { wires.carry(other, slice, now) } else { wires.carry(slice, other, now) }
     }
 
     /// Lines of a row: as many as there are slices, where they go round.
@@ -504,11 +548,24 @@ impl Llc {
 }
 
 /// One way from each core, and last from a device, to each slice.
+/// The wires, if they can be busy, and the stop of devices.
+fn wires(spec: &LlcSpec, cores: u32) -> (Option<Box<Wires>>, u32) {
+    let (columns, hop, interval, device) = match &spec.interconnect {
+        None => return (None, 0),
+        Some(Interconnect::Ring { hop, interval, device }) => (None, hop, interval, device),
+        Some(Interconnect::Mesh { columns, hop, interval, device }) => (Some(*columns), hop, interval, device),
+    };
+    let stops = cores.max(spec.slices).max(device + 1);
+    // A mesh's last row is whole, so that every way leads over stops.
+    let stops = columns.map_or(stops, |columns| stops.next_multiple_of(columns));
+    (interval.map(|interval| Box::new(Wires::new(columns, stops, hop.ps(), interval.ps()))), *device)
+}
+
 fn distances(spec: &LlcSpec, cores: u32, path: &str) -> Result<Vec<Ps>, MachineError> {
     let Some(interconnect) = &spec.interconnect else { return Ok(Vec::new()) };
     let stops = cores.max(spec.slices);
     let (device, hop) = match interconnect {
-        Interconnect::Ring { hop, device } | Interconnect::Mesh { hop, device, .. } => (*device, hop.ps()),
+        Interconnect::Ring { hop, device, .. } | Interconnect::Mesh { hop, device, .. } => (*device, hop.ps()),
     };
     if device >= stops {
         return Err(MachineError::new(
@@ -619,7 +676,7 @@ mod tests {
     #[test]
     fn the_mean_latency_is_kept_whatever_the_wires() {
         let mut mesh = spec(18, SliceHash::Modulo);
-        mesh.interconnect = Some(Interconnect::Mesh { columns: 6, hop: Span::from_ns(0.5), device: 5 });
+        mesh.interconnect = Some(Interconnect::Mesh { columns: 6, hop: Span::from_ns(0.5), interval: None, device: 5 });
         let mut llc = Llc::new(&mesh, 18, "llc").unwrap();
         let mut total = Ps::ZERO;
         for core in 0..18 {
@@ -631,7 +688,7 @@ mod tests {
         assert!((total.as_ns() / 324.0 - 20.0).abs() < 0.01);
         // Tile 5 is the last of the first row: tile 12, the first of the third, is 5 + 2 hops away.
         assert_eq!(llc.take_in(llc.spot(Line(12)), Requester::Device, Ps(1 << 41)).distance, Ps(3500));
-        mesh.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(0.5), device: 17 });
+        mesh.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(0.5), interval: None, device: 17 });
         let mut ring = Llc::new(&mesh, 18, "llc").unwrap();
         assert_eq!(ring.take_in(ring.spot(Line(1)), Requester::Device, Ps::ZERO).distance, Ps(1000));
     }
@@ -649,12 +706,17 @@ mod tests {
         );
         assert!(bad(|s| s.slices = 0).starts_with("machine.llc.slices = 0: allowed is 1 to 64"));
         assert!(bad(|s| s.size = Size::from_bytes(5000)).contains("with 8 slices of 4 ways: allowed is a multiple of slices x ways x 64 B, here 2048 B (the nearest smaller size is 4096 B"));
-        let ring = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(1.0), device: 8 });
+        let ring = |s: &mut LlcSpec| {
+            s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(1.0), interval: None, device: 8 })
+        };
         assert!(bad(ring).starts_with("machine.llc.interconnect.device = 8: allowed is 0 to 7"));
-        let slow = |s: &mut LlcSpec| s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(10.0), device: 0 });
+        let slow = |s: &mut LlcSpec| {
+            s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(10.0), interval: None, device: 0 })
+        };
         assert!(bad(slow).starts_with("machine.llc.latency = 20 ns with 40.0 ns on the wires"));
         let flat = |s: &mut LlcSpec| {
-            s.interconnect = Some(Interconnect::Mesh { columns: 0, hop: Span::from_ns(1.0), device: 0 });
+            s.interconnect =
+                Some(Interconnect::Mesh { columns: 0, hop: Span::from_ns(1.0), interval: None, device: 0 });
         };
         assert!(bad(flat).starts_with("machine.llc.interconnect.columns = 0"));
     }

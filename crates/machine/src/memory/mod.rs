@@ -21,19 +21,26 @@ mod directory;
 mod engines;
 #[cfg(test)]
 mod engines_tests;
+mod extent;
 mod in_flight;
 mod latest;
 mod llc;
 mod pending;
 mod sampling;
+mod sockets;
+#[cfg(test)]
+mod sockets_tests;
 mod tlb;
+mod wires;
 
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
+pub use extent::Extent;
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
-pub use tlb::{TlbSpec, Translation, Walk};
+pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
+pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
 
@@ -51,6 +58,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
 use sampling::{Found, RowOutcome, Sampling};
+use sockets::Sockets;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -228,6 +236,8 @@ pub struct Hierarchy {
     engine: Option<Box<Engine>>,
     /// All lines are followed when left out.
     sampling: Option<Box<Sampling>>,
+    /// Several sockets; `llc` is that of the one that asked last, `dram` the first one's.
+    sockets: Option<Box<Sockets>>,
     /// The line that was last written back.
     written_back: Line,
     counters: MemoryCounters,
@@ -357,6 +367,7 @@ impl Hierarchy {
                 None => None,
             },
             sampling,
+            sockets: None,
             written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -391,12 +402,12 @@ impl Hierarchy {
 
     /// What each slice of the LLC has done.
     pub fn slices(&self) -> Vec<SliceCounters> {
-        self.llc.counters()
+        self.llcs().flat_map(Llc::counters).collect()
     }
 
     /// Lines in the LLC.
     pub fn llc_occupancy(&self) -> u64 {
-        self.llc.occupancy() * self.one_in()
+        self.llcs().map(Llc::occupancy).sum::<u64>() * self.one_in()
     }
 
     /// Lines that a followed one stands for.
@@ -407,12 +418,16 @@ impl Hierarchy {
     /// What class `clos` has done and has; zeros of a class that nobody is in.
     pub fn class(&self, clos: Clos) -> ClassCounters {
         let llc = self.class_llc.get(usize::from(clos.0)).copied().unwrap_or_default();
-        ClassCounters { llc, lines: self.llc.owned(clos.0) * self.one_in() }
+        ClassCounters { llc, lines: self.owned(clos.0) }
     }
 
     /// Lines in the LLC that device writes have brought in.
     pub fn io_lines(&self) -> u64 {
-        self.llc.owned(llc::DEVICES) * self.one_in()
+        self.owned(llc::DEVICES)
+    }
+
+    fn owned(&self, owner: u8) -> u64 {
+        self.llcs().map(|llc| llc.owned(owner)).sum::<u64>() * self.one_in()
     }
 
     /// The ways that device writes may fill.
@@ -470,6 +485,7 @@ impl Hierarchy {
         if self.sampling.is_some() {
             return self.dma_sampled(first, count, Some(0), true, now);
         }
+        self.enter(Requester::Device);
         self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now).0)
     }
 
@@ -479,6 +495,7 @@ impl Hierarchy {
         if self.sampling.is_some() {
             return self.dma_sampled(first, count, Some(0), false, now);
         }
+        self.enter(Requester::Device);
         self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0)
     }
 
@@ -502,9 +519,12 @@ impl Hierarchy {
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
-        let at = self.reach_llc(spot, now);
+        let mut at = self.reach_llc(spot, true, now);
         if self.copies.is_some() {
             self.before_write(line, at);
+        }
+        if self.sockets.is_some() {
+            at += self.claim_for_device(line, at);
         }
         self.overwritten(line);
         let held = self.invalidate_private(line).is_some();
@@ -529,7 +549,7 @@ impl Hierarchy {
     /// When the data of `line` are there, and whether a cache had them.
     #[inline(always)]
     fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
-        let at = self.reach_llc(spot, now);
+        let at = self.reach_llc(spot, false, now);
         let found = self.llc.has(spot) || self.private_has(line, self.directory.get(line));
         self.counters.dma_read.count(found);
         if found {
@@ -776,9 +796,9 @@ impl Hierarchy {
 
     /// When a device's request made at `now` has been answered by the LLC.
     #[inline]
-    fn reach_llc(&mut self, spot: Spot, now: Ps) -> Ps {
+    fn reach_llc(&mut self, spot: Spot, write: bool, now: Ps) -> Ps {
         let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now);
-        at + self.llc.latency() + distance
+        at + self.llc.latency() + distance + self.llc.carry(spot, Requester::Device, write, at)
     }
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
@@ -852,7 +872,7 @@ impl Hierarchy {
             Ok(None) => {}
             Ok(Some(mut victim)) => {
                 if self.inclusion == Inclusion::Inclusive {
-                    victim.dirty |= self.invalidate_private(victim.line).unwrap_or(false);
+                    victim.dirty |= self.invalidate_here(victim.line).unwrap_or(false);
                 }
                 if self.copies.is_some() {
                     self.after_eviction(victim.line, now);
@@ -925,7 +945,27 @@ impl Hierarchy {
     /// had it.
     #[inline]
     fn invalidate_private(&mut self, line: Line) -> Option<bool> {
-        let mut sharers = self.directory.take(line);
+        let sharers = self.directory.take(line);
+        self.invalidate_of(line, sharers)
+    }
+
+    /// As [`Hierarchy::invalidate_private`], of the cores that share the LLC.
+    #[inline]
+    fn invalidate_here(&mut self, line: Line) -> Option<bool> {
+        if self.sockets.is_none() {
+            return self.invalidate_private(line);
+        }
+        let sharers = self.directory.get(line) & self.cores_here();
+        for core in 0..self.cores.len() as u16 {
+            if sharers >> core & 1 == 1 {
+                self.directory.remove(line, CoreId(core));
+            }
+        }
+        self.invalidate_of(line, sharers)
+    }
+
+    #[inline(always)]
+    fn invalidate_of(&mut self, line: Line, mut sharers: u64) -> Option<bool> {
         let mut dirty = None;
         while sharers != 0 {
             let Private { l1, l2, latest, .. } = &mut self.cores[sharers.trailing_zeros() as usize];
@@ -1079,6 +1119,7 @@ impl Memory for Hierarchy {
         let write = request.access.writes();
         let share = self.share_of(request.clos);
         let before = self.counters.writebacks;
+        self.enter(Requester::Core(core));
         self.settle(lookup, request, now);
         let mut pinned = false;
         if self.copies.is_some() {
@@ -1093,15 +1134,18 @@ impl Memory for Hierarchy {
 
         let spot = self.llc.spot(line);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
+        // The answer may meet others on its way.
+        let back = distance + self.llc.carry(spot, Requester::Core(core), false, at);
         let mut path = Path::of(Reason::SliceQueue, waited);
-        path.push(Reason::Interconnect, distance * 2);
+        path.push(Reason::Interconnect, distance + back);
         path.push(Reason::Llc, self.llc.latency());
         // When an answer of the LLC itself is with the core.
-        let mut done = at + self.llc.latency() + distance;
+        let mut done = at + self.llc.latency() + back;
         let others = self.directory.get(line) & !(1 << core.0);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
-        let shared = (snooped != Snooped::Nothing || lookup.route.is_shared()) && !write || pinned;
+        let elsewhere = self.sockets.is_some() && self.others_have(line);
+        let shared = (snooped != Snooped::Nothing || elsewhere || lookup.route.is_shared()) && !write || pinned;
         let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
@@ -1118,12 +1162,16 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let asked = Asked { core, path, ready: done, distance, served: Served::Dram, copy: Ps::ZERO };
+            let asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
             ticket = self.read_later(line, at + self.llc.latency(), asked);
             if ticket.is_none() {
-                let filled =
-                    self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
-                done = filled + distance;
+                let asked = at + self.llc.latency();
+                let filled = if self.sockets.is_some() {
+                    self.read_over_sockets(line, write, asked, &mut path)
+                } else {
+                    self.dram.reserve(line, false, asked, |reason, time| path.push(reason, time))
+                };
+                done = filled + back;
                 self.in_flight.insert(line, done);
             }
             if self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_)) {
@@ -1131,6 +1179,13 @@ impl Memory for Hierarchy {
             }
             Served::Dram
         };
+        if self.sockets.is_some() && served != Served::Dram {
+            let supplied = served == Served::Snoop && !lookup.upgrade;
+            let others = if snooped == Snooped::Nothing { 0 } else { others };
+            let link = self.across_sockets(line, others, supplied, write, at);
+            path.push(Reason::SocketLink, link);
+            done += link;
+        }
         match lookup.route {
             Route::Followed => {}
             Route::Drawn(outcome) => self.write_back_drawn(line, outcome, at),
@@ -1156,7 +1211,7 @@ impl Memory for Hierarchy {
             done = self.after_copy(line, now, done, &mut path);
         }
         if served != Served::Dram {
-            let asked = Asked { core, path, ready: done, distance, served, copy: Ps::ZERO };
+            let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
             ticket = self.join(line, asked).ok();
         }
         self.directory.insert(line, core);
@@ -1205,8 +1260,12 @@ impl Memory for Hierarchy {
 
     #[inline]
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+        self.enter(Requester::Core(request.core));
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
+            if victim.dirty || self.inclusion == Inclusion::Victim {
+                self.llc.carry(self.llc.spot(victim.line), Requester::Core(request.core), true, now);
+            }
             self.evict_private(victim.line, victim.dirty, share, now);
         }
     }

@@ -246,8 +246,7 @@ impl Pending {
                     Waiter::Core { core, ticket, served, asked, mut path, ready, distance, copy } => {
                         let mut here = at + distance;
                         if asked {
-                            path.push(Reason::DramQueue, queue);
-                            path.push(done.reason, done.service);
+                            charge(&mut path, queue, &done);
                         } else {
                             path.push(Reason::Mshr, here.since(ready));
                             here = here.max(ready);
@@ -265,6 +264,26 @@ impl Pending {
         }
         (self.finished, self.accepted) = (finished, accepted);
     }
+}
+
+/// Appends what DRAM took to `path`: `queue` for waiting, divided by what for, and the service.
+fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
+    let mut waits = done.waits;
+    // Waits too many for a path stay the queue's, the shortest first.
+    while path.len() + waits.iter().filter(|wait| wait.0 > 0).count() + 2 > Path::MAX
+        && let Some(shortest) = waits.iter_mut().filter(|wait| wait.0 > 0).min()
+    {
+        *shortest = Ps::ZERO;
+    }
+    for wait in &mut waits {
+        *wait = queue.min(*wait);
+        queue = queue - *wait;
+    }
+    path.push(Reason::DramQueue, queue);
+    for (reason, wait) in Finished::WAITS.into_iter().zip(waits) {
+        path.push(reason, wait);
+    }
+    path.push(done.reason, done.service);
 }
 
 /// The transactions of devices, by number.
@@ -355,7 +374,7 @@ impl Hierarchy {
 
     /// DRAM counters over all time.
     pub fn dram_counters(&self) -> DramCounters {
-        self.pending.as_ref().map_or_else(|| self.dram.counters(), |p| p.dram.counters())
+        self.pending.as_ref().map_or_else(|| self.drams_counters(), |p| p.dram.counters())
     }
 
     /// What DRAM has done up to `now` that takes energy.
@@ -365,7 +384,8 @@ impl Hierarchy {
 
     /// The DRAM's peak in bytes a second.
     pub fn dram_peak_bytes_per_s(&self) -> f64 {
-        self.pending.as_ref().map_or_else(|| self.dram.peak_bytes_per_s(), |p| p.dram.peak_bytes_per_s())
+        let other: f64 = self.other_drams().map(|dram| dram.peak_bytes_per_s()).sum();
+        self.pending.as_ref().map_or_else(|| self.dram.peak_bytes_per_s() + other, |p| p.dram.peak_bytes_per_s())
     }
 
     /// Reports of the controllers count from now on.
@@ -396,6 +416,7 @@ impl Hierarchy {
     #[inline]
     pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
         match &mut self.pending {
+            None if self.sockets.is_some() => self.write_over_sockets(line, at),
             None => self.dram.post(line, true, at),
             Some(pending) => {
                 pending.post(line, at);
@@ -408,6 +429,7 @@ impl Hierarchy {
     #[inline]
     pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
         match &mut self.pending {
+            None if self.sockets.is_some() => self.read_over_sockets(line, false, at, &mut Path::default()),
             None => self.dram.post(line, false, at),
             Some(pending) => {
                 let fill = pending.fill(line, at);

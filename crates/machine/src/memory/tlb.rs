@@ -1,7 +1,12 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Addr, Cbm, LINE_BYTES, Line, Ps, Size, Span};
 
+use super::Hierarchy;
+use super::extent::{Extent, check_names, named};
 use crate::MachineError;
 use crate::cache::TagArray;
 
@@ -10,7 +15,7 @@ use crate::cache::TagArray;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlbSpec {
-    /// The page size of everything: 4 KiB, 2 MiB or 1 GiB.
+    /// The page size of everything that `pages` does not name: 4 KiB, 2 MiB or 1 GiB.
     pub page: Size,
     /// Entries of the first-level data TLB for that size.
     pub l1_entries: u32,
@@ -24,6 +29,41 @@ pub struct TlbSpec {
     pub l2_latency: Span,
     /// Entries of the page-walk cache of each level above the last, 0 to 32, fully associative.
     pub walk_cache: u32,
+    /// Page sizes of some of the memory: `mempool`, `rings`, `tables`, or a table by its name. Regions begin and end
+    /// with their pages then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages: BTreeMap<String, Size>,
+    /// The TLBs of the sizes in `pages` beside `page`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<PageSizeSpec>,
+}
+
+/// The TLBs of one more page size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PageSizeSpec {
+    /// 4 KiB, 2 MiB or 1 GiB.
+    pub page: Size,
+    /// Entries of the first-level data TLB for that size.
+    pub l1_entries: u32,
+    /// Its ways, 1 to 32.
+    pub l1_ways: u32,
+    /// Entries of a second-level TLB of its own; it shares that of the other sizes when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_entries: Option<u32>,
+    /// Its ways, 1 to 32; 4 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_ways: Option<u32>,
+}
+
+impl TlbSpec {
+    /// The bytes of a page of the region `name` of `group`, if pages differ; 4 KiB if they do not.
+    pub fn alignment(&self, group: &str, name: &str) -> u64 {
+        if self.pages.is_empty() {
+            return 1 << PAGE_BITS;
+        }
+        named(&self.pages, group, name).unwrap_or(&self.page).bytes()
+    }
 }
 
 /// What a translation takes before the request can be made.
@@ -66,33 +106,45 @@ const LEVEL_BITS: u32 = 9;
 /// The TLBs and page-walk caches of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Tlb {
-    l1: TagArray,
+    /// By page size, the one of everything first.
+    sizes: Vec<PageSize>,
+    /// The second level that sizes share.
     l2: Option<TagArray>,
     l2_latency: Ps,
     /// Of the levels above the last, the topmost first.
     walk_caches: Vec<TagArray>,
-    /// Levels that a walk of this page size passes.
-    levels: usize,
-    page_bits: u32,
     tables: [Addr; LEVELS],
+    /// First bytes, ascending, and the page size of all up to the next; empty if all have the first.
+    ranges: Arc<[(u64, u8)]>,
 }
+
+#[derive(Clone, Debug)]
+struct PageSize {
+    l1: TagArray,
+    /// A second level of its own.
+    l2: Option<TagArray>,
+    bits: u32,
+    /// Levels that a walk passes.
+    levels: usize,
+}
+
+/// What keeps pages of different sizes apart in a TLB that they share: page numbers are smaller.
+const SIZE_SHIFT: u32 = 28;
 
 impl Tlb {
     /// # Errors
-    /// A page size that there is not, ways that do not divide the entries.
+    /// A page size that there is not, or twice; ways that do not divide the entries.
     pub(super) fn new(spec: &TlbSpec, path: &str) -> Result<Tlb, MachineError> {
-        let levels = match spec.page.bytes() {
-            0x1000 => 4,
-            0x20_0000 => 3,
-            0x4000_0000 => 2,
-            _ => {
-                return Err(MachineError::new(
-                    format!("{path}.page"),
-                    spec.page.to_string(),
-                    "4 KiB, 2 MiB or 1 GiB",
-                    "x86-64 has no other".into(),
-                ));
-            }
+        let levels = |page: Size, field: &str| match page.bytes() {
+            0x1000 => Ok(4),
+            0x20_0000 => Ok(3),
+            0x4000_0000 => Ok(2),
+            _ => Err(MachineError::new(
+                format!("{path}.{field}"),
+                page.to_string(),
+                "4 KiB, 2 MiB or 1 GiB",
+                "x86-64 has no other".into(),
+            )),
         };
         let array = |field: &str, entries: u32, ways: u32| {
             if !(1..=32).contains(&ways) || entries == 0 || !entries.is_multiple_of(ways) || entries > 1 << 20 {
@@ -113,15 +165,50 @@ impl Tlb {
                 "processors have 2 to 32 a level".into(),
             ));
         }
-        let walk_caches = if spec.walk_cache > 0 { levels - 1 } else { 0 };
-        Ok(Tlb {
+        let mut sizes = vec![PageSize {
+            levels: levels(spec.page, "page")?,
             l1: array("l1", spec.l1_entries, spec.l1_ways)?,
+            l2: None,
+            bits: spec.page.bytes().trailing_zeros(),
+        }];
+        for (i, size) in spec.sizes.iter().enumerate() {
+            let field = format!("sizes[{i}]");
+            let levels = levels(size.page, &format!("{field}.page"))?;
+            if sizes.iter().any(|other| other.levels == levels) {
+                return Err(MachineError::new(
+                    format!("{path}.{field}.page"),
+                    size.page.to_string(),
+                    "each page size once",
+                    format!("{path}.page has the TLBs of {}", spec.page),
+                ));
+            }
+            let l2 = size.l2_entries.map(|entries| array(&format!("{field}.l2"), entries, size.l2_ways.unwrap_or(4)));
+            sizes.push(PageSize {
+                levels,
+                l1: array(&format!("{field}.l1"), size.l1_entries, size.l1_ways)?,
+                l2: l2.transpose()?,
+                bits: size.page.bytes().trailing_zeros(),
+            });
+        }
+        for (region, page) in &spec.pages {
+            if !sizes.iter().any(|size| page.bytes() == 1 << size.bits) {
+                return Err(MachineError::new(
+                    format!("{path}.pages.{region}"),
+                    page.to_string(),
+                    format!("{path}.page, or the page of one of {path}.sizes"),
+                    "add its TLBs: sizes = [{ page = \"2 MiB\", l1_entries = 32, l1_ways = 4 }]".into(),
+                ));
+            }
+        }
+        let deepest = sizes.iter().map(|size| size.levels).max().unwrap_or(LEVELS);
+        let walk_caches = if spec.walk_cache > 0 { deepest - 1 } else { 0 };
+        Ok(Tlb {
+            sizes,
             l2: (spec.l2_entries > 0).then(|| array("l2", spec.l2_entries, spec.l2_ways)).transpose()?,
             l2_latency: spec.l2_latency.ps(),
             walk_caches: vec![TagArray::new(1, spec.walk_cache.max(1)); walk_caches],
-            levels,
-            page_bits: spec.page.bytes().trailing_zeros(),
             tables: tables_from(Addr(DEFAULT_TABLES)),
+            ranges: Arc::new([]),
         })
     }
 
@@ -130,22 +217,41 @@ impl Tlb {
         self.tables = tables_from(from);
     }
 
+    #[inline(always)]
+    fn size_of(&self, addr: Addr) -> usize {
+        if self.ranges.is_empty() {
+            return 0;
+        }
+        let at = self.ranges.partition_point(|&(from, _)| from <= addr.0);
+        self.ranges[..at].last().map_or(0, |&(_, size)| usize::from(size))
+    }
+
     /// Translates `addr`, and keeps the translation.
     pub(super) fn translate(&mut self, addr: Addr) -> Translation {
-        let page = Line(addr.0 >> self.page_bits);
-        if self.l1.use_line(page).is_some() {
+        let index = self.size_of(addr);
+        let size = &mut self.sizes[index];
+        let page = Line(addr.0 >> size.bits);
+        if size.l1.use_line(page).is_some() {
             return Translation::Free;
         }
-        let in_l2 = self.l2.as_mut().is_some_and(|l2| l2.use_line(page).is_some());
-        let _ = self.l1.fill(page, ALL, false, false);
+        let (l2, key) = match &mut size.l2 {
+            Some(own) => (Some(own), page),
+            None => (self.l2.as_mut(), Line(page.0 | (index as u64) << SIZE_SHIFT)),
+        };
+        let mut in_l2 = false;
+        if let Some(l2) = l2 {
+            in_l2 = l2.use_line(key).is_some();
+            if !in_l2 {
+                let _ = l2.fill(key, ALL, false, false);
+            }
+        }
+        let _ = size.l1.fill(page, ALL, false, false);
         if in_l2 {
             return Translation::Wait(self.l2_latency);
         }
-        if let Some(l2) = &mut self.l2 {
-            let _ = l2.fill(page, ALL, false, false);
-        }
+        let (levels, bits) = (size.levels, size.bits);
         let mut first = 0;
-        for (level, cache) in self.walk_caches.iter_mut().enumerate() {
+        for (level, cache) in self.walk_caches.iter_mut().enumerate().take(levels - 1) {
             let entry = Line(number_of(addr, level));
             if cache.use_line(entry).is_some() {
                 first = level + 1;
@@ -154,16 +260,40 @@ impl Tlb {
             }
         }
         let mut entries = [Addr(0); LEVELS];
-        for (level, entry) in entries.iter_mut().enumerate().take(self.levels) {
+        for (level, entry) in entries.iter_mut().enumerate().take(levels) {
             *entry = Addr(self.tables[level].0 + number_of(addr, level) * ENTRY_BYTES);
         }
         // Walks of large pages end above the last level.
-        entries.rotate_right(LEVELS - self.levels);
-        Translation::Walk(Walk {
-            entries,
-            first: (LEVELS - self.levels + first) as u8,
-            page_bits: self.page_bits as u8,
-        })
+        entries.rotate_right(LEVELS - levels);
+        Translation::Walk(Walk { entries, first: (LEVELS - levels + first) as u8, page_bits: bits as u8 })
+    }
+}
+
+impl Hierarchy {
+    /// Gives the memory that `extents` name the page sizes of `spec`, the translation that it was made with.
+    ///
+    /// # Errors
+    /// A name in `pages` that none of `extents` has.
+    pub fn map_pages(&mut self, spec: &TlbSpec, extents: &[Extent], path: &str) -> Result<(), MachineError> {
+        if spec.pages.is_empty() {
+            return Ok(());
+        }
+        check_names(&spec.pages, extents, &format!("{path}.tlb.pages"))?;
+        let mut sorted: Vec<&Extent> = extents.iter().collect();
+        sorted.sort_by_key(|extent| extent.bytes.start);
+        let mut ranges = Vec::with_capacity(2 * sorted.len());
+        for extent in sorted {
+            let page = spec.alignment(extent.group, &extent.name);
+            let also = spec.sizes.iter().position(|size| size.page.bytes() == page).map_or(0, |i| i + 1);
+            ranges.push((extent.bytes.start, also as u8));
+            // The rest of a region's last page is nobody's.
+            ranges.push((extent.bytes.end.next_multiple_of(page), 0));
+        }
+        let ranges: Arc<[(u64, u8)]> = ranges.into();
+        for tlb in self.cores.iter_mut().filter_map(|core| core.tlb.as_mut()) {
+            tlb.ranges = Arc::clone(&ranges);
+        }
+        Ok(())
     }
 }
 
@@ -203,6 +333,8 @@ mod tests {
             l2_ways: 4,
             l2_latency: Span::from_ns(3.0),
             walk_cache: 2,
+            pages: BTreeMap::new(),
+            sizes: Vec::new(),
         }
     }
 
@@ -248,6 +380,65 @@ mod tests {
         assert!(sorted[1].0 >= (1 << 32) + (1 << 23));
     }
 
+    /// Each page size has its own arrays: what a set holds is the last pages that were used of it.
+    #[derive(Default)]
+    struct Naive {
+        l1: [Vec<u64>; 2],
+        l2: Vec<(usize, u64)>,
+    }
+
+    impl Naive {
+        /// Whether `page` of a size has to be walked for; both levels of 4 and 16 ways in one set.
+        fn walks(&mut self, size: usize, page: u64) -> bool {
+            let l1 = &mut self.l1[size];
+            let here = l1.iter().position(|&p| p == page).map(|at| l1.remove(at));
+            l1.insert(0, page);
+            l1.truncate(4);
+            if here.is_some() {
+                return false;
+            }
+            let there = self.l2.iter().position(|&p| p == (size, page)).map(|at| self.l2.remove(at));
+            self.l2.insert(0, (size, page));
+            self.l2.truncate(16);
+            there.is_none()
+        }
+    }
+
+    #[test]
+    fn regions_of_two_page_sizes_walk_as_often_as_their_pages_miss() {
+        let mut spec = spec(4096);
+        spec.l2_ways = 16;
+        spec.sizes.push(PageSizeSpec {
+            page: Size::from_bytes(1 << 21),
+            l1_entries: 4,
+            l1_ways: 4,
+            l2_entries: None,
+            l2_ways: None,
+        });
+        spec.pages.insert("mempool".into(), Size::from_bytes(1 << 21));
+        let mut tlb = Tlb::new(&spec, "tlb").unwrap();
+        // 64 MiB of mbufs in huge pages before 1 MiB of a table in small ones.
+        tlb.ranges = Arc::new([(0, 1), (64 << 20, 0)]);
+        let (mut naive, mut state) = (Naive::default(), 1u64);
+        let (mut walks, mut expected, mut loads) = ([0; 2], [0; 2], 0);
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (small, at) = (usize::from(state >> 60 < 9), state >> 20);
+            let addr = if small == 1 { (64 << 20) + at % (1 << 17) } else { at % (20 << 20) };
+            let bits = if small == 1 { 12 } else { 21 };
+            expected[small] += u32::from(naive.walks(small, addr >> bits));
+            if let Translation::Walk(walk) = tlb.translate(Addr(addr)) {
+                walks[small] += 1;
+                assert_eq!(walk.page_bits(), bits);
+                loads += walk.entries().len();
+            }
+        }
+        assert_eq!(walks, expected);
+        assert!(walks[0] > 100 && walks[1] > 1000, "{walks:?}");
+        // With the levels above cached, all but the first walks load their last entry only.
+        assert!(loads < walks[0] as usize + walks[1] as usize + 8, "{loads}");
+    }
+
     #[test]
     fn contradictions_are_named() {
         let bad = |change: fn(&mut TlbSpec)| {
@@ -256,6 +447,23 @@ mod tests {
             Tlb::new(&spec, "machine.tlb").unwrap_err().to_string()
         };
         assert!(bad(|s| s.page = Size::from_bytes(8192)).starts_with("machine.tlb.page = 8 KiB: allowed is 4 KiB"));
+        let huge = |page: u64| {
+            vec![PageSizeSpec {
+                page: Size::from_bytes(page),
+                l1_entries: 4,
+                l1_ways: 4,
+                l2_entries: None,
+                l2_ways: None,
+            }]
+        };
+        assert!(
+            bad(|s| {
+                s.pages.insert("mempool".into(), Size::from_bytes(1 << 21));
+            })
+            .starts_with("machine.tlb.pages.mempool = 2 MiB: allowed is machine.tlb.page, or")
+        );
+        let twice = Tlb::new(&TlbSpec { sizes: huge(4096), ..spec(4096) }, "machine.tlb").unwrap_err().to_string();
+        assert!(twice.starts_with("machine.tlb.sizes[0].page = 4 KiB: allowed is each page size once"), "{twice}");
         assert!(bad(|s| s.l1_ways = 3).starts_with("machine.tlb.l1_entries = 4 with 3 ways"));
         assert!(bad(|s| s.walk_cache = 33).starts_with("machine.tlb.walk_cache = 33"));
     }

@@ -1,9 +1,10 @@
 use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
 use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
-use units::{Addr, LINE_BYTES};
+use units::{Addr, CoreId, LINE_BYTES};
 
 use super::{POOL, POOL_CACHE, POOL_RING, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 use crate::MachineError;
+use crate::memory::Extent;
 
 /// Bytes from one mbuf to the next: object header, `struct rte_mbuf`, headroom and data room, 37
 /// lines (`rte_mempool_calc_obj_size` gives 64 + 128 + 128 + 2048).
@@ -15,6 +16,7 @@ pub const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF
 #[derive(Clone, Debug)]
 pub struct ServerLayout {
     regions: Vec<Option<Place>>,
+    extents: Vec<Extent>,
     pool: u64,
     end: u64,
 }
@@ -45,28 +47,65 @@ impl ServerLayout {
         ports: u16,
         tables: &[RegionSpec],
     ) -> Result<ServerLayout, MachineError> {
-        let mut layout = ServerLayout { regions: Vec::new(), pool: PAGE_BYTES, end: PAGE_BYTES };
+        ServerLayout::paged(cores, mbufs, pool_ring, rx, tx, ports, tables, |_, _| PAGE_BYTES)
+    }
+
+    /// As [`ServerLayout::new`], with the bytes of the pages that the region of a group and a name has: it begins with
+    /// one and ends with one.
+    ///
+    /// # Errors
+    /// As [`ServerLayout::new`].
+    #[allow(clippy::too_many_arguments, reason = "as of new")]
+    pub fn paged(
+        cores: u32,
+        mbufs: u32,
+        pool_ring: u64,
+        rx: u32,
+        tx: u32,
+        ports: u16,
+        tables: &[RegionSpec],
+        page: impl Fn(&str, &str) -> u64,
+    ) -> Result<ServerLayout, MachineError> {
+        let mut layout = ServerLayout { regions: Vec::new(), extents: Vec::new(), pool: 0, end: PAGE_BYTES };
         let tx = u64::from(tx) * u64::from(ports);
-        layout.place_region(POOL, u64::from(mbufs) * MBUF_STRIDE, 0)?;
-        layout.place_region(POOL_RING, pool_ring, 0)?;
-        for (region, bytes) in [
-            (RX_RING, u64::from(rx) * RX_DESCRIPTOR_BYTES),
-            (RX_SW_RING, u64::from(rx) * 8),
-            (TX_RING, tx * TX_DESCRIPTOR_BYTES),
-            (TX_SW_RING, tx * 16),
-            (POOL_CACHE, 16 * 1024),
+        let mut place = |region, group, name: &str, bytes, copies| {
+            layout.place_region(region, group, name, bytes, copies, page(group, name))
+        };
+        place(POOL, "mempool", "mbufs", u64::from(mbufs) * MBUF_STRIDE, 0)?;
+        place(POOL_RING, "mempool", "pool ring", pool_ring, 0)?;
+        for (region, name, bytes) in [
+            (RX_RING, "rx ring", u64::from(rx) * RX_DESCRIPTOR_BYTES),
+            (RX_SW_RING, "rx mbuf ring", u64::from(rx) * 8),
+            (TX_RING, "tx ring", tx * TX_DESCRIPTOR_BYTES),
+            (TX_SW_RING, "tx mbuf ring", tx * 16),
+            (POOL_CACHE, "pool cache", 16 * 1024),
         ] {
-            layout.place_region(region, bytes, cores)?;
+            place(region, "rings", name, bytes, cores)?;
         }
         for table in tables {
             let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };
-            layout.place_region(table.id, table.bytes, copies)?;
+            place(table.id, "tables", &table.name, table.bytes, copies)?;
         }
+        layout.pool = layout.address(POOL, 0, 0).0;
         Ok(layout)
     }
 
-    fn place_region(&mut self, region: RegionId, bytes: u64, copies: u32) -> Result<(), MachineError> {
-        let size = bytes.max(1).next_multiple_of(PAGE_BYTES);
+    /// All regions, those of cores one by one.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    fn place_region(
+        &mut self,
+        region: RegionId,
+        group: &'static str,
+        name: &str,
+        bytes: u64,
+        copies: u32,
+        page: u64,
+    ) -> Result<(), MachineError> {
+        self.end = self.end.next_multiple_of(page);
+        let size = bytes.max(1).next_multiple_of(page);
         let at = usize::from(region.0);
         if self.regions.len() <= at {
             self.regions.resize(at + 1, None);
@@ -81,6 +120,15 @@ impl ServerLayout {
             ));
         }
         self.regions[at] = Some(Place { base: self.end, per_core: if copies > 0 { size } else { 0 } });
+        for copy in 0..copies.max(1) {
+            let base = self.end + size * u64::from(copy);
+            self.extents.push(Extent {
+                name: name.into(),
+                group,
+                core: (copies > 0).then_some(CoreId(copy as u16)),
+                bytes: base..base + size,
+            });
+        }
         self.end += total;
         Ok(())
     }
@@ -195,7 +243,7 @@ impl Layout for ServerLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{Clos, CoreId, PacketId};
+    use units::{Clos, PacketId};
 
     fn layout() -> ServerLayout {
         let table =

@@ -130,7 +130,7 @@ impl<'a> Idle<'a> {
             let mut order = seed.stream("mempool.order");
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
-        let layout = ServerLayout::new(
+        let layout = ServerLayout::paged(
             m.cores,
             scenario.mempool.size,
             pool.ring_bytes(),
@@ -138,6 +138,7 @@ impl<'a> Idle<'a> {
             nic.tx_descriptors,
             nic.ports,
             &function.regions(),
+            |group, name| m.page_of(group, name),
         )?;
         let mut workers = Vec::new();
         for i in 0..m.cores as u16 {
@@ -151,7 +152,7 @@ impl<'a> Idle<'a> {
             workers.push(Worker { core, rx, tx, waiting: 0, arrived: 0 });
         }
         let mut memory = Hierarchy::new(&m.memory_at_once(), m.cores, "machine")?;
-        memory.tables_at(Addr(layout.bytes()));
+        m.place(&mut memory, &layout)?;
         Ok(Idle {
             scenario,
             source,
