@@ -10,6 +10,7 @@ pub mod memory;
 pub mod neighbours;
 pub mod netproc;
 mod own_machine;
+mod owners;
 pub mod predict;
 pub mod recorded;
 pub mod run;
@@ -30,6 +31,7 @@ pub mod verdict;
 
 pub use compare::compare;
 pub use load::{InputFile, Routing, Stock};
+pub use owners::ApplicationFound;
 pub use run::{Options, Progress, RunResult, run, run_all, run_from};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};
 pub use schedule::Watch;

@@ -8,7 +8,9 @@ use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{CopyEngineSpec, CopyTableSpec, LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{
+    ApplicationSpec, CopyEngineSpec, CopyTableSpec, LlcSpec, MemorySpec, StackedTablesSpec, TlbSpec,
+};
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -376,6 +378,12 @@ pub struct MachineSpec {
     /// table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engine: Option<CopyEngineSpec>,
+    /// Whose lines the LLC tells apart: slices or ways of their own, skipping, bypass; nobody's when left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<ApplicationSpec>,
+    /// Tables in a stacked DRAM of their own, a copy a channel; in `dram` with all else when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacked: Option<StackedTablesSpec>,
     /// One of so many sets of the LLC is followed, and other lines do as followed ones of their kind did: a power
     /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
     #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]

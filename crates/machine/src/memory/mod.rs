@@ -14,6 +14,9 @@
 //! translation of addresses of such copies; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
+mod applications;
+#[cfg(test)]
+mod applications_tests;
 mod copies;
 #[cfg(test)]
 mod copies_tests;
@@ -25,14 +28,18 @@ mod in_flight;
 mod latest;
 mod llc;
 mod pending;
+mod placement;
 mod sampling;
+mod tables_in_stack;
 mod tlb;
 
+pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
+pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tlb::{TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -43,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
+use applications::Applications;
 use copies::Copies;
 use directory::Directory;
 use engines::Engine;
@@ -51,6 +59,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
 use sampling::{Found, RowOutcome, Sampling};
+use tables_in_stack::TablesInStack;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -228,6 +237,10 @@ pub struct Hierarchy {
     engine: Option<Box<Engine>>,
     /// All lines are followed when left out.
     sampling: Option<Box<Sampling>>,
+    /// Whose lines the LLC tells apart; nobody's when left out.
+    applications: Option<Box<Applications>>,
+    /// What lies in a stacked DRAM beside [`Hierarchy::dram`].
+    stack: Option<Box<TablesInStack>>,
     /// The line that was last written back.
     written_back: Line,
     counters: MemoryCounters,
@@ -357,6 +370,8 @@ impl Hierarchy {
                 None => None,
             },
             sampling,
+            applications: None,
+            stack: None,
             written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -714,6 +729,9 @@ impl Hierarchy {
         let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found));
         if found {
             self.counters.l2.hits += 1;
+            if self.applications.is_some() {
+                l2.find(line).into_iter().for_each(|slot| l2.set_owner(slot, applications::REUSED));
+            }
         } else {
             self.counters.l2.misses += 1;
             if !matches!(route, Route::Drawn(_)) {
@@ -841,6 +859,13 @@ impl Hierarchy {
 
     #[inline]
     fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: Share, now: Ps) {
+        let mut share = share;
+        if self.applications.is_some() {
+            match self.admitted(line, share) {
+                Some(admitted) => share = admitted,
+                None => return self.evict_from_llc(line, dirty, Err(NoWay), now),
+            }
+        }
         let victim = self.llc.fill(spot, share, dirty);
         self.evict_from_llc(line, dirty, victim, now);
     }
@@ -1080,6 +1105,11 @@ impl Memory for Hierarchy {
         let share = self.share_of(request.clos);
         let before = self.counters.writebacks;
         self.settle(lookup, request, now);
+        if self.applications.is_some()
+            && let Some(reply) = self.fetch_past_llc(request, lookup, now)
+        {
+            return reply;
+        }
         let mut pinned = false;
         if self.copies.is_some() {
             if write {
@@ -1118,15 +1148,24 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let asked = Asked { core, path, ready: done, distance, served: Served::Dram, copy: Ps::ZERO };
-            ticket = self.read_later(line, at + self.llc.latency(), asked);
-            if ticket.is_none() {
-                let filled =
-                    self.dram.reserve(line, false, at + self.llc.latency(), |reason, time| path.push(reason, time));
+            let mut filled = match self.stack {
+                Some(_) => self.read_stacked(line, at + self.llc.latency(), &mut path),
+                None => None,
+            };
+            if filled.is_none() {
+                let asked = Asked { core, path, ready: done, distance, served: Served::Dram, copy: Ps::ZERO };
+                ticket = self.read_later(line, at + self.llc.latency(), asked);
+                if ticket.is_none() {
+                    let at = at + self.llc.latency();
+                    filled = Some(self.dram.reserve(line, false, at, |reason, time| path.push(reason, time)));
+                }
+            }
+            if let Some(filled) = filled {
                 done = filled + distance;
                 self.in_flight.insert(line, done);
             }
-            if self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_)) {
+            let fills = self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_));
+            if fills && !(self.applications.is_some() && self.stays_out(line)) {
                 self.fill_llc(line, spot, false, share, at);
             }
             Served::Dram
@@ -1158,6 +1197,9 @@ impl Memory for Hierarchy {
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance, served, copy: Ps::ZERO };
             ticket = self.join(line, asked).ok();
+        }
+        if self.applications.is_some() {
+            self.looked_in_llc(request, served, at);
         }
         self.directory.insert(line, core);
         if !shared {
@@ -1207,6 +1249,9 @@ impl Memory for Hierarchy {
     fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
+            if self.applications.is_some() && self.leaves_l2(victim, share, now) {
+                continue;
+            }
             self.evict_private(victim.line, victim.dirty, share, now);
         }
     }
