@@ -47,7 +47,7 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
     assert!(number(&skip, "/applications/0/skipped_share") > 0.9);
     let never = document(&["machine.applications=[{of=\"tables\", llc=false}]"]);
     assert_eq!(number(&never, "/applications/0/llc_lookups"), 0.0);
-    let bypass = document(&["machine.applications=[{of=\"tables\", bypass=true}]"]);
+    let bypass = document(&["machine.l2.size=64 KiB", "machine.applications=[{of=\"tables\", bypass=true}]"]);
     assert!(number(&bypass, "/applications/0/bypassed") > 100.0);
     let owned = document(&[TENANT, "machine.applications=[{of=\"tables\", slices=3}, {of=\"tenant\", slices=2}]"]);
     assert_eq!((&owned["applications"][0]["slices"], &owned["applications"][1]["slices"]), (&3.into(), &2.into()));
@@ -61,6 +61,7 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
         "machine.applications=[{of=\"tables\", slices=3, skip={threshold=0.2, window=500, retry=2000}}, \
          {of=\"tenant\", slices=2, ways=0b11, bypass=true, skip={threshold=0.9, window=1000}}]",
         "machine.stacked={holds=[\"tables\", \"tenant\"], memory={channels=16, link_ns=20.0}}",
+        "machine.dram.standard=ddr4-2400u",
         "machine.dram.controller={}",
     ]);
     assert!(number(&all, "/stacked/writes") > 0.0 && number(&all, "/applications/0/changes") > 0.0);
@@ -71,13 +72,13 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
 fn a_neighbour_gains_from_slices_that_a_skipping_application_has_released() {
     let of = |skip: &str| {
         let tables = format!("{{of=\"tables\", slices=5{skip}}}");
-        let tenant = "neighbours=[{name=\"tenant\", working_set=\"2 MiB\"}]";
+        let tenant = "neighbours=[{name=\"tenant\", working_set=\"1 MiB\"}]";
         let apart = format!("machine.applications=[{tables}, {{of=\"tenant\", slices=2}}]");
-        let found = document(&[tenant, &apart]);
+        let found = document(&[tenant, &apart, "machine.l2.size=64 KiB", "machine.llc.size=2.75 MiB"]);
         assert_eq!(found["applications"][1]["slices"], if skip.is_empty() { 2 } else { 7 });
         number(&found, "/applications/1/llc_miss_rate")
     };
-    let (kept, released) = (of(""), of(", skip={threshold=0.0, window=200, retry=100000000}"));
+    let (kept, released) = (of(""), of(", skip={threshold=0.0, hysteresis=0.0, window=200, retry=100000000}"));
     assert!(released < kept - 0.1, "{released} for {kept}");
 }
 
