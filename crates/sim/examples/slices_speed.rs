@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let time = |requests| -> Result<f64, sim::slices::SlicesError> {
             let start = Instant::now();
             let point = Point { spec: SlicesSpec { requests, ..spec.clone() }, seed: 1, runs: 1 };
-            let found = point.run(&[], &mut || true)?.ok_or(sim::slices::SlicesError::Text("nobody stops it".into()))?;
+            let found =
+                point.run(&[], &mut || true)?.ok_or(sim::slices::SlicesError::Text("nobody stops it".into()))?;
             if requests > 1_000 {
                 println!("{architecture:?}: {:.3} ns, {:.3} Gbps", found.wait_ns.value, found.throughput_gbps.value);
             }

@@ -4,6 +4,7 @@ pub mod applications;
 pub mod compare;
 pub mod copies;
 mod load;
+pub mod lookups;
 pub mod loops;
 pub mod measure;
 pub mod memory;
