@@ -1,7 +1,7 @@
-"""LLC slices over stacked DRAM: the three architectures of Korikawa et al. (IEEE Access 2020) side by side, on a table whose
-entries are wanted by a Zipf-like law, or on what a packet function looks up in real tables for real packets.
+"""LLC slices over stacked DRAM: the three architectures of Korikawa et al. (IEEE Access 2020) side by side.
 
-Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told beside it.
+What is looked up is a table whose entries are wanted by a Zipf-like law, or what a packet function looks up in real tables
+for real packets. Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told beside it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,7 @@ from wirespeed.progress import Bar
 
 ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "without LLC", "shared_llc": "shared LLC"}
 
-REAL_SIZE: Final[Mapping[str, Mapping[str, int]]] = {
-    "l1": {"bytes": 65_536, "ways": 8},
-    "l2": {"bytes": 524_288, "ways": 16},
-    "slice": {"bytes": 1_048_576, "ways": 16},
-    "shared": {"bytes": 29_360_128, "ways": 16},
-}
-"""Caches that the paper names as those it could not run (section V-B); ways are assumed."""
-
-REAL_ENTRIES: Final = 1 << 27
-"""Of a table that is to these caches as the paper's is to its own."""
-
+ROOM: Final = "2020-access-korikawa"
 RECORDED_PACKETS: Final = 200_000
 _PREVIEWED: Final = (
     ("throughput_per_us", "throughput", False),
@@ -50,12 +40,13 @@ _PREVIEWED: Final = (
 
 
 def default(settings: Sequence[str] = (), real_size: bool = False) -> dict[str, Any]:
-    """The setting that all architectures share: the paper's, with `settings` (`path=value`) over it. Raises InputError."""
+    """The setting that all architectures share: the paper's, and `settings` (`path=value`) over it. Raises InputError."""
     spec: dict[str, Any] = json.loads(_wirespeed.slices_spec())
     if real_size:
-        for level, sizes in REAL_SIZE.items():
-            spec["caches"][level] |= sizes
-        spec["applications"][0]["entries"] = REAL_ENTRIES
+        sizes = tomllib.loads(_wirespeed.paper_file(ROOM, "study.toml") or "")["real_size"]
+        for level in ("l1", "l2", "slice", "shared"):
+            spec["caches"][level] |= sizes[level]
+        spec["applications"][0]["entries"] = sizes["entries"]
     for setting in settings:
         _set(spec, setting)
     return spec
@@ -107,10 +98,11 @@ def study(
     preview: bool = False,
     progress: Callable[[str, int, int, str], None] | None = None,
 ) -> dict[str, Any]:
-    """The three architectures under one setting: `architectures` have `outcome` (the simulation; None with `preview` alone),
-    `preview` in closed form and its `errors`.
+    """The three architectures under one setting.
 
-    Rates in millions a second, times in ns; half-widths are of 95 %: of `runs`, or of the 32 batches of one. Raises InputError.
+    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form, and its `errors`.
+    Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32 batches of one.
+    Raises InputError.
     """
     shared = copy.deepcopy(dict(spec))
     facts = None
@@ -142,7 +134,14 @@ def study(
         }
         for one, outcome, guess in zip(each, outcomes, previews, strict=True)
     ]
-    return {"schema": "wirespeed.slices/1", "spec": shared, "lookups": facts, "runs": runs, "seed": seed, "architectures": rows}
+    return {
+        "schema": "wirespeed.slices/1",
+        "spec": shared,
+        "lookups": facts,
+        "runs": runs,
+        "seed": seed,
+        "architectures": rows,
+    }
 
 
 def _preview(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> dict[str, Any] | None:
@@ -319,7 +318,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option(
                 "--scenario",
                 metavar="SCENARIO",
-                help="Whose traffic, tables and function are recorded: a file or a shipped one; forwarding if left out.",
+                help="Whose traffic, tables and function are recorded: a file or a shipped one; else forwarding.",
                 show_default=False,
                 rich_help_panel=options.TRAFFIC,
             ),
@@ -337,7 +336,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             ),
         ] = RECORDED_PACKETS,
         threads: Annotated[
-            int | None, typer.Option("--threads", metavar="N", min=1, help="Architectures at a time.", show_default=False)
+            int | None,
+            typer.Option("--threads", metavar="N", min=1, help="Architectures at a time.", show_default=False),
         ] = None,
         form: TablesOrJsonOpt = "table",
         quiet: QuietOpt = False,
@@ -358,12 +358,14 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         console = Console(file=sys.stdout)
         for shown in tables(result):
             console.print(shown)
-        notes = dict.fromkeys(note for row in result["architectures"] for note in (row["outcome"] or {}).get("notes", ()))
+        notes = dict.fromkeys(
+            note for row in result["architectures"] for note in (row["outcome"] or {}).get("notes", ())
+        )
         for note in notes:
             console.print(f"Note: {note}", highlight=False)
         console.print(
-            "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take lookups "
-            "as independent, and DRAM without interleaving.",
+            "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
+            "lookups as independent, and DRAM without interleaving.",
             highlight=False,
         )
         return 0
