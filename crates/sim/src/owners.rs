@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use engine::Seed;
-use machine::memory::{ApplicationCounters, ApplicationState, Hierarchy, StackedCounters};
+use machine::memory::{ApplicationCounters, ApplicationSpec, ApplicationState, Hierarchy, StackedCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
 use probe::{RegionSpec, Sharing};
 use serde_json::{Value, json};
@@ -30,10 +30,10 @@ pub(crate) fn tell(
 ) -> Result<(), ScenarioError> {
     let machine = &scenario.machine;
     let lines_of = |name: &str, path: String| lines(name, path, scenario, layout, tables);
-    let applications = machine.applications.iter().enumerate();
-    let ranges = applications.map(|(n, a)| lines_of(&a.of, format!("machine.applications[{n}].of")));
+    let ranges = machine.applications.keys().map(|name| lines_of(name, "machine.applications".into()));
     let ranges = ranges.collect::<Result<Vec<_>, _>>()?;
-    memory.tell_apart(&machine.applications, &ranges, "machine.applications")?;
+    let applications: Vec<_> = machine.applications.iter().map(|(name, spec)| (name.as_str(), spec)).collect();
+    memory.tell_apart(&applications, &ranges, "machine.applications")?;
     if let Some(stacked) = &machine.stacked {
         let held = stacked.holds.iter().enumerate();
         let ranges = held.map(|(n, name)| lines_of(name, format!("machine.stacked.holds[{n}]")));
@@ -122,11 +122,11 @@ pub(crate) fn between(from: &[ApplicationState], to: &[ApplicationState]) -> Vec
 
 /// Of the summary: the applications that the LLC tells apart.
 pub(crate) fn applications(scenario: &Scenario, found: &[ApplicationFound]) -> Value {
-    let one = |(spec, found): (&machine::memory::ApplicationSpec, &ApplicationFound)| {
+    let one = |((name, spec), found): ((&String, &ApplicationSpec), &ApplicationFound)| {
         let c = &found.counters;
         let lookups = c.llc.hits + c.llc.misses;
         json!({
-            "of": spec.of,
+            "of": name,
             "slices": found.end.slices,
             "ways": spec.ways.map(u32::count_ones),
             "llc_lookups": lookups,

@@ -1,5 +1,6 @@
 //! What is simulated: a scenario in TOML, its presets, overrides and errors.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
@@ -378,9 +379,10 @@ pub struct MachineSpec {
     /// table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engine: Option<CopyEngineSpec>,
-    /// Whose lines the LLC tells apart: slices or ways of their own, skipping, bypass; nobody's when left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub applications: Vec<ApplicationSpec>,
+    /// Whose lines the LLC tells apart, for slices or ways of their own, skipping, bypass: by name `tables` (all memory of
+    /// the packet function), one of its regions, `neighbours`, or one of these; nobody's when left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub applications: BTreeMap<String, ApplicationSpec>,
     /// Tables in a stacked DRAM of their own, a copy a channel; in `dram` with all else when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacked: Option<StackedTablesSpec>,

@@ -42,14 +42,14 @@ fn number(of: &Value, at: &str) -> f64 {
 fn all_of_it_on_the_default_machine_alone_and_together() {
     let plain = document(&[]);
     assert_eq!((&plain["applications"], &plain["stacked"]), (&serde_json::json!([]), &Value::Null));
-    let skip = document(&["machine.applications=[{of=\"tables\", skip={threshold=0.05, window=500, retry=100000}}]"]);
+    let skip = document(&["machine.applications.tables.skip={threshold=0.05, window=500, retry=100000}"]);
     assert_eq!(skip["applications"][0]["skips"], true);
     assert!(number(&skip, "/applications/0/skipped_share") > 0.9);
-    let never = document(&["machine.applications=[{of=\"tables\", llc=false}]"]);
+    let never = document(&["machine.applications.tables.llc=false"]);
     assert_eq!(number(&never, "/applications/0/llc_lookups"), 0.0);
-    let bypass = document(&["machine.l2.size=64 KiB", "machine.applications=[{of=\"tables\", bypass=true}]"]);
+    let bypass = document(&["machine.l2.size=64 KiB", "machine.applications.tables.bypass=true"]);
     assert!(number(&bypass, "/applications/0/bypassed") > 100.0);
-    let owned = document(&[TENANT, "machine.applications=[{of=\"tables\", slices=3}, {of=\"tenant\", slices=2}]"]);
+    let owned = document(&[TENANT, "machine.applications.tables.slices=3", "machine.applications.tenant.slices=2"]);
     assert_eq!((&owned["applications"][0]["slices"], &owned["applications"][1]["slices"]), (&3.into(), &2.into()));
     let stacked = document(&["machine.stacked.memory.channels=8"]);
     assert!(
@@ -58,8 +58,8 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
     let all = document(&[
         TENANT,
         "machine.cores=2",
-        "machine.applications=[{of=\"tables\", slices=3, skip={threshold=0.2, window=500, retry=2000}}, \
-         {of=\"tenant\", slices=2, ways=0b11, bypass=true, skip={threshold=0.9, window=1000}}]",
+        "machine.applications.tables={slices=3, skip={threshold=0.2, window=500, retry=2000}}",
+        "machine.applications.tenant={slices=2, ways=0b11, bypass=true, skip={threshold=0.9, window=1000}}",
         "machine.stacked={holds=[\"tables\", \"tenant\"], memory={channels=16, link_ns=20.0}}",
         "machine.dram.standard=ddr4-2400u",
         "machine.dram.controller={}",
@@ -71,10 +71,10 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
 #[test]
 fn a_neighbour_gains_from_slices_that_a_skipping_application_has_released() {
     let of = |skip: &str| {
-        let tables = format!("{{of=\"tables\", slices=5{skip}}}");
+        let tables = format!("machine.applications.tables={{slices=5{skip}}}");
         let tenant = "neighbours=[{name=\"tenant\", working_set=\"1 MiB\"}]";
-        let apart = format!("machine.applications=[{tables}, {{of=\"tenant\", slices=2}}]");
-        let found = document(&[tenant, &apart, "machine.l2.size=64 KiB", "machine.llc.size=2.75 MiB"]);
+        let owned = "machine.applications.tenant.slices=2";
+        let found = document(&[tenant, &tables, owned, "machine.l2.size=64 KiB", "machine.llc.size=2.75 MiB"]);
         assert_eq!(found["applications"][1]["slices"], if skip.is_empty() { 2 } else { 7 });
         number(&found, "/applications/1/llc_miss_rate")
     };
@@ -88,14 +88,14 @@ fn memory_that_nobody_has_is_refused_with_what_there_is() {
         let found = read(set).and_then(|s| run(&s, Options { threads: 1, same_packets: false }, &mut |_| true));
         found.map(|_| ()).unwrap_err().to_string()
     };
-    let said = refused(&["machine.applications=[{of=\"table\"}]"]);
-    assert!(said.contains("machine.applications[0].of: \"table\": no such memory: did you mean tables?"), "{said}");
+    let said = refused(&["machine.applications.table.bypass=true"]);
+    assert!(said.contains("machine.applications: \"table\": no such memory: did you mean tables?"), "{said}");
     let said = refused(&["machine.stacked.holds=[\"tenant\"]"]);
     assert!(said.contains("machine.stacked.holds[0]: \"tenant\": no such memory: there are tables, tbl24"), "{said}");
     let said = refused(&["machine.stacked.memory.channels=99"]);
     assert!(said.contains("machine.stacked.memory.channels = 99: allowed is 1 to 64"), "{said}");
-    let said = refused(&["machine.applications=[{of=\"tables\", slices=8}]"]);
-    assert!(said.contains("machine.applications[0].slices = 8: allowed is 1 to 7 of 8 slices"), "{said}");
-    let said = refused(&["machine.applications=[{of=\"tables\", skips=true}]"]);
+    let said = refused(&["machine.applications.tables.slices=8"]);
+    assert!(said.contains("machine.applications.tables.slices = 8: allowed is 1 to 7 of 8 slices"), "{said}");
+    let said = refused(&["machine.applications.tables.skips=true"]);
     assert!(said.contains("skip"), "{said}");
 }

@@ -25,6 +25,7 @@ from wirespeed.summary import (
     keeps_wire_speed,
     key_numbers,
     slices,
+    stacked_text,
     warnings,
 )
 
@@ -71,6 +72,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
             mbuf_chart=charts.mbufs_over_time(series),
             policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
             copying=copying(summary),
+            stacked=stacked_text(summary),
             dram=summary.get("dram") or {},
             traffic=summary.get("traffic") or {},
             machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},

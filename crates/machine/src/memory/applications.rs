@@ -33,36 +33,27 @@ use crate::{Lookup, MachineError, Reply, Response, Served};
 
 /// An application whose lines the LLC tells from others'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ApplicationSpec {
-    /// Whose lines: `tables` for all memory of the packet function, one of its regions by name, `neighbours`, or one of
-    /// these by name.
-    pub of: String,
     /// Slices that hold its lines and nobody else's, counted from the first that is left; those of everyone else when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<u32>,
     /// Ways that its lines may fill, as a bit mask; those of who brings them in when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ways: Option<u32>,
     /// Whether its lines may be in the LLC at all.
-    #[serde(default = "yes")]
     pub llc: bool,
     /// When to skip the LLC, by its measured miss rate; never when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub skip: Option<SkipSpec>,
     /// Lines that are unlikely to be used again are not put into the LLC.
-    #[serde(default)]
     pub bypass: bool,
 }
 
-fn yes() -> bool {
-    true
-}
-
 impl Default for ApplicationSpec {
-    /// The packet function's tables, as if nobody told them apart.
+    /// As if nobody told it apart.
     fn default() -> ApplicationSpec {
-        ApplicationSpec { of: "tables".into(), slices: None, ways: None, llc: true, skip: None, bypass: false }
+        ApplicationSpec { slices: None, ways: None, llc: true, skip: None, bypass: false }
     }
 }
 
@@ -148,15 +139,15 @@ impl Reuse {
 pub(super) const REUSED: u8 = 1;
 
 impl Hierarchy {
-    /// Tells `specs` apart from now on: application n has the lines of `ranges[n]`. For an empty memory system. `path` is
-    /// where the specifications stand.
+    /// Tells `specs`, each with its name, apart from now on: application n has the lines of `ranges[n]`. For an empty
+    /// memory system. `path` is where the specifications stand.
     ///
     /// # Errors
     /// More slices than there are, none left for everyone else, ways that the LLC does not have, a skip logic that cannot be,
     /// lines of two applications, an LLC that cannot do this.
     pub fn tell_apart(
         &mut self,
-        specs: &[ApplicationSpec],
+        specs: &[(&str, &ApplicationSpec)],
         ranges: &[Vec<Range<u64>>],
         path: &str,
     ) -> Result<(), MachineError> {
@@ -169,7 +160,7 @@ impl Hierarchy {
         };
         let slices = self.llc.slice_count();
         let (mut all, mut next) = (Vec::new(), 0u32);
-        for (n, spec) in specs.iter().enumerate() {
+        for (name, spec) in specs {
             let own = match spec.slices {
                 None => None,
                 Some(own) => {
@@ -181,7 +172,7 @@ impl Hierarchy {
                             format!("1 to {most} of {slices} slices, beside those before it and one for everyone else")
                         };
                         let remedy = "set machine.llc.slices higher, or llc = false to own none";
-                        return error(format!("[{n}].slices"), own.to_string(), allowed, remedy);
+                        return error(format!(".{name}.slices"), own.to_string(), allowed, remedy);
                     }
                     let own_ones = (next..next + own).map(|slice| slice as u8).collect::<Vec<u8>>();
                     next += own;
@@ -189,14 +180,15 @@ impl Hierarchy {
                 }
             };
             if let Some(ways) = spec.ways {
-                check_ways(&format!("{path}[{n}].ways"), Cbm(ways), self.llc.ways(), false)?;
+                check_ways(&format!("{path}.{name}.ways"), Cbm(ways), self.llc.ways(), false)?;
             }
             if self.inclusion == Inclusion::Inclusive && (spec.skip.is_some() || spec.bypass || !spec.llc) {
                 let remedy = "its directory knows private lines by its own: set machine.llc.inclusion";
                 let came = "told to leave lines out of an inclusive LLC".into();
-                return error(format!("[{n}]"), came, "victim or non_inclusive LLCs".into(), remedy);
+                return error(format!(".{name}"), came, "victim or non_inclusive LLCs".into(), remedy);
             }
-            let skip = spec.skip.as_ref().map(|skip| SkipLogic::new(skip, &format!("{path}[{n}].skip"))).transpose()?;
+            let skip =
+                spec.skip.as_ref().map(|skip| SkipLogic::new(skip, &format!("{path}.{name}.skip"))).transpose()?;
             let lines = (self.llc.sets() * u64::from(slices) * u64::from(self.llc.ways())).next_power_of_two();
             all.push(Application {
                 has: own.clone(),
@@ -214,13 +206,10 @@ impl Hierarchy {
         }
         owned.sort_by_key(|(range, _)| range.start);
         if let Some(pair) = owned.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
-            let (first, second) = (pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1));
-            let came = format!(
-                "{:?} with {path}[{first}].of = {:?}",
-                specs[usize::from(second)].of,
-                specs[usize::from(first)].of
-            );
-            return error(format!("[{second}].of"), came, "memory of nobody else".into(), "leave one of them out");
+            let name = |n: u8| specs[usize::from(n)].0;
+            let (first, second) = (name(pair[0].1.min(pair[1].1)), name(pair[0].1.max(pair[1].1)));
+            let came = format!("given with {path}.{first}, of which it has lines");
+            return error(format!(".{second}"), came, "memory of nobody else".into(), "leave one of them out");
         }
         let rest: Vec<u8> = (next..slices).map(|slice| slice as u8).collect();
         if next > 0 {

@@ -22,11 +22,15 @@ fn spec(inclusion: Inclusion, slices: u32) -> MemorySpec {
     spec
 }
 
+fn named(applications: &[ApplicationSpec]) -> Vec<(&str, &ApplicationSpec)> {
+    ["tables", "tenant"].into_iter().zip(applications).collect()
+}
+
 /// Lines 0 to 999 are those of the first application, 1000 to 1999 of the second.
 fn memory(inclusion: Inclusion, applications: &[ApplicationSpec]) -> Hierarchy {
     let mut memory = Hierarchy::new(&spec(inclusion, 8), 2, "machine").unwrap();
     let ranges: Vec<_> = (0..applications.len() as u64).map(|n| vec![n * 1000..(n + 1) * 1000]).collect();
-    memory.tell_apart(applications, &ranges, "machine.applications").unwrap();
+    memory.tell_apart(&named(applications), &ranges, "machine.applications").unwrap();
     memory
 }
 
@@ -180,23 +184,26 @@ fn what_cannot_be_says_where() {
     let of = |slices: u32, inclusion, applications: &[ApplicationSpec]| {
         let mut memory = Hierarchy::new(&spec(inclusion, slices), 2, "machine").unwrap();
         let ranges: Vec<_> = (0..applications.len() as u64).map(|n| vec![n * 500..n * 500 + 1000]).collect();
-        memory.tell_apart(applications, &ranges, "machine.applications").unwrap_err().to_string()
+        memory.tell_apart(&named(applications), &ranges, "machine.applications").unwrap_err().to_string()
     };
     let plain = ApplicationSpec::default;
     let owns = |n| ApplicationSpec { slices: Some(n), ..plain() };
     for (said, says) in [
-        (of(8, Inclusion::Victim, &[owns(8)]), "machine.applications[0].slices = 8: allowed is 1 to 7 of 8 slices"),
-        (of(8, Inclusion::Victim, &[owns(4), owns(4)]), "machine.applications[1].slices = 4: allowed is 1 to 3 of 8"),
-        (of(1, Inclusion::Victim, &[owns(1)]), "machine.applications[0].slices = 1: allowed is nothing"),
+        (of(8, Inclusion::Victim, &[owns(8)]), "machine.applications.tables.slices = 8: allowed is 1 to 7 of 8 slices"),
+        (
+            of(8, Inclusion::Victim, &[owns(4), owns(4)]),
+            "machine.applications.tenant.slices = 4: allowed is 1 to 3 of 8",
+        ),
+        (of(1, Inclusion::Victim, &[owns(1)]), "machine.applications.tables.slices = 1: allowed is nothing"),
         (
             of(8, Inclusion::Victim, &[plain(), plain()]),
-            "machine.applications[1].of = \"tables\" with machine.applications[0].of",
+            "machine.applications.tenant = given with machine.applications.tables",
         ),
-        (of(8, Inclusion::Inclusive, &[skips(0.5)]), "machine.applications[0] = told to leave lines out"),
-        (of(8, Inclusion::Victim, &[skips(1.5)]), "machine.applications[0].skip.threshold = 1.5"),
+        (of(8, Inclusion::Inclusive, &[skips(0.5)]), "machine.applications.tables = told to leave lines out"),
+        (of(8, Inclusion::Victim, &[skips(1.5)]), "machine.applications.tables.skip.threshold = 1.5"),
         (
             of(8, Inclusion::Victim, &[ApplicationSpec { ways: Some(0b101), ..plain() }]),
-            "machine.applications[0].ways = 0b101: allowed is set bits that are contiguous",
+            "machine.applications.tables.ways = 0b101: allowed is set bits that are contiguous",
         ),
     ] {
         assert!(said.starts_with(says), "{said}");
@@ -204,7 +211,7 @@ fn what_cannot_be_says_where() {
     let mut large = spec(Inclusion::Victim, 8);
     large.llc.size = Size::from_bytes(8 * 4 * 64 * 64);
     let mut sampled = Hierarchy::sampled(&large, 2, 4, "machine").unwrap();
-    let said = sampled.tell_apart(&[plain()], &[vec![0..9]], "machine.applications").unwrap_err().to_string();
+    let said = sampled.tell_apart(&named(&[plain()]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
     assert!(said.starts_with("machine.applications = given with machine.sampling"), "{said}");
 }
 

@@ -108,6 +108,15 @@ impl Recency {
         }
     }
 
+    /// The line that leaves next the set that `index` chooses, if one has to; not known of a list.
+    #[inline]
+    pub fn oldest(&self, index: u32) -> Option<u32> {
+        let Kind::Ordered(tags) = &self.kind else { return None };
+        let set = if self.sets.divisor() == 1 { 0 } else { self.sets.remainder(index) as usize };
+        let tag = tags.cells.get(tags.first + (set + 1) * self.ways - 1)? & LINE;
+        (tag != NONE).then_some(tag)
+    }
+
     /// Takes `line` out; whether it was there.
     #[inline]
     pub fn take(&mut self, index: u32, line: u32) -> bool {
@@ -286,6 +295,9 @@ mod tests {
             let n = self.sets.len() as u32;
             &mut self.sets[(index % n) as usize]
         }
+        fn has(&mut self, line: u32) -> bool {
+            self.set(line).iter().any(|(other, _)| *other == line)
+        }
         fn touch(&mut self, index: u32, line: u32) -> bool {
             let set = self.set(index);
             let found = set.iter().position(|(other, _)| *other == line);
@@ -330,7 +342,14 @@ mod tests {
                 match what {
                     0 => prop_assert_eq!(fast.touch(line, line), naive.touch(line, line)),
                     1 => prop_assert_eq!(fast.take(line, line), naive.take(line, line)),
-                    _ => prop_assert_eq!(fast.insert(line, line, what == 2), naive.insert(line, line, what == 2)),
+                    _ => {
+                        let oldest = fast.oldest(line).filter(|_| !naive.has(line));
+                        let left = fast.insert(line, line, what == 2);
+                        prop_assert_eq!(left, naive.insert(line, line, what == 2));
+                        if let (Some(oldest), Some(left)) = (oldest, left) {
+                            prop_assert_eq!(oldest, left.line);
+                        }
+                    }
                 }
             }
         }

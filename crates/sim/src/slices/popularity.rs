@@ -135,10 +135,12 @@ impl Cells {
     #[inline]
     fn draw(&self, rng: &mut Pcg64) -> u64 {
         loop {
-            let (first, ranks, least) = self.cells[self.choice.draw(rng.next_u64()) as usize];
-            if ranks == 1 {
-                return first;
+            let cell = u64::from(self.choice.draw(rng.next_u64()));
+            if cell < Cells::SINGLE {
+                // Its first rank is its place: no need to look.
+                return cell + 1;
             }
+            let (first, ranks, least) = self.cells[cell as usize];
             let draw = rng.next_u64();
             let rank = first + (((draw >> 32) * ranks) >> 32);
             let uniform = f64::from(draw as u32) / 4_294_967_296.0;

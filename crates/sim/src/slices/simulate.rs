@@ -534,6 +534,11 @@ impl System {
             self.totals.l1_hits += 1;
             Next::Return
         } else {
+            if self.is_large
+                && let Some(leaves) = self.l1[core].oldest(line)
+            {
+                self.l2[core].prefetch(leaves);
+            }
             let second = self.l2_time.draw();
             self.totals.l2 += second;
             at += second;
@@ -624,8 +629,23 @@ impl System {
         }
     }
 
+    /// As [`System::prefetch`], of what leaves L2 when `line` comes in.
+    fn prefetch_victims(&self, context: usize, line: u32) {
+        let core = usize::from(self.work[context].core);
+        let app = usize::from(self.app_of[core]);
+        if self.applications[app].uses_llc
+            && let Some(leaves) = self.l1[core].oldest(line).and_then(|first| self.l2[core].oldest(first))
+        {
+            let (_, store, index) = self.home(app, leaves);
+            self.stores[store as usize].prefetch(index);
+        }
+    }
+
     fn ask_memory(&mut self, context: usize) {
         let line = self.work[context].line;
+        if self.is_large {
+            self.prefetch_victims(context, line);
+        }
         let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
         self.totals.dram_requests += 1;
         self.work[context].mark = self.now;
