@@ -31,6 +31,7 @@ from wirespeed import predict as predictions
 from wirespeed import recording as recordings
 from wirespeed import router as routing
 from wirespeed import sampling as samples
+from wirespeed import slices as slicing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
 from wirespeed.errors import InputError, TargetError, nearest
@@ -897,6 +898,7 @@ tuning.add(app, _emit, _stoppable)
 copying.add(app, _show, _emit, _stoppable)
 sweeping.add(app, _emit, _stoppable)
 advising.add(app, _emit, _stoppable)
+slicing.add(app, _emit, _stoppable)
 calibration.add(app, _emit, _stoppable)
 routing.add(app, _emit, _stoppable)
 

@@ -88,6 +88,35 @@ class Neighbour(TypedDict, total=False):
     llc_miss_rate: float | None
 
 
+class LlcApplication(TypedDict, total=False):
+    """What was done at the LLC for an application that it tells apart (`machine.applications`)."""
+
+    of: str
+    slices: int | None
+    ways: int | None
+    llc_lookups: int
+    llc_miss_rate: float | None
+    skipped: int
+    skipped_share: float | None
+    skips: bool
+    changes: int
+    flushed: int
+    bypassed: int
+
+
+class StackedTables(TypedDict, total=False):
+    """What the stacked DRAM did that holds tables (`machine.stacked`)."""
+
+    holds: list[str]
+    channels: int
+    banks: int
+    reads: int
+    writes: int
+    interleaved_share: float | None
+    bank_wait_ns: float | None
+    busy: float
+
+
 class DramControllers(TypedDict, total=False):
     """What controllers at the level of commands did; there only with `machine.dram.controller`.
 
@@ -369,6 +398,8 @@ class Summary(TypedDict, total=False):
     sampling: Sampling | None
     members: list[Member] | None
     neighbours: list[Neighbour]
+    applications: list[LlcApplication]
+    stacked: StackedTables | None
     llc_bytes: dict[str, int]
     dram: Dram
     cores: list[Core]
@@ -538,6 +569,21 @@ def copying(summary: Summary) -> Copying | None:
         )
         return Copying(_ENGINES.get(by, by), counts(engine, _COPY_ENGINE), note)
     return None
+
+
+def stacked_text(summary: Summary) -> str | None:
+    """What the stacked DRAM did, in a sentence; None without one."""
+    found = summary.get("stacked")
+    if not found:
+        return None
+    parts = [
+        f"{q.count(found.get('reads'))} reads",
+        f"{q.count(found.get('writes'))} writes, each on all {found.get('channels')} channels",
+        f"{q.share(found.get('interleaved_share'))} of reads interleaved",
+        f"{q.digits(found.get('bank_wait_ns') or 0)} ns wait for a bank",
+        f"banks busy {q.share(found.get('busy'))}",
+    ]
+    return f"{', '.join(found.get('holds') or ())}: {'; '.join(parts)}"
 
 
 def _words(name: str) -> str:

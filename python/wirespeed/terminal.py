@@ -30,6 +30,7 @@ from wirespeed.summary import (
     keeps_wire_speed,
     key_numbers,
     slices,
+    stacked_text,
     warnings,
 )
 
@@ -119,6 +120,8 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _copying(summary)
     parts += _members(summary)
     parts += _neighbours(summary)
+    parts += _applications(summary)
+    parts += _stacked(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -369,6 +372,38 @@ def _neighbours(summary: Summary) -> list[RenderableType]:
     owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if held}
     shares = ", ".join(f"{name} {q.digits(held / 2**20)} MiB" for name, held in owners.items())
     return [Text(), Text("Neighbours", "bold"), table, _indented(f"of the LLC at the end: {shares}")]
+
+
+def _applications(summary: Summary) -> list[RenderableType]:
+    """Whose lines the LLC tells apart, and what that came to."""
+    found = summary.get("applications") or []
+    if not found:
+        return []
+    table = _table("", ">", ">", ">", ">")
+    table.add_row(*(Text(word, "dim") for word in ("", "slices", "LLC misses", "past the LLC", "not put in")))
+    for each in found:
+        owned = each.get("slices")
+        table.add_row(
+            Text(str(each.get("of", ""))),
+            "all" if owned is None else str(owned),
+            q.share(each.get("llc_miss_rate")),
+            q.share(each.get("skipped_share")),
+            q.count(each.get("bypassed")),
+        )
+    lines = [
+        _indented(
+            f"{each.get('of')}: {'skips the LLC at the end' if each.get('skips') else 'uses the LLC at the end'}, "
+            f"{q.count(each.get('changes'))} changes, {q.count(each.get('flushed'))} lines flushed"
+        )
+        for each in found
+        if each.get("changes") or each.get("skips")
+    ]
+    return [Text(), Text("Applications at the LLC", "bold"), table, *lines]
+
+
+def _stacked(summary: Summary) -> list[RenderableType]:
+    told = stacked_text(summary)
+    return [] if told is None else [Text(), Text("Stacked DRAM", "bold"), _indented(told)]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

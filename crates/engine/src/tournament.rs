@@ -66,13 +66,18 @@ impl Tournament {
     #[inline]
     fn write(&mut self, source: usize, key: u64) {
         let keys = &mut self.keys[..];
+        if keys.is_empty() {
+            return;
+        }
+        // All nodes are below the length; with the mask the compiler knows.
+        let mask = keys.len() - 1;
         let mut node = keys.len() / 2 + source;
         keys[node] = key;
         let mut least = key;
         while node > 1 {
-            least = least.min(keys[node ^ 1]);
+            least = least.min(keys[(node ^ 1) & mask]);
             node /= 2;
-            keys[node] = least;
+            keys[node & mask] = least;
         }
     }
 }

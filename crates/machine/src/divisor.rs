@@ -3,31 +3,33 @@
 /// A multiplication by the reciprocal takes the place of the division, exactly (Lemire, Kaser and
 /// Kurz, "Faster remainder by direct computation", Software: Practice and Experience 2019).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Divisor {
+pub struct Divisor {
     divisor: u32,
     /// 2^64 / divisor, rounded up; 0 stands for a divisor of 1.
     reciprocal: u64,
 }
 
 impl Divisor {
-    /// `divisor` must not be 0.
-    pub(crate) fn new(divisor: u32) -> Divisor {
+    /// `divisor` must not be 0, which panics.
+    pub fn new(divisor: u32) -> Divisor {
         Divisor { divisor, reciprocal: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
     }
 
-    pub(crate) fn divisor(self) -> u32 {
+    /// What is divided by.
+    pub fn divisor(self) -> u32 {
         self.divisor
     }
 
+    /// `n` modulo the divisor.
     #[inline(always)]
-    pub(crate) fn remainder(self, n: u32) -> u32 {
+    pub fn remainder(self, n: u32) -> u32 {
         let fraction = self.reciprocal.wrapping_mul(u64::from(n));
         ((u128::from(fraction) * u128::from(self.divisor)) >> 64) as u32
     }
 
     /// Quotient and remainder.
     #[inline(always)]
-    pub(crate) fn divide(self, n: u32) -> (u32, u32) {
+    pub fn divide(self, n: u32) -> (u32, u32) {
         if self.reciprocal == 0 {
             return (n, 0);
         }

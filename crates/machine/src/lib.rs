@@ -14,5 +14,6 @@ pub mod nic;
 pub mod simt;
 pub mod stacked;
 
+pub use divisor::Divisor;
 pub use error::MachineError;
 pub use level::{Controller, Full, Level, Lookup, Memory, Reply, Response, Served};

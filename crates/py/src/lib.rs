@@ -476,7 +476,7 @@ mod _wirespeed {
     #[pymodule_export]
     use super::simt::{gpu_preset, run_simt};
     #[pymodule_export]
-    use super::slices::{run_slices, slices_spec};
+    use super::slices::{RecordedLookups, preview_slices, run_slices, slices_spec};
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Stock, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,

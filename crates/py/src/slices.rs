@@ -1,9 +1,11 @@
 //! LLC slices over stacked DRAM: points in as JSON, outcomes back as they finish.
 
-use pyo3::prelude::*;
-use sim::slices::{Point, SlicesError, SlicesSpec};
+use std::path::PathBuf;
 
-use super::{InputError, json_of, pool};
+use pyo3::prelude::*;
+use sim::slices::{Lookups, Point, SlicesError, SlicesSpec, preview};
+
+use super::{InputError, Scenario, error as scenario_error, interruptible, json_of, pool};
 
 fn error(place: usize, of: usize, e: &SlicesError) -> PyErr {
     InputError::new_err(if of > 1 { format!("points[{place}]: {e}") } else { e.to_string() })
@@ -20,16 +22,76 @@ pub(crate) fn slices_spec(text: Option<&str>) -> PyResult<String> {
     json_of(&spec)
 }
 
+/// What a scenario's packet function looks up in its tables.
+#[pyclass(frozen, module = "wirespeed._wirespeed")]
+pub(crate) struct RecordedLookups {
+    recording: sim::lookups::Recording,
+    /// Names of the files that it was recorded from.
+    files: Vec<(&'static str, PathBuf)>,
+}
+
+#[pymethods]
+impl RecordedLookups {
+    /// Records `packets` packets of `scenario`, or as many as there are.
+    #[new]
+    fn new(py: Python<'_>, scenario: &Scenario, packets: u64) -> PyResult<RecordedLookups> {
+        let scenario = scenario.resolved.clone();
+        let done = interruptible(py, None, move || {
+            let loaded = sim::predict::load_one(&scenario)?;
+            let files = loaded.inputs.iter().map(|file| (file.kind, PathBuf::from(&file.name))).collect();
+            let recording = sim::lookups::record(&scenario, &loaded, packets, &mut || true)?;
+            Ok(recording.map(|recording| RecordedLookups { recording, files }))
+        })?;
+        let recorded = done.map_err(scenario_error)?;
+        recorded.ok_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err("stopped"))
+    }
+
+    /// What was found, as JSON: packets, lookups of a packet, lines of the tables, stores, regions, files.
+    fn facts(&self) -> PyResult<String> {
+        let found = &self.recording;
+        json_of(&serde_json::json!({
+            "packets": found.packets,
+            "without": found.without,
+            "per_packet": found.lookups.per_packet(),
+            "lines": found.lookups.lines(),
+            "touched": found.lookups.touched(),
+            "stores": found.stores,
+            "regions": found.regions.iter().map(|(name, lines)| serde_json::json!({"name": name, "lines": lines})).collect::<Vec<_>>(),
+            "files": self.files.iter().map(|(kind, name)| serde_json::json!({"kind": kind, "name": name})).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn recorded(lookups: Option<&Py<RecordedLookups>>) -> Option<Lookups> {
+    lookups.map(|lookups| lookups.get().recording.lookups.clone())
+}
+
 /// Simulates points (JSON: spec, seed, runs) on `threads` threads. `done` is called with place and outcome (JSON) of each as
-/// it finishes, in any order. All are judged before any is run.
+/// it finishes, in any order. All are judged before any is run. `lookups` replace the first application's table.
 #[pyfunction]
-#[pyo3(signature = (points, done, threads=None))]
-pub(crate) fn run_slices(py: Python<'_>, points: Vec<String>, done: Py<PyAny>, threads: Option<usize>) -> PyResult<()> {
+#[pyo3(signature = (points, done, threads=None, lookups=None))]
+pub(crate) fn run_slices(
+    py: Python<'_>,
+    points: Vec<String>,
+    done: Py<PyAny>,
+    threads: Option<usize>,
+    lookups: Option<Py<RecordedLookups>>,
+) -> PyResult<()> {
     let read = |(place, text): (usize, &String)| Point::read(text).map_err(|e| error(place, points.len(), &e));
     let parsed: Vec<Point> = points.iter().enumerate().map(read).collect::<PyResult<_>>()?;
+    let tables = [recorded(lookups.as_ref())];
     let run = |point: &Point, go_on: &mut dyn FnMut() -> bool| {
-        let outcome = point.run(&[], &mut || go_on())?;
+        let outcome = point.run(&tables, &mut || go_on())?;
         Ok(outcome.and_then(|outcome| serde_json::to_string(&outcome).ok()))
     };
     pool::each(py, &parsed, &done, threads, run, error)
+}
+
+/// What closed forms say of a setting (JSON), as JSON, without simulating it.
+#[pyfunction]
+#[pyo3(signature = (spec, lookups=None))]
+pub(crate) fn preview_slices(spec: &str, lookups: Option<Py<RecordedLookups>>) -> PyResult<String> {
+    let spec = SlicesSpec::read(spec).map_err(|e| error(0, 1, &e))?;
+    let found = preview(&spec, recorded(lookups.as_ref()).as_ref());
+    json_of(&found.map_err(|e| InputError::new_err(e.to_string()))?)
 }

@@ -5,6 +5,8 @@
 //! Left out: what the program computes, shared data with packet cores, and moves from core to core. Working sets of real
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
+use std::ops::Range;
+
 use machine::cores::{Core, CoreSpec, Step};
 use machine::memory::{Hierarchy, LevelCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
@@ -102,6 +104,17 @@ pub fn cores(neighbours: &[NeighbourSpec]) -> u32 {
 pub fn region(neighbours: &[NeighbourSpec]) -> Option<RegionSpec> {
     let bytes = neighbours.iter().map(|n| u64::from(n.cores) * lines(n) * LINE_BYTES).sum();
     (bytes > 0).then(|| RegionSpec { id: NEIGHBOURS, name: "neighbours".into(), bytes, sharing: Sharing::Shared })
+}
+
+/// The lines of each in that memory, from its first on.
+pub(crate) fn lines_of_all(neighbours: &[NeighbourSpec]) -> Vec<Range<u64>> {
+    let mut first = 0;
+    let each = neighbours.iter().map(|spec| {
+        let from = first;
+        first += u64::from(spec.cores) * lines(spec);
+        from..first
+    });
+    each.collect()
 }
 
 fn lines(spec: &NeighbourSpec) -> u64 {

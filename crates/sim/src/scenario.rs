@@ -1,5 +1,6 @@
 //! What is simulated: a scenario in TOML, its presets, overrides and errors.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use functions::upf::SessionLoad;
@@ -8,7 +9,10 @@ use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
-use machine::memory::{CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MAX_CORES, MemorySpec, SocketsSpec, TlbSpec};
+use machine::memory::{
+    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MAX_CORES, MemorySpec, SocketsSpec,
+    StackedTablesSpec, TlbSpec,
+};
 use machine::nic::ServerLayout;
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
@@ -377,6 +381,13 @@ pub struct MachineSpec {
     /// table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engine: Option<CopyEngineSpec>,
+    /// Whose lines the LLC tells apart, for slices or ways of their own, skipping, bypass: by name `tables` (all memory of
+    /// the packet function), one of its regions, `neighbours`, or one of these; nobody's when left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub applications: BTreeMap<String, ApplicationSpec>,
+    /// Tables in a stacked DRAM of their own, a copy a channel; in `dram` with all else when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacked: Option<StackedTablesSpec>,
     /// One of so many sets of the LLC is followed, and other lines do as followed ones of their kind did: a power
     /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
     #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
@@ -846,6 +857,15 @@ impl Scenario {
         }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
         if let Some(sockets) = &self.machine.sockets {
+            let one_socket =
+                [(!self.machine.applications.is_empty(), "applications"), (self.machine.stacked.is_some(), "stacked")];
+            if let Some((_, field)) = one_socket.into_iter().find(|(given, _)| *given) {
+                return error(
+                    &format!("machine.{field}"),
+                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)"
+                        .into(),
+                );
+            }
             sockets.check("machine.sockets")?;
         }
         if let Some(buffer) = &self.buffer {
@@ -1229,6 +1249,16 @@ mod tests {
         let found = read("traffic = { capture = \"b.pcap\" }", &["traffic.profile=imix"], None).unwrap();
         assert_eq!((found.profile, found.capture), (Some("imix".into()), None));
         assert!(read("", &["traffic.arrivals=poisson"], Some("b.pcap")).unwrap().arrivals.is_some());
+    }
+
+    #[test]
+    fn what_is_modelled_for_one_socket_is_refused_with_several() {
+        let two = "machine.sockets={count=2}";
+        assert!(read("", &[two]).is_ok());
+        for (set, field) in [("machine.applications={tables={}}", "applications"), ("machine.stacked={}", "stacked")] {
+            let error = read("", &[two, set]).unwrap_err().to_string();
+            assert!(error.contains(&format!("machine.{field}: with machine.sockets")), "{error}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ use traffic::Source;
 use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
 use crate::neighbours::{self, Neighbour, NeighbourCounters};
+use crate::owners;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::pending::{HandedOver, Pending};
 use crate::spread;
@@ -393,6 +394,7 @@ impl Server {
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
         let mut regions = function.regions();
+        let tables = regions.len();
         regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
         regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
             id: PACKET_BUFFER,
@@ -412,6 +414,7 @@ impl Server {
             |group, name| m.page_of(group, name),
         )?;
         m.place(&mut memory, &layout)?;
+        owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
         let scattered = match &scenario.buffer {
             None => None,
             Some(spec) => {

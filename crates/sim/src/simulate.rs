@@ -16,13 +16,17 @@
 use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::{CommandReport, DramCounters, Work};
-use machine::memory::{CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters, SocketCounters};
+use machine::memory::{
+    ApplicationState, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters, SocketCounters,
+    StackedCounters,
+};
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
 
 use crate::measure::{Activity, Measure};
 use crate::neighbours::NeighbourCounters;
+use crate::owners::{self, ApplicationFound};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::schedule::Watch;
 use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
@@ -52,6 +56,10 @@ pub struct Measured {
     pub copies: CopyCounters,
     /// What the copy engine did; zeros without one.
     pub engine: EngineCounters,
+    /// What was done at the LLC for the applications that it tells apart.
+    pub applications: Vec<ApplicationFound>,
+    /// What the stacked DRAM did in the measured part; none without one.
+    pub stacked: Option<StackedCounters>,
     /// What the followed lines did in the measured part; none where all are.
     pub sample: Option<SampleCounters>,
     /// DRAM counters of the measured part.
@@ -181,6 +189,8 @@ impl Setup<'_> {
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             copies: to.copies - from.copies,
             engine: to.engine - from.engine,
+            applications: owners::between(&from.applications, &to.applications),
+            stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
             sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
@@ -280,6 +290,8 @@ struct Snapshot {
     classes: [LevelCounters; 2],
     copies: CopyCounters,
     engine: EngineCounters,
+    applications: Vec<ApplicationState>,
+    stacked: Option<StackedCounters>,
     sample: Option<SampleCounters>,
     dram: DramCounters,
     dram_work: Work,
@@ -302,6 +314,8 @@ impl Snapshot {
             dram: server.memory().dram_counters(),
             dram_work: server.memory().dram_work(server.now()),
             sockets: server.memory().socket_counters(),
+            applications: server.memory().applications(),
+            stacked: server.memory().stack_counters(),
             sample: server.memory().sample_counters(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

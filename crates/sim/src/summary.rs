@@ -9,6 +9,7 @@ use units::{LINE_BYTES, Ps};
 use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
 use crate::neighbours::{NeighbourCounters, NeighbourSpec};
+use crate::owners;
 use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::sampling;
 use crate::scenario::{FunctionKind, Scenario, Search};
@@ -143,6 +144,8 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
     put("sockets", sockets(measured));
+    put("applications", owners::applications(scenario, &measured.applications));
+    put("stacked", owners::stacked(scenario, measured.stacked, measured.span));
     put("sampling", sampling::summary(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));

@@ -39,7 +39,7 @@ fn the_twin_is_as_near_as_it_claims() {
         for entries in [1_000, 20_000, 60_000] {
             let mut spec = quick(architecture);
             spec.applications[0].entries = entries;
-            let twin = preview(&spec).expect("sound");
+            let twin = preview(&spec, None).expect("sound");
             let seen = run(spec);
             for (ours, theirs) in
                 [(twin.l1_hits, seen.l1_hits), (twin.l2_hits, seen.l2_hits), (twin.llc_hits, seen.llc_hits)]
@@ -163,13 +163,14 @@ fn bypass_keeps_lines_that_are_used_once_out() {
 #[test]
 fn recorded_lookups_come_in_order_and_hold_the_core() {
     let packets: Vec<Vec<u32>> = (0..500u32).map(|n| vec![n % 7, 100 + n % 5]).collect();
-    let lookups = Lookups::new(packets.iter().map(Vec::as_slice)).expect("lines");
+    let lookups = Lookups::new(packets.iter().map(Vec::as_slice), 105).expect("lines");
     assert_eq!((lookups.lines(), lookups.per_packet()), (105, 2.0));
     let point = Point { spec: quick(Architecture::NoLlc), seed: 1, runs: 1 };
     let seen = point.run(&[Some(lookups)], &mut || true).expect("sound").expect("whole");
     // Twelve lines in an L2 of eight: some come from memory, and a packet is held for two lookups.
     assert!(seen.l1_hits.value < 1.0 && seen.held_ns.value > 2.0 * 1.25);
-    assert_eq!(Lookups::new(std::iter::empty()), None);
+    assert_eq!(Lookups::new(std::iter::empty(), 9), None);
+    assert_eq!(Lookups::new(std::iter::once(&[9][..]), 9), None);
 }
 
 #[test]

@@ -68,9 +68,7 @@ class Unfit:
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "GPU lanes, warps and a task FIFO (Hermes)": "another machine: `wirespeed papers list`",
-    "LLC slices over stacked DRAM, skip selection (Korikawa et al.)": (
-        "another memory: `wirespeed papers run 2020-access-korikawa`"
-    ),
+    "the three architectures on an abstract table (Korikawa et al.)": "a model of its own: `wirespeed slices`",
     "batching, blocked output and row prefetch (Hasan et al.)": (
         "another controller: `wirespeed papers run 2003-isca-hasan`, `wirespeed memory buffers`"
     ),
@@ -245,6 +243,54 @@ def _stacked(of: Resolved) -> Built:
     return [f"machine.dram.standard={_STACK}"], Cost()
 
 
+def _skip_llc(of: Resolved) -> Built:
+    if why := _may_stay_out(of):
+        return why
+    return [f"machine.applications.tables.skip.threshold={_SKIP_ABOVE}"], Cost()
+
+
+def _bypass(of: Resolved) -> Built:
+    if why := _may_stay_out(of):
+        return why
+    # A tag for each line of the LLC, of lines that were missed before.
+    lines = _bytes(of["machine"]["llc"]["size"]) // _LINE
+    return ["machine.applications.tables.bypass=true"], Cost(sram_bits=_TAG_BITS * lines)
+
+
+def _own_slices(of: Resolved) -> Built:
+    slices = int(of["machine"]["llc"].get("slices", 1))
+    if why := _is_told_apart(of) or _moved(of):
+        return why
+    if slices < _LEAST_SLICES:
+        return f"the LLC has {slices} slices"
+    return [f"machine.applications.tables.slices={slices // 2}"], Cost()
+
+
+def _is_told_apart(of: Resolved) -> str | None:
+    named = "tables" in of["machine"].get("applications", {})
+    return "the LLC tells the tables apart already" if named else None
+
+
+def _may_stay_out(of: Resolved) -> str | None:
+    """Why tables cannot stay out of the LLC at times."""
+    if of["machine"]["llc"].get("inclusion") == "inclusive":
+        return "an inclusive LLC has what private caches have"
+    return _is_told_apart(of) or _moved(of)
+
+
+def _stacked_tables(of: Resolved) -> Built:
+    if of["machine"].get("stacked"):
+        return "tables lie in stacked DRAM already"
+    return _moved(of) or (["machine.stacked.memory.channels=32"], Cost())
+
+
+def _moved(of: Resolved) -> str | None:
+    """Why lines of tables cannot be told from others."""
+    if of["function"].get("copy") or of["function"].get("socket"):
+        return "copies move lines between tables and packets"
+    return "sampled sets stand for each other" if int(of["machine"].get("sampling", 1)) > 1 else None
+
+
 def _packet_buffer(of: Resolved) -> Built:
     if of.get("buffer"):
         return "packets lie in a buffer of their own already"
@@ -273,6 +319,9 @@ _SHORT: Final = 256
 _STACK: Final = "hbm3-6400"
 _STACK_CHANNELS: Final = 16
 _COPY_ENTRIES: Final = 1 << 14
+_SKIP_ABOVE: Final = 0.9
+_TAG_BITS: Final = 32
+_LEAST_SLICES: Final = 4
 _CACHE, _SLICES, _COPY = "5GC2ache (2024)", "sliced LLC (2020)", "copy table (2010)"
 _GPU, _ROWS = "Hermes (2011)", "row locality (2003)"
 _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
@@ -295,6 +344,10 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("packet_buffer", "packets in piece-wise linear pages, not in mbufs", _ROWS, "hardware", _packet_buffer),
     ("closed_rows", "DRAM rows that close behind each line", _ROWS, "hardware", _closed_rows),
     ("stacked_dram", f"stacked DRAM ({_STACK}) behind the LLC", _SLICES, "hardware", _stacked),
+    ("stacked_tables", "tables in stacked DRAM, a copy on each of 32 channels", _SLICES, "hardware", _stacked_tables),
+    ("own_slices", "half of the LLC slices for tables alone", _SLICES, "software", _own_slices),
+    ("skip_llc", f"tables skip the LLC above {_SKIP_ABOVE:.0%} misses", _SLICES, "hardware", _skip_llc),
+    ("bypass", "table lines enter the LLC once used again", _SLICES, "hardware", _bypass),
     ("core", "a core more, with its ring", "", "core", _core_more),
 )
 

@@ -46,8 +46,11 @@ class Kept:
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / KEPT_FILE if folder is not None else None
         self._points: dict[str, Any] = {}
+        self._is_cut_off = False
         if self._path is not None and self._path.exists():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+            self._is_cut_off = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
                 try:
                     self._points |= json.loads(line)
                 except (ValueError, TypeError):
@@ -69,6 +72,10 @@ class Kept:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
+                if self._is_cut_off:
+                    # What comes next begins a line of its own.
+                    file.write("\n")
+                    self._is_cut_off = False
                 file.write(json.dumps({key: point}) + "\n")
 
 

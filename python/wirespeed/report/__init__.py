@@ -26,6 +26,7 @@ from wirespeed.summary import (
     keeps_wire_speed,
     key_numbers,
     slices,
+    stacked_text,
     warnings,
 )
 
@@ -72,6 +73,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
             mbuf_chart=charts.mbufs_over_time(series),
             policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
             copying=copying(summary),
+            stacked=stacked_text(summary),
             dram=summary.get("dram") or {},
             energy=energy_text(summary),
             traffic=summary.get("traffic") or {},

@@ -380,6 +380,23 @@ impl<P: Policy> TagArray<P> {
         with_sets!(&self.sets, sets => sets.iter().map(|s| present(&s.tags)).sum())
     }
 
+    /// Who filled the line at `slot`, or was written there since.
+    #[inline]
+    pub(crate) fn set_owner(&mut self, slot: Slot, owner: u8) {
+        with_sets!(&mut self.sets, sets => sets[slot.set as usize].owner[slot.way as usize] = owner);
+    }
+
+    /// Takes out all lines that `goes` names, and appends them.
+    pub(crate) fn drain(&mut self, goes: impl Fn(Line) -> bool, out: &mut Vec<Victim>) {
+        with_sets!(&mut self.sets, sets => for set in sets {
+            for line in set.tags {
+                if line != EMPTY && goes(Line(u64::from(line))) {
+                    out.extend(set.remove(&mut self.policy, self.ways, line));
+                }
+            }
+        });
+    }
+
     /// Asks the host to bring the set of `line` into its own cache.
     #[inline(always)]
     pub(crate) fn prefetch_set(&self, line: Line) {

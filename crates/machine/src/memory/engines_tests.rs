@@ -18,7 +18,7 @@ const MISS: u64 = 20 + 14 + 14 + 3;
 /// Open row.
 const HIT: u64 = 20 + 14 + 3;
 
-fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
+pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
     let ns = Span::from_ns;
     let cache =
         |lines: u64, ways: u32, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways, latency: ns(latency) };

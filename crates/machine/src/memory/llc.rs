@@ -2,6 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
 
+use super::placement::Placement;
 use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim, Written};
 use crate::divisor::Divisor;
@@ -165,6 +166,11 @@ pub(super) struct Spot {
 }
 
 impl Spot {
+    #[cfg(test)]
+    pub(super) fn slice(self) -> usize {
+        self.slice
+    }
+
     /// The number under which the slice knows the line; of all lines of a row it is the same.
     #[inline(always)]
     pub(super) fn within(self) -> Line {
@@ -199,6 +205,8 @@ pub(super) struct Llc {
     wires: Option<Box<Wires>>,
     /// Lines present by owner.
     owned: Box<[u64; 256]>,
+    /// Applications with slices of their own; the hash decides when left out.
+    placement: Option<Box<Placement>>,
 }
 
 #[derive(Clone, Debug)]
@@ -354,6 +362,7 @@ impl Llc {
             stops: (0..cores).chain([device]).collect(),
             wires,
             owned: Box::new([0; 256]),
+            placement: None,
         })
     }
 
@@ -368,6 +377,38 @@ impl Llc {
                 rows.flat_map(|&stop| self.distances[stop * slices..(stop + 1) * slices].iter().copied()).collect();
         }
         self.cores = stops.len();
+    }
+
+    pub(super) fn slice_count(&self) -> u32 {
+        self.slices.len() as u32
+    }
+
+    /// Lines are placed by `placement` from now on, in an empty cache.
+    pub(super) fn place_by(&mut self, placement: Placement) {
+        self.placement = Some(Box::new(placement));
+    }
+
+    pub(super) fn placement_mut(&mut self) -> Option<&mut Placement> {
+        self.placement.as_deref_mut()
+    }
+
+    /// Takes out what `goes` names and what does not lie where it belongs any more; appends it.
+    pub(super) fn drain(&mut self, goes: impl Fn(Line) -> bool, out: &mut Vec<Victim>) {
+        let (hash, placement) = (self.hash, self.placement.as_deref());
+        for (n, slice) in self.slices.iter_mut().enumerate() {
+            let name = |within| Placement::name(placement, within).unwrap_or_else(|| hash.join(n, within));
+            let strays = |line| placement.is_some_and(|placement| placement.home(line).0 != n);
+            let from = out.len();
+            let wants = |within| {
+                let line = name(within);
+                goes(line) || strays(line)
+            };
+            with_tags!(&mut slice.tags, tags => tags.drain(wants, out));
+            for victim in &mut out[from..] {
+                self.owned[usize::from(victim.owner)] -= 1;
+                victim.line = name(victim.line);
+            }
+        }
     }
 
     /// Of a hit, without distance.
@@ -402,7 +443,10 @@ impl Llc {
     /// Where `line` is, if it is.
     #[inline(always)]
     pub(super) fn spot(&self, line: Line) -> Spot {
-        let (slice, within) = self.hash.split(line);
+        let (slice, within) = match &self.placement {
+            None => self.hash.split(line),
+            Some(placement) => placement.home(line),
+        };
         Spot { slice, within }
     }
 
@@ -527,7 +571,8 @@ impl Llc {
         self.owned[usize::from(owner)] += 1;
         Ok(victim.map(|v| {
             self.owned[usize::from(v.owner)] -= 1;
-            Victim { line: self.hash.join(spot.slice, v.line), ..v }
+            let named = Placement::name(self.placement.as_deref(), v.line);
+            Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice, v.line)), ..v }
         }))
     }
 

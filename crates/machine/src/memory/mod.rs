@@ -14,6 +14,9 @@
 //! translation of addresses of such copies; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
+mod applications;
+#[cfg(test)]
+mod applications_tests;
 mod copies;
 #[cfg(test)]
 mod copies_tests;
@@ -26,13 +29,16 @@ mod in_flight;
 mod latest;
 mod llc;
 mod pending;
+mod placement;
 mod sampling;
 mod sockets;
 #[cfg(test)]
 mod sockets_tests;
+mod tables_in_stack;
 mod tlb;
 mod wires;
 
+pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use extent::Extent;
@@ -40,6 +46,7 @@ pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
 pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
+pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -50,6 +57,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
+use applications::Applications;
 use copies::Copies;
 use directory::Directory;
 use engines::Engine;
@@ -59,6 +67,7 @@ use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
 use sampling::{Found, RowOutcome, Sampling};
 use sockets::Sockets;
+use tables_in_stack::TablesInStack;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -238,6 +247,10 @@ pub struct Hierarchy {
     sampling: Option<Box<Sampling>>,
     /// Several sockets; `llc` is that of the one that asked last, `dram` the first one's.
     sockets: Option<Box<Sockets>>,
+    /// Whose lines the LLC tells apart; nobody's when left out.
+    applications: Option<Box<Applications>>,
+    /// What lies in a stacked DRAM beside [`Hierarchy::dram`].
+    stack: Option<Box<TablesInStack>>,
     /// The line that was last written back.
     written_back: Line,
     counters: MemoryCounters,
@@ -368,6 +381,8 @@ impl Hierarchy {
             },
             sampling,
             sockets: None,
+            applications: None,
+            stack: None,
             written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -734,6 +749,9 @@ impl Hierarchy {
         let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found));
         if found {
             self.counters.l2.hits += 1;
+            if self.applications.is_some() {
+                l2.find(line).into_iter().for_each(|slot| l2.set_owner(slot, applications::REUSED));
+            }
         } else {
             self.counters.l2.misses += 1;
             if !matches!(route, Route::Drawn(_)) {
@@ -861,6 +879,13 @@ impl Hierarchy {
 
     #[inline]
     fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: Share, now: Ps) {
+        let mut share = share;
+        if self.applications.is_some() {
+            match self.admitted(line, share) {
+                Some(admitted) => share = admitted,
+                None => return self.evict_from_llc(line, dirty, Err(NoWay), now),
+            }
+        }
         let victim = self.llc.fill(spot, share, dirty);
         self.evict_from_llc(line, dirty, victim, now);
     }
@@ -1121,6 +1146,11 @@ impl Memory for Hierarchy {
         let before = self.counters.writebacks;
         self.enter(Requester::Core(core));
         self.settle(lookup, request, now);
+        if self.applications.is_some()
+            && let Some(reply) = self.fetch_past_llc(request, lookup, now)
+        {
+            return reply;
+        }
         let mut pinned = false;
         if self.copies.is_some() {
             if write {
@@ -1162,19 +1192,28 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
-            ticket = self.read_later(line, at + self.llc.latency(), asked);
-            if ticket.is_none() {
-                let asked = at + self.llc.latency();
-                let filled = if self.sockets.is_some() {
-                    self.read_over_sockets(line, write, asked, &mut path)
-                } else {
-                    self.dram.reserve(line, false, asked, |reason, time| path.push(reason, time))
-                };
+            let mut filled = match self.stack {
+                Some(_) => self.read_stacked(line, at + self.llc.latency(), &mut path),
+                None => None,
+            };
+            if filled.is_none() {
+                let asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
+                ticket = self.read_later(line, at + self.llc.latency(), asked);
+                if ticket.is_none() {
+                    let asked = at + self.llc.latency();
+                    filled = Some(if self.sockets.is_some() {
+                        self.read_over_sockets(line, write, asked, &mut path)
+                    } else {
+                        self.dram.reserve(line, false, asked, |reason, time| path.push(reason, time))
+                    });
+                }
+            }
+            if let Some(filled) = filled {
                 done = filled + back;
                 self.in_flight.insert(line, done);
             }
-            if self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_)) {
+            let fills = self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_));
+            if fills && !(self.applications.is_some() && self.stays_out(line)) {
                 self.fill_llc(line, spot, false, share, at);
             }
             Served::Dram
@@ -1213,6 +1252,9 @@ impl Memory for Hierarchy {
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
             ticket = self.join(line, asked).ok();
+        }
+        if self.applications.is_some() {
+            self.looked_in_llc(request, served, at);
         }
         self.directory.insert(line, core);
         if !shared {
@@ -1263,6 +1305,9 @@ impl Memory for Hierarchy {
         self.enter(Requester::Core(request.core));
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
+            if self.applications.is_some() && self.leaves_l2(victim, share, now) {
+                continue;
+            }
             if victim.dirty || self.inclusion == Inclusion::Victim {
                 self.llc.carry(self.llc.spot(victim.line), Requester::Core(request.core), true, now);
             }

@@ -415,6 +415,9 @@ impl Hierarchy {
     /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
     #[inline]
     pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
+        if let Some(at) = self.write_stacked(line, at) {
+            return at;
+        }
         match &mut self.pending {
             None if self.sockets.is_some() => self.write_over_sockets(line, at),
             None => self.dram.post(line, true, at),
@@ -428,6 +431,9 @@ impl Hierarchy {
     /// Reads `line` for a device: when it is there, or `at` if that will be known later.
     #[inline]
     pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
+        if let Some(at) = self.read_stacked(line, at, &mut Path::default()) {
+            return at;
+        }
         match &mut self.pending {
             None if self.sockets.is_some() => self.read_over_sockets(line, false, at, &mut Path::default()),
             None => self.dram.post(line, false, at),

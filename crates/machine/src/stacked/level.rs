@@ -3,7 +3,7 @@
 use engine::{Draw, Exponential, Seed};
 use probe::Request;
 use stats::{Path, Reason};
-use units::Ps;
+use units::{Line, Ps};
 
 use super::{StackedSpec, Timing};
 use crate::error::MachineError;
@@ -62,6 +62,31 @@ impl Stacked {
         if self.requests == 0 { 0.0 } else { self.interleaved as f64 / self.requests as f64 }
     }
 
+    /// Requests that began while another bank of their channel was busy.
+    pub fn interleaved(&self) -> u64 {
+        self.interleaved
+    }
+
+    /// The partial table that has a line: by a hash, so that banks are wanted equally often.
+    #[inline]
+    pub fn bank_of(&self, line: Line) -> usize {
+        ((line.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % self.banks as u64) as usize
+    }
+
+    /// Writes to partial table `bank` on every channel, from `now` on: the time that all these banks are busy with it.
+    pub fn write_all(&mut self, bank: usize, now: Ps) -> Ps {
+        let mut busy = Ps::ZERO;
+        for channel in 0..self.free.len() / self.banks {
+            let at = channel * self.banks;
+            let begin = self.free[at + bank].max(now);
+            let others = self.free[at..at + self.banks].iter().filter(|free| **free > begin).count();
+            let (free, _) = self.settle(channel, others, begin);
+            self.free[at + bank] = free;
+            busy += free - begin;
+        }
+        busy
+    }
+
     /// Serves a request for partial table `bank` that arrives at `now`: when it begins, and when its data are there.
     pub fn serve(&mut self, bank: usize, now: Ps) -> (Ps, Ps) {
         let busy = |channel: &[Ps], at: Ps| channel.iter().filter(|free| **free > at).count();
@@ -77,7 +102,14 @@ impl Stacked {
         };
         self.requests += 1;
         self.interleaved += u64::from(others > 0);
-        let (free, done) = match &self.timing {
+        let (free, done) = self.settle(channel, others, begin);
+        self.free[channel * self.banks + bank] = free;
+        (begin, done)
+    }
+
+    /// When a bank of `channel` that begins at `begin`, with so many others busy, is free again, and when its data are there.
+    fn settle(&mut self, channel: usize, others: usize, begin: Ps) -> (Ps, Ps) {
+        match &self.timing {
             Timing::Rates { means, .. } => {
                 let rate = others.min(means.len() - 1);
                 let done = begin + self.draws.get_mut(rate).map_or(means[rate], Draw::draw);
@@ -89,16 +121,13 @@ impl Stacked {
                 // A bank whose data wait for the bus holds its row so much longer.
                 (data + *cycle - *first_data, data + *burst)
             }
-        };
-        self.free[channel * self.banks + bank] = free;
-        (begin, done)
+        }
     }
 }
 
 impl Level for Stacked {
     fn access(&mut self, request: &Request, now: Ps) -> Response {
-        let line = request.addr.0 / 64;
-        let bank = ((line.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % self.banks as u64) as usize;
+        let bank = self.bank_of(request.addr.line());
         let arrives = now + self.link;
         let (begin, done) = self.serve(bank, arrives);
         let mut path = Path::of(Reason::Interconnect, self.link);

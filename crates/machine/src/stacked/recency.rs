@@ -1,5 +1,6 @@
 //! Small caches in order of recency: what is in them, and what leaves.
 
+use crate::cache::{equal_tags, prefetch};
 use crate::divisor::Divisor;
 
 /// Sets of lines, each least-recently-used; lines are numbers below 2^31.
@@ -18,9 +19,33 @@ pub struct Recency {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Ordered(Vec<u32>),
+    Ordered(Tags),
     Linked(Linked),
 }
+
+/// Sets one after the other. The first begins on a line of the host's cache, so that one of 16 ways is one such line.
+#[derive(Clone, Debug)]
+struct Tags {
+    cells: Vec<u32>,
+    first: usize,
+}
+
+impl Tags {
+    fn new(tags: usize) -> Tags {
+        let cells = vec![NONE; tags + HOST_LINE];
+        let first = cells.as_ptr().align_offset(HOST_LINE * size_of::<u32>()).min(HOST_LINE);
+        Tags { cells, first }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, sets: Divisor, ways: usize, index: u32) -> &mut [u32] {
+        let start = self.first + if sets.divisor() == 1 { 0 } else { sets.remainder(index) as usize * ways };
+        &mut self.cells[start..start + ways]
+    }
+}
+
+/// Tags of a line of the host's cache.
+const HOST_LINE: usize = 16;
 
 /// Nobody's line.
 const NONE: u32 = u32::MAX >> 1;
@@ -46,7 +71,7 @@ impl Recency {
         let ways = if ways == 0 { lines } else { ways.min(lines) };
         let sets = lines.checked_div(ways).unwrap_or(1).max(1);
         let kind = if ways <= Recency::ORDERED || sets > 1 {
-            Kind::Ordered(vec![NONE; sets * ways])
+            Kind::Ordered(Tags::new(sets * ways))
         } else {
             Kind::Linked(Linked::new(ways, universe))
         };
@@ -63,14 +88,33 @@ impl Recency {
     pub fn touch(&mut self, index: u32, line: u32) -> bool {
         match &mut self.kind {
             Kind::Ordered(tags) => {
-                let set = set_of(tags, self.sets, self.ways, index);
+                let set = tags.set(self.sets, self.ways, index);
                 let Some(at) = find(set, line) else { return false };
-                set.copy_within(..at, 1);
-                set[0] = line | REUSED;
+                raise(set, at, line | REUSED);
                 true
             }
             Kind::Linked(list) => list.touch(line),
         }
+    }
+
+    /// Asks the host to bring the set that `index` chooses.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        if let Kind::Ordered(tags) = &self.kind
+            && self.sets.divisor() > 1
+            && let Some(tag) = tags.cells.get(tags.first + self.sets.remainder(index) as usize * self.ways)
+        {
+            prefetch(tag);
+        }
+    }
+
+    /// The line that leaves next the set that `index` chooses, if one has to; not known of a list.
+    #[inline]
+    pub fn oldest(&self, index: u32) -> Option<u32> {
+        let Kind::Ordered(tags) = &self.kind else { return None };
+        let set = if self.sets.divisor() == 1 { 0 } else { self.sets.remainder(index) as usize };
+        let tag = tags.cells.get(tags.first + (set + 1) * self.ways - 1)? & LINE;
+        (tag != NONE).then_some(tag)
     }
 
     /// Takes `line` out; whether it was there.
@@ -78,7 +122,7 @@ impl Recency {
     pub fn take(&mut self, index: u32, line: u32) -> bool {
         match &mut self.kind {
             Kind::Ordered(tags) => {
-                let set = set_of(tags, self.sets, self.ways, index);
+                let set = tags.set(self.sets, self.ways, index);
                 let Some(at) = find(set, line) else { return false };
                 set.copy_within(at + 1.., at);
                 if let Some(last) = set.last_mut() {
@@ -97,14 +141,13 @@ impl Recency {
         let mark = u32::from(reused) << 31;
         match &mut self.kind {
             Kind::Ordered(tags) => {
-                let set = set_of(tags, self.sets, self.ways, index);
+                let set = tags.set(self.sets, self.ways, index);
                 let Some(last) = set.len().checked_sub(1) else { return Some(Left { line, reused }) };
                 let (at, leaves) = match find(set, line) {
                     Some(at) => (at, NONE),
                     None => (last, set[last]),
                 };
-                set.copy_within(..at, 1);
-                set[0] = line | mark;
+                raise(set, at, line | mark);
                 (leaves & LINE != NONE).then_some(Left { line: leaves & LINE, reused: leaves & REUSED != 0 })
             }
             Kind::Linked(list) => list.insert(line, mark),
@@ -113,22 +156,50 @@ impl Recency {
 }
 
 #[inline(always)]
-fn set_of(tags: &mut [u32], sets: Divisor, ways: usize, index: u32) -> &mut [u32] {
-    let start = if sets.divisor() == 1 { 0 } else { sets.remainder(index) as usize * ways };
-    &mut tags[start..start + ways]
+fn find(set: &[u32], line: u32) -> Option<usize> {
+    let either = |tags: &[u32]| equal_tags(tags, line) | equal_tags(tags, line | REUSED);
+    match set.len() {
+        2 => match (set[0] & LINE == line, set[1] & LINE == line) {
+            (true, _) => Some(0),
+            (_, true) => Some(1),
+            _ => None,
+        },
+        8 | 16 => {
+            let found = either(set);
+            (found != 0).then_some(found.trailing_zeros() as usize)
+        }
+        n if n.is_multiple_of(32) => set.chunks_exact(32).enumerate().find_map(|(place, part)| {
+            let found = either(part);
+            (found != 0).then_some(place * 32 + found.trailing_zeros() as usize)
+        }),
+        _ => set.iter().position(|tag| tag & LINE == line),
+    }
 }
 
+/// Puts `tag` first; those before `at` move down by one, and what was there is gone.
 #[inline(always)]
-fn find(set: &[u32], line: u32) -> Option<usize> {
-    if let Ok(sixteen) = <&[u32; 16]>::try_from(set) {
-        // Without a branch a way; the highest match is the only one.
-        let mut found = 0u32;
-        for (at, tag) in sixteen.iter().enumerate() {
-            found |= u32::from(tag & LINE == line) << at;
-        }
-        return (found != 0).then_some(found.trailing_zeros() as usize);
+fn raise(set: &mut [u32], at: usize, tag: u32) {
+    if let Ok(two) = <&mut [u32; 2]>::try_from(&mut *set) {
+        raise_in(two, at, tag);
+    } else if let Ok(eight) = <&mut [u32; 8]>::try_from(&mut *set) {
+        raise_in(eight, at, tag);
+    } else if let Ok(sixteen) = <&mut [u32; 16]>::try_from(&mut *set) {
+        raise_in(sixteen, at, tag);
+    } else {
+        set.copy_within(..at, 1);
+        set[0] = tag;
     }
-    set.iter().position(|tag| tag & LINE == line)
+}
+
+/// A length that the compiler knows: no call, and no branch on `at`.
+#[inline(always)]
+fn raise_in<const N: usize>(set: &mut [u32; N], at: usize, tag: u32) {
+    let old = *set;
+    let mut moved = [tag; N];
+    moved[1..].copy_from_slice(&old[..N - 1]);
+    for i in 0..N {
+        set[i] = if i as u32 <= at as u32 { moved[i] } else { old[i] };
+    }
 }
 
 /// One large set: a circular list in order of recency, and where each line is in it.
@@ -224,6 +295,9 @@ mod tests {
             let n = self.sets.len() as u32;
             &mut self.sets[(index % n) as usize]
         }
+        fn has(&mut self, line: u32) -> bool {
+            self.set(line).iter().any(|(other, _)| *other == line)
+        }
         fn touch(&mut self, index: u32, line: u32) -> bool {
             let set = self.set(index);
             let found = set.iter().position(|(other, _)| *other == line);
@@ -268,7 +342,14 @@ mod tests {
                 match what {
                     0 => prop_assert_eq!(fast.touch(line, line), naive.touch(line, line)),
                     1 => prop_assert_eq!(fast.take(line, line), naive.take(line, line)),
-                    _ => prop_assert_eq!(fast.insert(line, line, what == 2), naive.insert(line, line, what == 2)),
+                    _ => {
+                        let oldest = fast.oldest(line).filter(|_| !naive.has(line));
+                        let left = fast.insert(line, line, what == 2);
+                        prop_assert_eq!(left, naive.insert(line, line, what == 2));
+                        if let (Some(oldest), Some(left)) = (oldest, left) {
+                            prop_assert_eq!(oldest, left.line);
+                        }
+                    }
                 }
             }
         }

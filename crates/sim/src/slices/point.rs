@@ -83,8 +83,8 @@ pub struct Outcome {
     pub skip_changes: u64,
     /// Which applications skip the LLC at the end of the last run.
     pub skipping: Vec<bool>,
-    /// Whether a resource is busy 98 % of the time or more: what is carried is what it can carry, and waits depend on the
-    /// limit K alone.
+    /// Whether a resource is busy 98 % of the time or more, or cores are offered more than they can do: what is carried is what it
+    /// can carry, and waits depend on the limit K alone.
     pub saturated: Option<&'static str>,
     /// Whether waits show no trend over the measured part (p of Welch's test of its halves is 0.001 or more).
     pub steady: bool,
@@ -182,6 +182,7 @@ impl Point {
             all.now += t.now;
             for (sum, part) in [
                 (&mut all.waited, t.waited),
+                (&mut all.held, t.held),
                 (&mut all.header, t.header),
                 (&mut all.l1, t.l1),
                 (&mut all.l2, t.l2),
@@ -216,6 +217,9 @@ impl Point {
         let by_batch: Vec<f64> = (0..BATCHES)
             .map(|n| runs.iter().map(|run| run[n + 1].since(&run[n])).map(|t| ns(t.waited, t.begun)).sum::<f64>())
             .collect();
+        // Packets go to a random core, so that some idle while the system is full: what is offered decides.
+        let offered = per_us(all.arrived, all.now) * ns(all.held, all.done) / 1e3;
+        let overload = (offered >= contexts as f64).then_some("cores");
         Outcome {
             offered_per_us: per_us(all.arrived, all.now),
             blocking: figure(&|t| share(t.blocked, t.arrived)),
@@ -242,7 +246,7 @@ impl Point {
             queue_full: if all.llc_lookups == 0 { 0.0 } else { share(all.full, all.llc_lookups) },
             skip_changes: all.changes,
             skipping,
-            saturated: uses.into_iter().find(|(_, used)| used.value >= SATURATED).map(|(name, _)| name),
+            saturated: uses.into_iter().find(|(_, used)| used.value >= SATURATED).map(|(name, _)| name).or(overload),
             steady: stationarity(&by_batch).is_ok_and(|test| test.p_value >= TREND),
             packets: all.arrived,
             notes: spec.notes(),

@@ -17,7 +17,7 @@ enum Kind {
     /// Over lines: a draw is one look into a table.
     Alias(Arc<Alias>),
     /// By the law itself, in memory that does not grow with the table: the rank by cells, its place by a keyed permutation.
-    Law { cells: Arc<Cells>, place: Option<Permutation>, per_line: u64 },
+    Law { cells: Arc<Cells>, place: Option<Permutation>, per_line: PerLine },
 }
 
 /// Tables of up to so many entries are drawn from by the alias method.
@@ -38,7 +38,7 @@ impl Popularity {
             return Popularity(Kind::Alias(Arc::new(Alias::new(&lines))));
         }
         let place = (ranks == Ranks::Shuffled).then(|| Permutation::new(entries, rng));
-        Popularity(Kind::Law { cells: Arc::new(Cells::new(entries, alpha)), place, per_line })
+        Popularity(Kind::Law { cells: Arc::new(Cells::new(entries, alpha)), place, per_line: PerLine::new(per_line) })
     }
 
     /// The next line.
@@ -49,8 +49,29 @@ impl Popularity {
             Kind::Law { cells, place, per_line } => {
                 let rank = cells.draw(rng) - 1;
                 let entry = place.as_ref().map_or(rank, |place| place.of(rank));
-                (entry / per_line) as u32
+                per_line.line_of(entry) as u32
             }
+        }
+    }
+}
+
+/// Entries of a line; hardly ever anything but a power of two, and then no division is wanted.
+#[derive(Clone, Copy, Debug)]
+enum PerLine {
+    Shift(u32),
+    Count(u64),
+}
+
+impl PerLine {
+    fn new(entries: u64) -> PerLine {
+        if entries.is_power_of_two() { PerLine::Shift(entries.trailing_zeros()) } else { PerLine::Count(entries) }
+    }
+
+    #[inline]
+    fn line_of(self, entry: u64) -> u64 {
+        match self {
+            PerLine::Shift(bits) => entry >> bits,
+            PerLine::Count(entries) => entry / entries,
         }
     }
 }
@@ -114,10 +135,12 @@ impl Cells {
     #[inline]
     fn draw(&self, rng: &mut Pcg64) -> u64 {
         loop {
-            let (first, ranks, least) = self.cells[self.choice.draw(rng.next_u64()) as usize];
-            if ranks == 1 {
-                return first;
+            let cell = u64::from(self.choice.draw(rng.next_u64()));
+            if cell < Cells::SINGLE {
+                // Its first rank is its place: no need to look.
+                return cell + 1;
             }
+            let (first, ranks, least) = self.cells[cell as usize];
             let draw = rng.next_u64();
             let rank = first + (((draw >> 32) * ranks) >> 32);
             let uniform = f64::from(draw as u32) / 4_294_967_296.0;

@@ -2,8 +2,8 @@
 //!
 //! Hit rates by [`queueing::lru`] over the law's own lines; then hold times of cores, waits at slices (a closed network of the
 //! busy cores, by Schweitzer's approximation of mean value analysis, 1979) and blocking, until they agree. Idle channels
-//! are taken to exist, so it does not know interleaving; several applications, recorded lookups, device timings and
-//! outstanding misses are left to the simulation.
+//! are taken to exist, so it does not know interleaving; several applications, device timings and outstanding misses are
+//! left to the simulation, and so is the order of recorded lookups.
 
 use engine::Seed;
 use queueing::QueueError;
@@ -12,6 +12,7 @@ use rand::RngExt;
 use serde::Serialize;
 
 use super::spec::{Architecture, Ranks, SlicesSpec};
+use super::trace::Lookups;
 
 /// What the twin says of a setting. Times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -110,11 +111,12 @@ fn classes(spec: &SlicesSpec) -> Vec<Class> {
     out
 }
 
-/// What the first application of a setting comes to if it has the system to itself.
+/// What the first application of a setting comes to if it has the system to itself. `recorded` replaces its table: then lookups
+/// are taken as drawn one by one, each line as often as it was recorded.
 ///
 /// # Errors
 /// A rate that a closed form cannot take; `spec` should have been checked.
-pub fn preview(spec: &SlicesSpec) -> Result<Preview, QueueError> {
+pub fn preview(spec: &SlicesSpec, recorded: Option<&Lookups>) -> Result<Preview, QueueError> {
     let (a, c) = (&spec.applications[0], &spec.caches);
     let lines = |level| spec.lines_of(level) as f64;
     let (llc, slices, service) = match spec.architecture {
@@ -123,7 +125,11 @@ pub fn preview(spec: &SlicesSpec) -> Result<Preview, QueueError> {
         Architecture::SharedLlc => (lines(&c.shared), 1.0, 1e3 / c.shared.per_us),
         Architecture::NoLlc => (0.0, 0.0, 0.0),
     };
-    let hits = victim_hierarchy(&classes(spec), lines(&c.l1), lines(&c.l2), llc);
+    let (classes, lookups) = match recorded {
+        None => (classes(spec), 1.0),
+        Some(recorded) => (recorded.classes(), recorded.per_packet()),
+    };
+    let hits = victim_hierarchy(&classes, lines(&c.l1), lines(&c.l2), llc);
     let (miss1, miss2) = (1.0 - hits.l1, (1.0 - hits.l1) * (1.0 - hits.l2));
     let miss3 = miss2 * (1.0 - hits.llc);
     let memory = 1e3 * f64::from(spec.dram.channels) / spec.capacity_per_us() + 2.0 * spec.dram.link_ns;
@@ -142,10 +148,12 @@ pub fn preview(spec: &SlicesSpec) -> Result<Preview, QueueError> {
             // Who comes to a later phase has been through those before.
             moment += phases[..i].iter().map(|(_, before)| 2.0 * p * mean * before).sum::<f64>();
         }
-        let scv = (moment / (held * held) - 1.0).max(0.0);
+        // Of a packet's lookups, one after the other, variances add up.
+        let scv = (moment / (held * held) - 1.0).max(0.0) / lookups;
+        let held = lookups * held;
         let cores = blocking_cores(lambda, 1.0 / held, scv, a.cores, spec.limit)?;
         if slices > 0.0 {
-            let queue = cores.throughput * reached * at_slice / slices;
+            let queue = cores.throughput * lookups * reached * at_slice / slices;
             let others = ((cores.busy - 1.0) / cores.busy).max(0.0);
             let next = service * (1.0 + queue * others);
             at_slice += 0.2 * (next - at_slice);

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use engine::{Draw, Exponential, Fixed, Seed, Tournament};
-use machine::MachineError;
 use machine::stacked::{Distributor, Place, Recency, SkipLogic, Timing, Using};
+use machine::{Divisor, MachineError};
 use rand::Rng;
 use rand_pcg::Pcg64;
 use units::Ps;
@@ -18,6 +18,9 @@ pub(super) const BATCHES: usize = 32;
 
 /// Lookups that warm the caches up, by line that they hold.
 const WALKED: u64 = 4;
+
+/// Lines of all caches from which on the host is asked for sets ahead of time: tags of 32 KiB.
+const LARGE: u64 = 1 << 13;
 
 /// Running totals; a batch is the difference of two.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,6 +111,8 @@ struct Application {
     rng: Pcg64,
     /// Slices that its lines belong to now.
     slices: Vec<u16>,
+    /// How many these are.
+    among: Divisor,
     own: Vec<u16>,
     uses_llc: bool,
     skip: Option<SkipLogic>,
@@ -182,6 +187,8 @@ pub(super) struct System {
     link: u64,
     header: Vec<u64>,
     header_read: u64,
+    /// Whether the caches' tags are more than the host's first-level cache holds.
+    is_large: bool,
     in_system: u32,
     limit: u32,
     arrivals: Exponential,
@@ -238,6 +245,7 @@ impl System {
                 base: base as u32,
                 workload,
                 rng: stream(&format!("applications.{n}.lookups")),
+                among: Divisor::new(own.len().max(1) as u32),
                 slices: own.clone(),
                 own,
                 uses_llc: has_llc,
@@ -338,6 +346,7 @@ impl System {
             link: spec.dram.link().0,
             header: spec.header_read.map_or(Vec::new(), |read| vec![0; read.channels as usize]),
             header_read: spec.header_read.map_or(0, |read| (read.read_ns * 1e3).round() as u64),
+            is_large: false,
             in_system: 0,
             limit: spec.limit,
             arrivals: Exponential::new(mean_gap, stream("arrivals")),
@@ -348,6 +357,7 @@ impl System {
             totals: Totals::default(),
         };
         system.arrival = system.arrivals.draw().0;
+        system.is_large = system.capacity() > LARGE;
         Ok(system)
     }
 
@@ -395,22 +405,49 @@ impl System {
 
     /// Lookups through the caches alone.
     fn walk(&mut self, lookups: u64) {
-        for _ in 0..lookups {
-            let core = self.choose();
-            let app = usize::from(self.app_of[core]);
-            let line = self.draw(app).0;
-            if self.l1[core].touch(line, line) {
-                continue;
+        /// So many at a time, to have the host bring their sets before they are needed.
+        const GROUP: u64 = 16;
+        let mut group = [(0usize, 0usize, 0u32); GROUP as usize];
+        let mut left = lookups;
+        while left > 0 {
+            let some = left.min(GROUP) as usize;
+            for place in &mut group[..some] {
+                let core = self.choose();
+                let app = usize::from(self.app_of[core]);
+                let line = self.draw(app).0;
+                self.prefetch(core, app, line);
+                *place = (core, app, line);
             }
-            if self.hit_l2(core, line) {
-                self.fill(core, app, line);
-                continue;
+            for (core, app, line) in group[..some].iter().copied() {
+                self.walk_one(core, app, line);
             }
-            if self.applications[app].uses_llc {
-                let (_, store, index) = self.home(app, line);
-                self.hit_llc(store, index, line);
-            }
-            self.fill(core, app, line);
+            left -= some as u64;
+        }
+    }
+
+    #[inline]
+    fn walk_one(&mut self, core: usize, app: usize, line: u32) {
+        if self.l1[core].touch(line, line) {
+            return;
+        }
+        if !self.hit_l2(core, line) && self.applications[app].uses_llc {
+            let (_, store, index) = self.home(app, line);
+            self.hit_llc(store, index, line);
+        }
+        self.fill(core, app, line);
+    }
+
+    /// Has the host bring all that may be looked at for `line`, where that is more than its own caches hold.
+    #[inline]
+    fn prefetch(&self, core: usize, app: usize, line: u32) {
+        if !self.is_large {
+            return;
+        }
+        self.l1[core].prefetch(line);
+        self.l2[core].prefetch(line);
+        if self.applications[app].uses_llc {
+            let (_, store, index) = self.home(app, line);
+            self.stores[store as usize].prefetch(index);
         }
     }
 
@@ -487,6 +524,8 @@ impl System {
         let core = usize::from(self.work[context].core);
         let app = usize::from(self.app_of[core]);
         let (line, more) = self.draw(app);
+        // While times are drawn and events pass.
+        self.prefetch(core, app, line);
         self.totals.lookups += 1;
         let first = self.l1_time.draw();
         self.totals.l1 += first;
@@ -495,6 +534,11 @@ impl System {
             self.totals.l1_hits += 1;
             Next::Return
         } else {
+            if self.is_large
+                && let Some(leaves) = self.l1[core].oldest(line)
+            {
+                self.l2[core].prefetch(leaves);
+            }
             let second = self.l2_time.draw();
             self.totals.l2 += second;
             at += second;
@@ -585,8 +629,23 @@ impl System {
         }
     }
 
+    /// As [`System::prefetch`], of what leaves L2 when `line` comes in.
+    fn prefetch_victims(&self, context: usize, line: u32) {
+        let core = usize::from(self.work[context].core);
+        let app = usize::from(self.app_of[core]);
+        if self.applications[app].uses_llc
+            && let Some(leaves) = self.l1[core].oldest(line).and_then(|first| self.l2[core].oldest(first))
+        {
+            let (_, store, index) = self.home(app, leaves);
+            self.stores[store as usize].prefetch(index);
+        }
+    }
+
     fn ask_memory(&mut self, context: usize) {
         let line = self.work[context].line;
+        if self.is_large {
+            self.prefetch_victims(context, line);
+        }
         let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
         self.totals.dram_requests += 1;
         self.work[context].mark = self.now;
@@ -725,12 +784,12 @@ impl System {
     fn home(&self, app: usize, line: u32) -> (u16, u32, u32) {
         let application = &self.applications[app];
         let own = line - application.base;
-        let n = application.slices.len() as u32;
-        let slice = application.slices[(own % n) as usize];
+        let among = application.among;
+        let slice = application.slices[among.remainder(own) as usize];
         match self.store_of {
-            StoreOf::Slice => (slice, u32::from(slice), line / n),
+            StoreOf::Slice => (slice, u32::from(slice), among.divide(line).0),
             StoreOf::Pool => (slice, 0, line),
-            StoreOf::Ways(slices) => (slice, app as u32 * slices + u32::from(slice), line / n),
+            StoreOf::Ways(slices) => (slice, app as u32 * slices + u32::from(slice), among.divide(line).0),
         }
     }
 
@@ -752,6 +811,9 @@ impl System {
         }
         for (slice, user) in released.into_iter().zip(users.iter().cycle()) {
             self.applications[*user].slices.push(slice);
+        }
+        for application in &mut self.applications {
+            application.among = Divisor::new(application.slices.len().max(1) as u32);
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Lookups that a packet function made, as lines of its table.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use queueing::lru::Class;
 
 /// What packets look up, in order: of each packet the lines of its tables that it reads, one after the other. After the last packet
 /// the first comes again.
@@ -14,8 +17,9 @@ pub struct Lookups {
 const LAST: u32 = 1 << 31;
 
 impl Lookups {
-    /// The lines of each packet; packets without any are left out. `None` where none has any, or a line is 2^31 or higher.
-    pub fn new<'a>(packets: impl Iterator<Item = &'a [u32]>) -> Option<Lookups> {
+    /// The lines of each packet, of tables of so many; packets without any are left out. `None` where none has any, or a line is
+    /// beyond the tables, or 2^31 or higher.
+    pub fn new<'a>(packets: impl Iterator<Item = &'a [u32]>, lines: u64) -> Option<Lookups> {
         let mut refs = Vec::new();
         for packet in packets {
             refs.extend_from_slice(packet);
@@ -27,12 +31,31 @@ impl Lookups {
             }
         }
         let highest = refs.iter().map(|line| line & !LAST).max()?;
-        Some(Lookups { refs: refs.into(), lines: u64::from(highest) + 1 })
+        (u64::from(highest) < lines).then(|| Lookups { refs: refs.into(), lines })
     }
 
-    /// Lines of the tables: one more than the highest that was looked up.
+    /// How likely each line is to be looked up, lines that are alike together.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        let mut counts = vec![0u32; self.lines as usize];
+        for line in self.refs.iter() {
+            counts[(line & !LAST) as usize] += 1;
+        }
+        let mut alike: BTreeMap<u32, f64> = BTreeMap::new();
+        for count in counts.into_iter().filter(|count| *count > 0) {
+            *alike.entry(count).or_default() += 1.0;
+        }
+        let all = self.refs.len() as f64;
+        alike.into_iter().map(|(count, lines)| (f64::from(count) / all, lines)).collect()
+    }
+
+    /// Lines of the tables.
     pub fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// Lines that are looked up.
+    pub fn touched(&self) -> u64 {
+        self.classes().iter().map(|(_, lines)| *lines as u64).sum()
     }
 
     /// Lookups of a packet, on average.

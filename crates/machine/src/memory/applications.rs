@@ -1,0 +1,442 @@
+//! Applications that the LLC tells apart by their lines: slices or ways of their own, the skip selection logic, and allocation
+//! bypass.
+//!
+//! An application is the memory that somebody works on: the tables of the packet function, or a neighbour's working set. It may
+//! own slices (`placement`), be held to some ways, stay out of the LLC altogether, or begin to when its measured miss rate
+//! exceeds a threshold ([`SkipLogic`]). Then its L2 misses go to memory without a look at the LLC, which has none of its lines any
+//! more, and the slices that it owns go to other applications that own some, or to everyone else. Lines of other cores are
+//! still looked for in the directory: what one of them has modified comes from there by the usual way.
+//!
+//! With `bypass` a line is put into the LLC only when it leaves L2 after it was used again there, or if it was missed
+//! before within as many misses of its application as the LLC has lines (what decides is which lines were reused, as in Albericio et al.,
+//! MICRO 2013, "The reuse cache"). Dirty lines go to memory.
+//!
+//! Source of skipping and of released slices: T. Korikawa, A. Kawabata, F. He, E. Oki, IEEE Access 8, 2020, sections III and V-E.
+//! CAT gives a class of service ways, and so all lines of its cores; `ways` holds the lines of an application, whoever brings them in.
+//! Left out: who counts misses for the logic takes no time.
+
+use std::ops::{Range, Sub};
+
+use probe::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Path, Reason};
+use units::{Cbm, Line, Ps};
+
+use super::llc::Share;
+use super::pending::Asked;
+use super::placement::{Placement, owner};
+use super::{Hierarchy, Inclusion, LevelCounters, Snooped, check_ways};
+use crate::cache::Victim;
+use crate::stacked::{SkipLogic, SkipSpec, Using};
+use crate::{Lookup, MachineError, Reply, Response, Served};
+
+/// An application whose lines the LLC tells from others'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApplicationSpec {
+    /// Slices that hold its lines and nobody else's, counted from the first that is left; those of everyone else when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices: Option<u32>,
+    /// Ways that its lines may fill, as a bit mask; those of who brings them in when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ways: Option<u32>,
+    /// Whether its lines may be in the LLC at all.
+    pub llc: bool,
+    /// When to skip the LLC, by its measured miss rate; never when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip: Option<SkipSpec>,
+    /// Lines that are unlikely to be used again are not put into the LLC.
+    pub bypass: bool,
+}
+
+impl Default for ApplicationSpec {
+    /// As if nobody told it apart.
+    fn default() -> ApplicationSpec {
+        ApplicationSpec { slices: None, ways: None, llc: true, skip: None, bypass: false }
+    }
+}
+
+/// What was done for an application at the LLC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplicationCounters {
+    /// Its lookups.
+    pub llc: LevelCounters,
+    /// L2 misses that went to memory past the LLC.
+    pub skipped: u64,
+    /// Lines that left L2 and were not put into the LLC.
+    pub bypassed: u64,
+    /// How often it began to skip the LLC, or to use it.
+    pub changes: u64,
+    /// Lines that had to leave the LLC since the application does not use it any more, or slices changed hands.
+    pub flushed: u64,
+}
+
+impl Sub for ApplicationCounters {
+    type Output = ApplicationCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: ApplicationCounters) -> ApplicationCounters {
+        ApplicationCounters {
+            llc: self.llc - rhs.llc,
+            skipped: self.skipped - rhs.skipped,
+            bypassed: self.bypassed - rhs.bypassed,
+            changes: self.changes - rhs.changes,
+            flushed: self.flushed - rhs.flushed,
+        }
+    }
+}
+
+/// An application now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApplicationState {
+    /// What was done for it so far.
+    pub counters: ApplicationCounters,
+    /// Whether it skips the LLC.
+    pub skips: bool,
+    /// Slices that hold its lines and nobody else's, those that others have released included; [`None`] where it has what
+    /// everyone has.
+    pub slices: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Applications {
+    ranges: Vec<(Range<u64>, u8)>,
+    all: Vec<Application>,
+    /// Slices that no application owns.
+    rest: Vec<u8>,
+    /// Lines that leave, while they do.
+    leaving: Vec<Victim>,
+}
+
+#[derive(Clone, Debug)]
+struct Application {
+    own: Option<Vec<u8>>,
+    /// What it has now.
+    has: Option<Vec<u8>>,
+    ways: Option<Cbm>,
+    uses_llc: bool,
+    skip: Option<SkipLogic>,
+    reuse: Option<Reuse>,
+    counters: ApplicationCounters,
+}
+
+/// Lines that were missed of late.
+#[derive(Clone, Debug)]
+struct Reuse {
+    missed: Vec<u32>,
+}
+
+impl Reuse {
+    /// Whether `line` was missed before; it is now.
+    fn again(&mut self, line: Line) -> bool {
+        let number = line.0 as u32;
+        let at = super::llc::mix(number) as usize & (self.missed.len() - 1);
+        std::mem::replace(&mut self.missed[at], number) == number
+    }
+}
+
+/// What an L2 notes of a line that was used again there, or is expected to be.
+pub(super) const REUSED: u8 = 1;
+
+impl Hierarchy {
+    /// Tells `specs`, each with its name, apart from now on: application n has the lines of `ranges[n]`. For an empty
+    /// memory system. `path` is where the specifications stand.
+    ///
+    /// # Errors
+    /// More slices than there are, none left for everyone else, ways that the LLC does not have, a skip logic that cannot be,
+    /// lines of two applications, an LLC that cannot do this.
+    pub fn tell_apart(
+        &mut self,
+        specs: &[(&str, &ApplicationSpec)],
+        ranges: &[Vec<Range<u64>>],
+        path: &str,
+    ) -> Result<(), MachineError> {
+        if specs.is_empty() {
+            return Ok(());
+        }
+        self.lines_are_its_own(path)?;
+        let error = |at: String, came: String, allowed: String, remedy: &str| {
+            Err(MachineError::new(format!("{path}{at}"), came, allowed, remedy.into()))
+        };
+        let slices = self.llc.slice_count();
+        let (mut all, mut next) = (Vec::new(), 0u32);
+        for (name, spec) in specs {
+            let own = match spec.slices {
+                None => None,
+                Some(own) => {
+                    let most = slices.saturating_sub(next + 1);
+                    if own == 0 || own > most {
+                        let allowed = if most == 0 {
+                            "nothing: leave it out".into()
+                        } else {
+                            format!("1 to {most} of {slices} slices, beside those before it and one for everyone else")
+                        };
+                        let remedy = "set machine.llc.slices higher, or llc = false to own none";
+                        return error(format!(".{name}.slices"), own.to_string(), allowed, remedy);
+                    }
+                    let own_ones = (next..next + own).map(|slice| slice as u8).collect::<Vec<u8>>();
+                    next += own;
+                    Some(own_ones)
+                }
+            };
+            if let Some(ways) = spec.ways {
+                check_ways(&format!("{path}.{name}.ways"), Cbm(ways), self.llc.ways(), false)?;
+            }
+            if self.inclusion == Inclusion::Inclusive && (spec.skip.is_some() || spec.bypass || !spec.llc) {
+                let remedy = "its directory knows private lines by its own: set machine.llc.inclusion";
+                let came = "told to leave lines out of an inclusive LLC".into();
+                return error(format!(".{name}"), came, "victim or non_inclusive LLCs".into(), remedy);
+            }
+            let skip =
+                spec.skip.as_ref().map(|skip| SkipLogic::new(skip, &format!("{path}.{name}.skip"))).transpose()?;
+            let lines = (self.llc.sets() * u64::from(slices) * u64::from(self.llc.ways())).next_power_of_two();
+            all.push(Application {
+                has: own.clone(),
+                own,
+                ways: spec.ways.map(Cbm),
+                uses_llc: spec.llc,
+                skip: skip.filter(|_| spec.llc),
+                reuse: spec.bypass.then(|| Reuse { missed: vec![u32::MAX; lines as usize] }),
+                counters: ApplicationCounters::default(),
+            });
+        }
+        let mut owned: Vec<(Range<u64>, u8)> = Vec::new();
+        for (n, ranges) in ranges.iter().enumerate() {
+            owned.extend(ranges.iter().map(|range| (range.clone(), n as u8)));
+        }
+        owned.sort_by_key(|(range, _)| range.start);
+        if let Some(pair) = owned.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
+            let name = |n: u8| specs[usize::from(n)].0;
+            let (first, second) = (name(pair[0].1.min(pair[1].1)), name(pair[0].1.max(pair[1].1)));
+            let came = format!("given with {path}.{first}, of which it has lines");
+            return error(format!(".{second}"), came, "memory of nobody else".into(), "leave one of them out");
+        }
+        let rest: Vec<u8> = (next..slices).map(|slice| slice as u8).collect();
+        if next > 0 {
+            let own: Vec<Option<Vec<u8>>> = all.iter().map(|a| a.own.clone()).collect();
+            self.llc.place_by(Placement::new(&owned, &own, &rest));
+        }
+        self.applications = Some(Box::new(Applications { ranges: owned, all, rest, leaving: Vec::new() }));
+        Ok(())
+    }
+
+    /// Whether what tells lines apart by their numbers can be told of them.
+    pub(super) fn lines_are_its_own(&self, path: &str) -> Result<(), MachineError> {
+        for (given, with, why) in [
+            (self.sampling.is_some(), "machine.sampling", "lets lines of all kinds stand for each other"),
+            (self.copies.is_some(), "machine.copy_table", "moves lines from place to place"),
+            (self.engine.is_some(), "machine.copy_engine", "moves lines from place to place"),
+        ] {
+            if given {
+                return Err(MachineError::new(
+                    path,
+                    format!("given with {with}"),
+                    format!("one of them: {with} {why}"),
+                    format!("leave out {path} or {with}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The applications, in the order in which they were given.
+    pub fn applications(&self) -> Vec<ApplicationState> {
+        let all = self.applications.as_ref().map_or(&[][..], |a| &a.all);
+        let state = |a: &Application| ApplicationState {
+            counters: a.counters,
+            skips: !a.uses_llc,
+            slices: a.has.as_ref().map(|slices| slices.len() as u32),
+        };
+        all.iter().map(state).collect()
+    }
+
+    #[inline]
+    fn application_of(&mut self, line: Line) -> Option<(usize, &mut Application)> {
+        let applications = self.applications.as_deref_mut()?;
+        let n = usize::from(owner(&applications.ranges, line)?);
+        Some((n, &mut applications.all[n]))
+    }
+
+    /// The part of [`crate::Memory::fetch`] for an application that skips the LLC; [`None`] for others, and where another core has
+    /// the only current copy.
+    #[inline(never)]
+    pub(super) fn fetch_past_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
+        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
+        let (n, application) = self.application_of(line)?;
+        if application.uses_llc || lookup.upgrade {
+            return None;
+        }
+        application.counters.skipped += 1;
+        let back = application.skip.as_mut().and_then(SkipLogic::skipped);
+        if let Some(using) = back {
+            self.change_use(n, using, now);
+        }
+        let others = self.directory.get(line) & !(1 << core.0);
+        if self.is_dirty_in_private(line, others) {
+            return None;
+        }
+        let share = self.share_of(request.clos);
+        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, now) };
+        let mut path = Path::of(Reason::L2, self.l2_latency);
+        let at = now + self.l2_latency;
+        self.directory.insert(line, core);
+        if snooped == Snooped::Nothing || write {
+            let super::Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
+            for array in [l1, l2] {
+                array.set_exclusive(line, true);
+            }
+        }
+        if let Some(at) = self.read_stacked(line, at, &mut path) {
+            return Some(Reply::Done(Response { at, served: Served::Dram, path }));
+        }
+        let asked = Asked { core, path, ready: at, distance: Ps::ZERO, served: Served::Dram, copy: Ps::ZERO };
+        if let Some(ticket) = self.read_later(line, at, asked) {
+            return Some(Reply::Pending(ticket));
+        }
+        let at = self.dram.reserve(line, false, at, |reason, time| path.push(reason, time));
+        Some(Reply::Done(Response { at, served: Served::Dram, path }))
+    }
+
+    fn is_dirty_in_private(&self, line: Line, mut sharers: u64) -> bool {
+        while sharers != 0 {
+            let core = &self.cores[sharers.trailing_zeros() as usize];
+            if [&core.l1, &core.l2].into_iter().any(|array| array.find(line).is_some_and(|slot| array.is_dirty(slot))) {
+                return true;
+            }
+            sharers &= sharers - 1;
+        }
+        false
+    }
+
+    /// A core has looked for `line` in the LLC, which `served` it or not.
+    #[inline(never)]
+    pub(super) fn looked_in_llc(&mut self, request: &Request, served: Served, now: Ps) {
+        let missed = match served {
+            Served::Llc => false,
+            Served::Dram => true,
+            _ => return,
+        };
+        let line = request.addr.line();
+        let Some((n, application)) = self.application_of(line) else { return };
+        application.counters.llc.count(!missed);
+        let again = missed && application.reuse.as_mut().is_some_and(|reuse| reuse.again(line));
+        let next = application.skip.as_mut().filter(|_| application.uses_llc).and_then(|skip| skip.saw(missed));
+        if again {
+            self.mark_reused(request);
+        }
+        if let Some(using) = next {
+            self.change_use(n, using, now);
+        }
+    }
+
+    /// A core has used a line of its L2 again.
+    #[inline(never)]
+    pub(super) fn mark_reused(&mut self, request: &Request) {
+        let l2 = &mut self.cores[usize::from(request.core.0)].l2;
+        if let Some(slot) = l2.find(request.addr.line()) {
+            l2.set_owner(slot, REUSED);
+        }
+    }
+
+    /// Whether a miss of `line` leaves the LLC as it is.
+    #[inline(never)]
+    pub(super) fn stays_out(&mut self, line: Line) -> bool {
+        self.application_of(line).is_some_and(|(_, a)| !a.uses_llc || a.reuse.is_some())
+    }
+
+    /// `victim` has left an L2 at `now`: whether it is all settled, without the LLC or with it.
+    #[inline(never)]
+    pub(super) fn leaves_l2(&mut self, victim: &Victim, share: Share, now: Ps) -> bool {
+        let line = victim.line;
+        let Some((_, application)) = self.application_of(line) else { return false };
+        let uses = application.uses_llc;
+        if uses && application.reuse.is_none() {
+            return false;
+        }
+        let comes_in = uses && victim.owner == REUSED;
+        application.counters.bypassed += u64::from(uses && !comes_in);
+        if comes_in && (victim.dirty || self.inclusion == Inclusion::Victim) {
+            return false;
+        }
+        let spot = self.llc.spot(line);
+        if comes_in {
+            // A miss has not filled the LLC.
+            if !self.llc.use_line(spot) {
+                self.fill_llc(line, spot, false, share, now);
+            }
+        } else if victim.dirty && !self.llc.write_line(spot) {
+            self.write_back(line, now);
+        }
+        true
+    }
+
+    /// The share of who brings `line` in, within the ways of its application; [`None`] if that skips the LLC.
+    #[inline(never)]
+    pub(super) fn admitted(&mut self, line: Line, share: Share) -> Option<Share> {
+        let Some((_, application)) = self.application_of(line) else { return Some(share) };
+        let ways = application.ways.unwrap_or(share.ways);
+        application.uses_llc.then_some(Share { ways, ..share })
+    }
+
+    /// Application `n` begins to skip the LLC or to use it: slices change hands, and lines that have no business there any
+    /// more leave.
+    fn change_use(&mut self, n: usize, using: Using, now: Ps) {
+        let Some(applications) = self.applications.as_deref_mut() else { return };
+        let uses = using != Using::Nothing;
+        let application = &mut applications.all[n];
+        if application.uses_llc == uses {
+            return;
+        }
+        application.uses_llc = uses;
+        application.counters.changes += 1;
+        applications.share_out();
+        if let Some(placement) = self.llc.placement_mut() {
+            let has: Vec<Option<Vec<u8>>> = applications.all.iter().map(|a| a.has.clone()).collect();
+            placement.assign(&has, &applications.everyones());
+        }
+        let mut leaving = std::mem::take(&mut applications.leaving);
+        let ranges = &applications.ranges;
+        let skips: Vec<bool> = applications.all.iter().map(|a| !a.uses_llc).collect();
+        let goes = |line| owner(ranges, line).is_some_and(|owner| skips[usize::from(owner)]);
+        self.llc.drain(goes, &mut leaving);
+        applications.all[n].counters.flushed += leaving.len() as u64;
+        for victim in leaving.drain(..) {
+            if victim.dirty {
+                self.write_back(victim.line, now);
+            }
+        }
+        if let Some(applications) = self.applications.as_deref_mut() {
+            applications.leaving = leaving;
+        }
+    }
+}
+
+impl Applications {
+    /// Slices of those that skip go round those that do not and own some.
+    fn share_out(&mut self) {
+        let released: Vec<u8> =
+            self.all.iter().filter(|a| !a.uses_llc).flat_map(|a| a.own.iter().flatten().copied()).collect();
+        for application in &mut self.all {
+            application.has = if application.uses_llc {
+                application.own.clone()
+            } else {
+                application.own.as_ref().map(|_| Vec::new())
+            };
+        }
+        let mut users: Vec<&mut Vec<u8>> =
+            self.all.iter_mut().filter(|a| a.uses_llc).filter_map(|a| a.has.as_mut()).collect();
+        let n = users.len();
+        for (i, slice) in released.into_iter().enumerate() {
+            if n > 0 {
+                users[i % n].push(slice);
+            }
+        }
+    }
+
+    /// Slices of everyone else: what nobody owns, and what was released where no application is left to have it.
+    fn everyones(&self) -> Vec<u8> {
+        let has: Vec<u8> = self.all.iter().filter_map(|a| a.has.as_ref()).flatten().copied().collect();
+        let owned = self.all.iter().filter_map(|a| a.own.as_ref()).flatten().copied();
+        self.rest.iter().copied().chain(owned.filter(|slice| !has.contains(slice))).collect()
+    }
+}

@@ -1,0 +1,261 @@
+//! Applications at the LLC and tables in stacked DRAM: times added up by hand, and what may never happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Seed;
+use probe::{Access, Request};
+use proptest::prelude::*;
+use stats::Reason;
+use units::{Addr, Clos, CoreId, Line, Ps, Size};
+
+use super::engines_tests::spec as with_engine;
+use super::*;
+use crate::copy_table::Move;
+use crate::stacked::{Service, SkipSpec, StackedSpec};
+
+const NS: u64 = 1_000;
+
+fn spec(inclusion: Inclusion, slices: u32) -> MemorySpec {
+    let mut spec = MemorySpec { copy_engine: None, ..with_engine(CopyEngineSpec::NonTemporal, 0b0011) };
+    (spec.llc.inclusion, spec.llc.slices) = (inclusion, slices);
+    spec.llc.size = Size::from_bytes(u64::from(slices) * 64 * 64);
+    spec
+}
+
+fn named(applications: &[ApplicationSpec]) -> Vec<(&str, &ApplicationSpec)> {
+    ["tables", "tenant"].into_iter().zip(applications).collect()
+}
+
+/// Lines 0 to 999 are those of the first application, 1000 to 1999 of the second.
+fn memory(inclusion: Inclusion, applications: &[ApplicationSpec]) -> Hierarchy {
+    let mut memory = Hierarchy::new(&spec(inclusion, 8), 2, "machine").unwrap();
+    let ranges: Vec<_> = (0..applications.len() as u64).map(|n| vec![n * 1000..(n + 1) * 1000]).collect();
+    memory.tell_apart(&named(applications), &ranges, "machine.applications").unwrap();
+    memory
+}
+
+fn request(line: u64, access: Access, core: u16) -> Request {
+    Request { addr: Addr(line * 64), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }
+}
+
+fn load(memory: &mut Hierarchy, line: u64, now: u64) -> Response {
+    let response = memory.access(&request(line, Access::Load, 0), Ps(now * NS));
+    assert_eq!(response.path.total(), response.at - Ps(now * NS), "the parts sum to the time");
+    response
+}
+
+fn skips(threshold: f64) -> ApplicationSpec {
+    let skip = SkipSpec { threshold, hysteresis: 0.0, window: 100, retry: 1000 };
+    ApplicationSpec { skip: Some(skip), ..ApplicationSpec::default() }
+}
+
+#[test]
+fn an_application_without_an_llc_pays_for_its_l2_and_dram_only() {
+    for inclusion in [Inclusion::Victim, Inclusion::NonInclusive] {
+        let mut memory = memory(inclusion, &[ApplicationSpec { llc: false, ..ApplicationSpec::default() }]);
+        // L2 4 ns, then a closed bank: overhead, row, column, burst.
+        assert_eq!(load(&mut memory, 5, 1_000_000).at, Ps((1_000_000 + 4 + 20 + 14 + 14 + 3) * NS));
+        for line in 0..900 {
+            load(&mut memory, line, 2_000_000 + line * 1000);
+        }
+        assert_eq!((memory.llc_occupancy(), memory.counters().llc.misses), (0, 0));
+        assert_eq!(memory.applications()[0].counters.skipped, 900);
+        // Others go by the LLC.
+        assert!(load(&mut memory, 5000, 9_000_000).path.iter().any(|(reason, _)| reason == Reason::Llc));
+    }
+}
+
+#[test]
+fn an_application_that_misses_skips_and_its_lines_leave_the_llc() {
+    let mut memory = memory(Inclusion::NonInclusive, &[skips(0.5)]);
+    for line in 0..100 {
+        memory.access(&request(line, Access::Store, 0), Ps(line * 1000 * NS));
+    }
+    let state = memory.applications()[0];
+    assert!(state.skips && state.counters.changes == 1 && state.counters.flushed > 0, "{state:?}");
+    assert_eq!(memory.llc_occupancy(), 0);
+    // After so many misses of L2 it tries again, and skips again.
+    for line in 0..1100 {
+        load(&mut memory, 100 + line % 900, 1_000_000 + line * 1000);
+    }
+    assert_eq!(memory.applications()[0].counters.changes, 3);
+}
+
+#[test]
+fn released_slices_go_to_the_neighbour_and_come_back() {
+    let owner = ApplicationSpec { slices: Some(3), ..skips(0.5) };
+    let neighbour = ApplicationSpec { slices: Some(2), ..ApplicationSpec::default() };
+    let mut memory = memory(Inclusion::Victim, &[owner, neighbour]);
+    let slices = |memory: &Hierarchy| memory.applications().iter().map(|a| a.slices).collect::<Vec<_>>();
+    assert_eq!(slices(&memory), [Some(3), Some(2)]);
+    let mut n = 0;
+    let mut loads = |memory: &mut Hierarchy, lines: std::ops::Range<u64>| {
+        for line in lines {
+            n += 1;
+            load(memory, line, n * 1000);
+        }
+    };
+    loads(&mut memory, 0..100);
+    assert_eq!(slices(&memory), [Some(0), Some(5)]);
+    // Every line of the neighbour is where it belongs now: nothing is there twice or lost to sight.
+    loads(&mut memory, 1000..1200);
+    loads(&mut memory, 1000..1200);
+    assert!(memory.applications()[1].counters.llc.hits > 0);
+    // A trial: the owner has its slices back, and what was in them is gone.
+    loads(&mut memory, 100..1000);
+    loads(&mut memory, 0..100);
+    assert_eq!(slices(&memory), [Some(3), Some(2)]);
+}
+
+#[test]
+fn slices_that_nobody_else_owns_go_to_everyone() {
+    let mut memory = memory(Inclusion::Victim, &[ApplicationSpec { slices: Some(7), ..skips(0.0) }]);
+    let spread = |memory: &Hierarchy| {
+        (5000..6000).map(|line| memory.llc.spot(Line(line)).slice()).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(spread(&memory), 1);
+    for line in 0..100 {
+        load(&mut memory, line, line * 1000);
+    }
+    assert_eq!(spread(&memory), 8);
+}
+
+#[test]
+fn ways_hold_an_application_whoever_brings_its_lines_in() {
+    let mut memory =
+        memory(Inclusion::NonInclusive, &[ApplicationSpec { ways: Some(0b1), ..ApplicationSpec::default() }]);
+    for line in 0..1000 {
+        load(&mut memory, line, line * 1000);
+    }
+    // 128 sets of four ways.
+    assert_eq!(memory.llc_occupancy(), 128);
+}
+
+#[test]
+fn a_line_comes_in_once_it_was_used_again() {
+    for inclusion in [Inclusion::Victim, Inclusion::NonInclusive] {
+        let mut memory = memory(inclusion, &[ApplicationSpec { bypass: true, ..ApplicationSpec::default() }]);
+        let mut n = 0;
+        let mut pass = |memory: &mut Hierarchy| {
+            for line in 0..100 {
+                n += 1;
+                load(memory, line, n * 1000);
+            }
+        };
+        // More lines than L2 has: the first pass leaves nothing in the LLC.
+        pass(&mut memory);
+        assert_eq!(memory.llc_occupancy(), 0, "{inclusion:?}");
+        assert!(memory.applications()[0].counters.bypassed >= 36);
+        // Missed again soon, and then they are kept.
+        pass(&mut memory);
+        pass(&mut memory);
+        let hits = memory.applications()[0].counters.llc.hits;
+        assert!(hits > 50, "{inclusion:?}: {hits}");
+    }
+}
+
+fn stack(channels: u32) -> StackedTablesSpec {
+    let service = Service::Rates { per_us: vec![8.0, 5.0], exponential: false };
+    let memory = StackedSpec { channels, banks: 2, service, link_ns: 30.0 };
+    StackedTablesSpec { memory, ..StackedTablesSpec::default() }
+}
+
+#[test]
+fn a_table_in_stacked_dram_takes_link_and_service_and_a_write_takes_every_channel() {
+    let mut memory = Hierarchy::new(&spec(Inclusion::NonInclusive, 8), 2, "machine").unwrap();
+    memory.put_into_stack(&stack(2), vec![0..1000], Seed(0), "machine.stacked").unwrap();
+    let response = load(&mut memory, 7, 1000);
+    // LLC 20, link 30 there and back, a bank alone in its channel 125.
+    assert_eq!(response.at, Ps((1000 + 20 + 60 + 125) * NS));
+    let parts: BTreeMap<_, _> = response.path.iter().map(|(reason, time)| (reason, time)).collect();
+    assert_eq!(parts[&Reason::RowMiss], Ps(125 * NS));
+    // Posted at the same time as a read of the same partial table: on both channels it comes first.
+    let bank = (0..100).filter(|l| memory.stack.as_ref().unwrap().bank_of(Line(*l)) == 0).collect::<Vec<_>>();
+    memory.post_write(Line(bank[0]), Ps(5_020 * NS));
+    assert_eq!(load(&mut memory, bank[1], 5_000).at, Ps((5_000 + 20 + 60 + 125 + 125) * NS));
+    let counters = memory.stack_counters().unwrap();
+    assert_eq!((counters.reads, counters.writes, counters.waited), (2, 1, Ps(125 * NS)));
+    assert_eq!(counters.busy, Ps(4 * 125 * NS));
+    assert_eq!(memory.dram_counters().reads, 0);
+}
+
+#[test]
+fn what_cannot_be_says_where() {
+    let of = |slices: u32, inclusion, applications: &[ApplicationSpec]| {
+        let mut memory = Hierarchy::new(&spec(inclusion, slices), 2, "machine").unwrap();
+        let ranges: Vec<_> = (0..applications.len() as u64).map(|n| vec![n * 500..n * 500 + 1000]).collect();
+        memory.tell_apart(&named(applications), &ranges, "machine.applications").unwrap_err().to_string()
+    };
+    let plain = ApplicationSpec::default;
+    let owns = |n| ApplicationSpec { slices: Some(n), ..plain() };
+    for (said, says) in [
+        (of(8, Inclusion::Victim, &[owns(8)]), "machine.applications.tables.slices = 8: allowed is 1 to 7 of 8 slices"),
+        (
+            of(8, Inclusion::Victim, &[owns(4), owns(4)]),
+            "machine.applications.tenant.slices = 4: allowed is 1 to 3 of 8",
+        ),
+        (of(1, Inclusion::Victim, &[owns(1)]), "machine.applications.tables.slices = 1: allowed is nothing"),
+        (
+            of(8, Inclusion::Victim, &[plain(), plain()]),
+            "machine.applications.tenant = given with machine.applications.tables",
+        ),
+        (of(8, Inclusion::Inclusive, &[skips(0.5)]), "machine.applications.tables = told to leave lines out"),
+        (of(8, Inclusion::Victim, &[skips(1.5)]), "machine.applications.tables.skip.threshold = 1.5"),
+        (
+            of(8, Inclusion::Victim, &[ApplicationSpec { ways: Some(0b101), ..plain() }]),
+            "machine.applications.tables.ways = 0b101: allowed is set bits that are contiguous",
+        ),
+    ] {
+        assert!(said.starts_with(says), "{said}");
+    }
+    let mut large = spec(Inclusion::Victim, 8);
+    large.llc.size = Size::from_bytes(8 * 4 * 64 * 64);
+    let mut sampled = Hierarchy::sampled(&large, 2, 4, "machine").unwrap();
+    let said = sampled.tell_apart(&named(&[plain()]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
+    assert!(said.starts_with("machine.applications = given with machine.sampling"), "{said}");
+}
+
+proptest! {
+    /// Whatever two cores and a device do, and whoever skips, owns and bypasses: memory is read only where it has the latest.
+    #[test]
+    fn memory_is_never_read_while_a_cache_has_a_newer_line(
+        inclusion in prop_oneof![Just(Inclusion::Victim), Just(Inclusion::NonInclusive)],
+        owned in prop::collection::vec(prop::option::of(1u32..4), 2),
+        bypass in any::<bool>(), stacked in any::<bool>(),
+        steps in prop::collection::vec((0u64..200, 0u8..6, 0u16..2), 200..1500)
+    ) {
+        let skip = SkipSpec { threshold: 0.6, hysteresis: 0.1, window: 40, retry: 60 };
+        let first = ApplicationSpec { slices: owned[0], skip: Some(skip.clone()), ..ApplicationSpec::default() };
+        let second = ApplicationSpec { slices: owned[1], bypass, skip: bypass.then_some(skip), ..ApplicationSpec::default() };
+        let mut memory = memory(inclusion, &[first, second]);
+        if stacked {
+            memory.put_into_stack(&stack(4), vec![0..1500], Seed(0), "machine.stacked").unwrap();
+        }
+        let mut newer = BTreeSet::new();
+        for (n, (line, what, core)) in steps.into_iter().enumerate() {
+            // Some of each application, and some of nobody's.
+            let line = line % 3 * 1000 + line;
+            let now = Ps(n as u64 * 1000 * NS);
+            if what == 0 && line >= 2000 {
+                memory.dma_write(Line(line), 1, now);
+                newer.insert(line);
+            } else {
+                let access = if what == 1 { Access::Store } else { Access::Load };
+                let response = memory.access(&request(line, access, core), now);
+                prop_assert_eq!(response.path.total(), response.at - now);
+                let written = memory.log.iter().any(|m| *m == Move::WriteBack(Line(line)));
+                if response.served == Served::Dram {
+                    prop_assert!(!newer.contains(&line) || written, "line {} at step {}", line, n);
+                }
+            }
+            for moved in std::mem::take(&mut memory.log) {
+                if let Move::WriteBack(line) = moved {
+                    newer.remove(&line.0);
+                }
+            }
+            if what == 1 {
+                newer.insert(line);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Tables in a stacked DRAM of their own, behind the LLC: a copy on every channel, split over its banks, and the distributor
+//! ([`crate::stacked`]). Packets and everything else stay in the DRAM that the machine has.
+//!
+//! A table that is written has to be written on every channel. Writes are posted: they take banks, and nobody waits for them.
+//!
+//! Source: T. Korikawa, A. Kawabata, F. He, E. Oki, IEEE Access 8, 2020, section III.
+
+use std::ops::{Range, Sub};
+
+use engine::Seed;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Path, Reason};
+use units::{Line, Ps};
+
+use super::Hierarchy;
+use crate::MachineError;
+use crate::stacked::{Stacked, StackedSpec};
+
+/// What lies in stacked DRAM, and in which.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackedTablesSpec {
+    /// Whose memory: `tables` for all of the packet function's, one of its regions by name, `neighbours`, or one of these by
+    /// name.
+    pub holds: Vec<String>,
+    /// The stacked DRAM.
+    pub memory: StackedSpec,
+}
+
+impl Default for StackedTablesSpec {
+    /// All tables, in the paper's memory.
+    fn default() -> StackedTablesSpec {
+        StackedTablesSpec { holds: vec!["tables".into()], memory: StackedSpec::default() }
+    }
+}
+
+/// What a stacked DRAM has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackedCounters {
+    /// Lines read.
+    pub reads: u64,
+    /// Lines written, each on every channel.
+    pub writes: u64,
+    /// Reads that began while another bank of their channel was busy.
+    pub interleaved: u64,
+    /// Time that reads waited for a bank.
+    pub waited: Ps,
+    /// Time that banks were busy, those of all copies together.
+    pub busy: Ps,
+}
+
+impl Sub for StackedCounters {
+    type Output = StackedCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: StackedCounters) -> StackedCounters {
+        StackedCounters {
+            reads: self.reads - rhs.reads,
+            writes: self.writes - rhs.writes,
+            interleaved: self.interleaved - rhs.interleaved,
+            waited: self.waited - rhs.waited,
+            busy: self.busy - rhs.busy,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct TablesInStack {
+    memory: Stacked,
+    link: Ps,
+    ranges: Vec<Range<u64>>,
+    counters: StackedCounters,
+}
+
+impl TablesInStack {
+    #[cfg(test)]
+    pub(super) fn bank_of(&self, line: Line) -> usize {
+        self.memory.bank_of(line)
+    }
+
+    #[inline]
+    fn has(&self, line: Line) -> bool {
+        self.ranges.iter().any(|range| range.contains(&line.0))
+    }
+}
+
+impl Hierarchy {
+    /// Puts the lines of `ranges` into a stacked DRAM. `path` is where the specification stands.
+    ///
+    /// # Errors
+    /// A memory that cannot be, or a machine that cannot have one.
+    pub fn put_into_stack(
+        &mut self,
+        spec: &StackedTablesSpec,
+        ranges: Vec<Range<u64>>,
+        seed: Seed,
+        path: &str,
+    ) -> Result<(), MachineError> {
+        self.lines_are_its_own(path)?;
+        let memory = Stacked::new(&spec.memory, &format!("{path}.memory"), seed)?;
+        let link = spec.memory.link();
+        self.stack = Some(Box::new(TablesInStack { memory, link, ranges, counters: StackedCounters::default() }));
+        Ok(())
+    }
+
+    /// What the stacked DRAM has done; [`None`] without one.
+    pub fn stack_counters(&self) -> Option<StackedCounters> {
+        self.stack.as_ref().map(|stack| stack.counters)
+    }
+
+    /// Reads `line`, asked for at `at`, if it lies in stacked DRAM: when it is there.
+    #[inline]
+    pub(super) fn read_stacked(&mut self, line: Line, at: Ps, path: &mut Path) -> Option<Ps> {
+        let stack = self.stack.as_deref_mut()?;
+        if !stack.has(line) {
+            return None;
+        }
+        let arrives = at + stack.link;
+        let (begin, done) = stack.memory.serve(stack.memory.bank_of(line), arrives);
+        let c = &mut stack.counters;
+        c.reads += 1;
+        c.interleaved = stack.memory.interleaved();
+        c.waited += begin - arrives;
+        c.busy += done - begin;
+        path.push(Reason::Interconnect, stack.link * 2);
+        path.push(Reason::BankBusy, begin - arrives);
+        path.push(Reason::RowMiss, done - begin);
+        Some(done + stack.link)
+    }
+
+    /// Writes `line` at `at` if it lies in stacked DRAM: when that is on its way.
+    #[inline]
+    pub(super) fn write_stacked(&mut self, line: Line, at: Ps) -> Option<Ps> {
+        let stack = self.stack.as_deref_mut()?;
+        if !stack.has(line) {
+            return None;
+        }
+        let bank = stack.memory.bank_of(line);
+        stack.counters.writes += 1;
+        stack.counters.busy += stack.memory.write_all(bank, at + stack.link);
+        Some(at + stack.link)
+    }
+}

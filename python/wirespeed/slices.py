@@ -1,0 +1,375 @@
+"""LLC slices over stacked DRAM: the three architectures of Korikawa et al. (IEEE Access 2020) side by side.
+
+What is looked up is a table whose entries are wanted by a Zipf-like law, or what a packet function looks up in real tables
+for real packets. Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told beside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from wirespeed import _wirespeed, options, scenarios
+from wirespeed import quantities as q
+from wirespeed.errors import InputError, nearest
+from wirespeed.options import CaptureOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.progress import Bar
+
+ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "without LLC", "shared_llc": "shared LLC"}
+
+ROOM: Final = "2020-access-korikawa"
+RECORDED_PACKETS: Final = 200_000
+_PREVIEWED: Final = (
+    ("throughput_per_us", "throughput", False),
+    ("wait_ns", "wait W_e", False),
+    ("blocking", "blocking", True),
+    ("l1_hits", "L1 hits", True),
+    ("l2_hits", "L2 hits", True),
+    ("llc_hits", "LLC hits", True),
+)
+
+
+def default(settings: Sequence[str] = (), real_size: bool = False) -> dict[str, Any]:
+    """The setting that all architectures share: the paper's, and `settings` (`path=value`) over it. Raises InputError."""
+    spec: dict[str, Any] = json.loads(_wirespeed.slices_spec())
+    if real_size:
+        sizes = tomllib.loads(_wirespeed.paper_file(ROOM, "study.toml") or "")["real_size"]
+        for level in ("l1", "l2", "slice", "shared"):
+            spec["caches"][level] |= sizes[level]
+        spec["applications"][0]["entries"] = sizes["entries"]
+    for setting in settings:
+        _set(spec, setting)
+    return spec
+
+
+def _set(spec: dict[str, Any], setting: str) -> None:
+    path, found, text = setting.partition("=")
+    if not found:
+        raise InputError(f"--set {setting}: path=value is wanted, for example limit=400 or applications.0.rho=0.9")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    at: Any = spec
+    *above, last = path.split(".")
+    for name in above:
+        at = _member(at, name, path)
+        if at is None:
+            raise InputError(f"--set {path}: {name} is left out here: give it as a whole, {name}={{...}}")
+    if isinstance(at, list):
+        _member(at, last, path)
+        at[int(last)] = value
+    elif isinstance(at, dict):
+        at[last] = value
+    else:
+        raise InputError(f"--set {path}: {'.'.join(above)} has no members")
+
+
+def _member(of: Any, name: str, path: str) -> Any:
+    if isinstance(of, dict) and name in of:
+        return of[name]
+    if isinstance(of, list) and name.isdigit() and int(name) < len(of):
+        return of[int(name)]
+    known = list(of) if isinstance(of, dict) else [str(n) for n in range(len(of))] if isinstance(of, list) else []
+    raise InputError(f"--set {path}: no {name} here{nearest(name, known)}; there are {', '.join(known)}")
+
+
+def record(scenario: _wirespeed.Scenario, packets: int = RECORDED_PACKETS) -> _wirespeed.RecordedLookups:
+    """What the packet function of a scenario that was judged looks up. Raises InputError."""
+    return _wirespeed.RecordedLookups(scenario, packets)
+
+
+def study(
+    spec: Mapping[str, Any],
+    lookups: _wirespeed.RecordedLookups | None = None,
+    runs: int = 1,
+    seed: int = 0,
+    threads: int | None = None,
+    preview: bool = False,
+    progress: Callable[[str, int, int, str], None] | None = None,
+) -> dict[str, Any]:
+    """The three architectures under one setting.
+
+    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form, and its `errors`.
+    Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32 batches of one.
+    Raises InputError.
+    """
+    shared = copy.deepcopy(dict(spec))
+    facts = None
+    if lookups is not None:
+        facts = json.loads(lookups.facts())
+        per_line = max(shared["line_bytes"] // max(shared["entry_bytes"], 1), 1)
+        shared["applications"][0]["entries"] = facts["lines"] * per_line
+    each = [{**shared, "architecture": architecture} for architecture in ARCHITECTURES]
+    previews = [_preview(one, lookups) for one in each]
+    outcomes: list[dict[str, Any] | None] = [None] * len(each)
+    if not preview:
+        done = 0
+
+        def keep(place: int, outcome: str) -> None:
+            nonlocal done
+            outcomes[place] = json.loads(outcome)
+            done += 1
+            if progress is not None:
+                progress("architectures", done, len(each), ARCHITECTURES[each[place]["architecture"]])
+
+        points = [json.dumps({"spec": one, "seed": seed, "runs": runs}) for one in each]
+        _wirespeed.run_slices(points, keep, threads, lookups)
+    rows = [
+        {
+            "architecture": one["architecture"],
+            "outcome": outcome,
+            "preview": guess,
+            "errors": _errors(guess, outcome),
+        }
+        for one, outcome, guess in zip(each, outcomes, previews, strict=True)
+    ]
+    return {
+        "schema": "wirespeed.slices/1",
+        "spec": shared,
+        "lookups": facts,
+        "runs": runs,
+        "seed": seed,
+        "architectures": rows,
+    }
+
+
+def _preview(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> dict[str, Any] | None:
+    """None where closed forms say nothing: of several applications, and of several packets a core."""
+    if len(spec["applications"]) != 1 or spec["outstanding"] != 1:
+        # What is wrong with it is still said.
+        _wirespeed.slices_spec(json.dumps(spec))
+        return None
+    found: dict[str, Any] = json.loads(_wirespeed.preview_slices(json.dumps(spec), lookups))
+    return found
+
+
+def _errors(guess: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None) -> dict[str, float | None] | None:
+    """Preview less simulation: of shares in absolute terms, else by the simulated value."""
+    if guess is None or outcome is None:
+        return None
+    errors: dict[str, float | None] = {}
+    for name, _, is_share in _PREVIEWED:
+        ours, theirs = guess[name], outcome[name]["value"]
+        if not (q.is_number(ours) and q.is_number(theirs)) or (not is_share and not theirs):
+            errors[name] = None
+        else:
+            errors[name] = ours - theirs if is_share else (ours - theirs) / theirs
+    return errors
+
+
+def tables(found: Mapping[str, Any]) -> list[Table]:
+    """The architectures side by side, for people."""
+    rows = found["architectures"]
+    shown = Table(title=_title(found), title_justify="left")
+    shown.add_column("")
+    for row in rows:
+        shown.add_column(ARCHITECTURES[row["architecture"]], justify="right")
+    outcomes = [row["outcome"] for row in rows]
+    if outcomes[0] is not None:
+        for name, words, scale, digits in _SHOWN:
+            cells = [_cell(outcome[name], scale, digits) for outcome in outcomes]
+            if any(cell != q.MISSING for cell in cells):
+                shown.add_row(words, *cells)
+        shown.add_row("limit", *("saturated: " + o["saturated"] if o["saturated"] else "stable" for o in outcomes))
+        shown.add_row("waits", *("steady" if o["steady"] else "still have a trend" for o in outcomes))
+        shown.add_section()
+    for name, words, is_share in _PREVIEWED:
+        cells = [_guess(row, name, is_share) for row in rows]
+        if any(cell != q.MISSING for cell in cells):
+            shown.add_row(f"closed form: {words}", *cells)
+    out = [shown]
+    if (facts := found["lookups"]) is not None:
+        out.append(_facts(facts))
+    return out
+
+
+_SHOWN: Final = (
+    ("throughput_per_us", "throughput, M/s", 1.0, 2),
+    ("throughput_gbps", "of 64-byte packets, Gbps", 1.0, 2),
+    ("wait_ns", "wait for a core W_e, ns", 1.0, 1),
+    ("sojourn_ns", "in the system, ns", 1.0, 1),
+    ("held_ns", "held by a core, ns", 1.0, 1),
+    ("blocking", "blocked, %", 100.0, 2),
+    ("l1_hits", "L1 hits, %", 100.0, 1),
+    ("l2_hits", "L2 hits, %", 100.0, 1),
+    ("llc_hits", "LLC hits, %", 100.0, 1),
+    ("skipped", "L2 misses past the LLC, %", 100.0, 1),
+    ("to_dram", "lookups that reach DRAM, %", 100.0, 1),
+    ("interleaved", "interleaved there, %", 100.0, 2),
+    ("slice_wait_ns", "wait for a slice, ns", 1.0, 2),
+    ("bank_wait_ns", "wait for a bank, ns", 1.0, 2),
+    ("core_use", "cores busy, %", 100.0, 1),
+    ("slice_use", "slices busy, %", 100.0, 1),
+    ("bank_use", "banks busy, %", 100.0, 1),
+)
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    spec, facts = found["spec"], found["lookups"]
+    first = spec["applications"][0]
+    what = (
+        f"{first['entries']:,} entries, alpha {first['alpha']:g}"
+        if facts is None
+        else f"{q.count(facts['packets'])} packets, {facts['per_packet']:.1f} lookups each"
+    )
+    return f"{what}; {first['cores']} cores, {first['slices']} slices, rho {first['rho']:g}"
+
+
+def _cell(figure: Mapping[str, float | None], scale: float, digits: int) -> str:
+    value, half_width = figure["value"], figure["half_width"]
+    if not q.is_number(value) or value is None:
+        return q.MISSING
+    around = f" ± {half_width * scale:.{digits}f}" if half_width is not None and q.is_number(half_width) else ""
+    return f"{value * scale:.{digits}f}{around}"
+
+
+def _guess(row: Mapping[str, Any], name: str, is_share: bool) -> str:
+    guess, error = row["preview"], (row["errors"] or {}).get(name)
+    if guess is None or not q.is_number(guess[name]) or (name == "llc_hits" and row["architecture"] == "no_llc"):
+        return q.MISSING
+    scale = 100.0 if is_share else 1.0
+    told = f"{guess[name] * scale:.{1 if is_share else 2}f}"
+    if error is None:
+        return told
+    return f"{told} ({error * 100:+.1f}{'' if is_share else ' %'})"
+
+
+def _facts(facts: Mapping[str, Any]) -> Table:
+    shown = Table(title="What was looked up", title_justify="left", show_header=False)
+    shown.add_column("")
+    shown.add_column("", justify="right")
+    for file in facts["files"]:
+        shown.add_row(file["kind"], file["name"])
+    shown.add_row("packets", q.count(facts["packets"]))
+    shown.add_row("that look nothing up", q.count(facts["without"]))
+    shown.add_row("lookups of each other", f"{facts['per_packet']:.2f}")
+    shown.add_row("stores among them, taken as reads", f"{100 * facts['stores']:.1f} %")
+    shown.add_row("lines of the tables", q.count(facts["lines"]))
+    shown.add_row("lines looked up", q.count(facts["touched"]))
+    for region in facts["regions"]:
+        shown.add_row(f"  {region['name']}", f"{region['lines']:,} lines")
+    return shown
+
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed slices\n\n"
+    "  wirespeed slices --set applications.0.rho=0.9 --set outstanding=4 --set limit=400\n\n"
+    "  wirespeed slices --capture trace.pcap.gz --table rib.bz2 --function forward --real-size\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
+)
+_MODEL: Final = "Slices and stacked DRAM"
+
+
+def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
+    """Adds the command to `app`; `show` prints to stdout, `stoppable` stands around what Ctrl-C may end."""
+
+    @app.command("slices", epilog=_EPILOG)
+    def slices(
+        settings: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set",
+                metavar="PATH=VALUE",
+                help="Override one setting of the model, for example [bold]limit=400[/bold] or "
+                "applications.0.slices=16; `--format json` shows all. May be given several times.",
+                show_default=False,
+                rich_help_panel=_MODEL,
+            ),
+        ] = None,
+        real_size: Annotated[
+            bool,
+            typer.Option(
+                "--real-size",
+                help="Caches of 64 KiB, 512 KiB and 28 x 1 MiB in place of the paper's, and 2^27 entries.",
+                rich_help_panel=_MODEL,
+            ),
+        ] = False,
+        preview: Annotated[
+            bool, typer.Option("--preview", help="Closed forms only: at once.", rich_help_panel=_MODEL)
+        ] = False,
+        runs: Annotated[
+            int, typer.Option("--runs", metavar="N", min=1, help="Independent runs.", rich_help_panel=_MODEL)
+        ] = 1,
+        seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed.", rich_help_panel=_MODEL)] = 0,
+        function: Annotated[
+            str | None,
+            typer.Option(
+                "--function",
+                metavar="KIND",
+                help="Look up what this packet function does (forward, nat, classify, ...), not by the Zipf-like law.",
+                show_default=False,
+                rich_help_panel=options.TRAFFIC,
+            ),
+        ] = None,
+        scenario: Annotated[
+            str | None,
+            typer.Option(
+                "--scenario",
+                metavar="SCENARIO",
+                help="Whose traffic, tables and function are recorded: a file or a shipped one; else forwarding.",
+                show_default=False,
+                rich_help_panel=options.TRAFFIC,
+            ),
+        ] = None,
+        capture: CaptureOpt = None,
+        table: TableOpt = None,
+        packets: Annotated[
+            int,
+            typer.Option(
+                "--packets",
+                metavar="N",
+                min=1,
+                help="Packets that are recorded; after the last the first comes again.",
+                rich_help_panel=options.TRAFFIC,
+            ),
+        ] = RECORDED_PACKETS,
+        threads: Annotated[
+            int | None,
+            typer.Option("--threads", metavar="N", min=1, help="Architectures at a time.", show_default=False),
+        ] = None,
+        form: TablesOrJsonOpt = "table",
+        quiet: QuietOpt = False,
+    ) -> int:
+        """LLC slices, a shared LLC and none, over stacked DRAM: side by side, simulated and in closed form."""
+        spec = default(settings or (), real_size)
+        lookups = None
+        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
+            if any(given is not None for given in (function, scenario, capture, table)):
+                found = scenarios.find(scenario or "forwarding")
+                overrides = [*found.overrides, *([f"function.kind={function}"] if function else [])]
+                files = {"capture": _text(capture), "table": _text(table)}
+                lookups = record(_wirespeed.Scenario(found.text, found.origin, overrides, **files), packets)
+            result = study(spec, lookups, runs, seed, threads, preview, bar)
+        if form == "json":
+            show(json.dumps(result, indent=2, allow_nan=False))
+            return 0
+        console = Console(file=sys.stdout)
+        for shown in tables(result):
+            console.print(shown)
+        notes = dict.fromkeys(
+            note for row in result["architectures"] for note in (row["outcome"] or {}).get("notes", ())
+        )
+        for note in notes:
+            console.print(f"Note: {note}", highlight=False)
+        console.print(
+            "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
+            "lookups as independent, and DRAM without interleaving.",
+            highlight=False,
+        )
+        return 0
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
