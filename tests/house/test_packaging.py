@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
+import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import licences
@@ -54,9 +57,31 @@ def test_the_source_distribution_has_all_that_its_crates_read(tmp_path: Path) ->
     assert kept == {path.relative_to(root / "presets") for path in (root / "presets").rglob("*.toml")}
     rooms = {path.name for path in (ROOT / "papers").iterdir() if path.is_dir()}
     assert rooms == {path.name for path in (root / "papers").iterdir() if path.is_dir()}
+    for name in ("packaging/backend.py", "crates/daemon/src/main.rs", "crates/fakehost/Cargo.toml"):
+        assert (root / name).exists(), f"pip cannot build wirespeedd: the source distribution lacks {name}"
     for name in ("python/wirespeed/include/wirespeed_probe.h", "Cargo.lock", "LICENSE", "THIRD-PARTY.md", "README.md"):
         assert (root / name).exists(), f"the source distribution lacks {name}"
     # Cargo finds every crate that the extension needs; pip does not ask for the very list of Cargo.lock.
     subprocess.run(
         ["cargo", "metadata", "--offline", "--format-version", "1"], cwd=root, check=True, capture_output=True
     )
+
+
+@pytest.mark.skipif(find_spec("maturin") is None, reason="no maturin")
+def test_what_pip_builds_has_wirespeedd_beside_the_extension(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "packaging"))
+    import backend
+
+    script, folder = tmp_path / "wirespeedd", tmp_path / "w-1.0"
+    (folder / "w-1.0.dist-info").mkdir(parents=True)
+    (folder / "w-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: w\nVersion: 1.0\n")
+    about = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    (folder / "w-1.0.dist-info" / "WHEEL").write_text(about)
+    subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", tmp_path, folder], check=True, cwd=ROOT)
+    wheel = tmp_path / "w-1.0-py3-none-any.whl"
+    script.write_bytes(b"#!/bin/sh\n")
+    backend.add(wheel, script)
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("w-1.0.data/scripts/wirespeedd") == b"#!/bin/sh\n"
+        assert archive.getinfo("w-1.0.data/scripts/wirespeedd").external_attr >> 16 & 0o111
+        assert "w-1.0.data/scripts/wirespeedd,sha256=" in archive.read("w-1.0.dist-info/RECORD").decode()

@@ -192,11 +192,38 @@ def test_advice_is_shown_with_intervals_and_its_command(advice):
     _, _, found = advice
     shown = page.page(found.document)
     assert shown.count("<svg") == 1
+    # What is long wraps or is scrolled inside its box: the page is as wide as the window.
+    assert shown.count('<td class="words">receive rings') == 1
+    assert shown.count("<pre>") == shown.count('<div class="code"><pre>') == 2
     assert found.command.replace("'", "&#x27;").replace('"', "&quot;") in shown
     assert "± " in text.headline(found.document)
-    heads, rows = text.ranked(found.document)
-    assert len(rows) == 4
-    assert all(len(row) == len(heads) for row in rows)
+    for heads, rows in (text.ranked(found.document), text.at_own_load(found.document)):
+        assert len(rows) == 4
+        assert all(len(row) == len(heads) for row in rows)
+    energies = [each["alone"]["energy"] for each in found.document["techniques"]]
+    assert all(each["half_width_pct"] > 0 for each in energies)
+    assert "nJ as it is" in found.document["energy_note"]
+
+
+def test_energy_that_is_not_known_is_left_out_and_told():
+    responses = np.log([[5.0, 4.0, np.nan, 5.1], [5.2, 4.1, np.nan, 5.2]])
+    assert advice_of._against_known(responses, 2) is None
+    known = advice_of._against_known(responses, 1)
+    assert known == advice_of.against(responses[:, [0, 1, 3]], 1, pooled=True)
+    assert -22 < known["pct"] < -19
+    ranked = [{"name": "a", "alone": {"energy": known}}, {"name": "b", "alone": {"energy": None}}]
+    assert "not known with b" in advice_of._energy_note(ranked, {"energy_nj": 5.1})
+    assert "currents" in advice_of._energy_note(ranked, {"energy_nj": None})
+
+
+def test_where_the_port_is_the_limit_nothing_has_to_change():
+    now = {"ndr_at_line_rate": True, "ndr_mpps": 18.4, "carried_mpps": 4.6, "loss": 0.0, "rejected_share": 0.93}
+    now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0}
+    found = {"goal": "rate", "now": now, "best": {"techniques": [], "titles": []}, "combinations": None}
+    assert text.headline(found).startswith("Nothing has to change: the port's line rate")
+    assert any(line.startswith("93.0 % of the packets are rejected") for line in text.now(found))
+    found["now"] = now | {"ndr_at_line_rate": False}
+    assert text.headline(found).startswith("No technique surely helps")
 
 
 @pytest.mark.parametrize(

@@ -824,6 +824,7 @@ impl Scenario {
         }
         self.nic.check("nic")?;
         self.machine.core.check("machine.core")?;
+        self.machine.dram.energy("machine.dram")?;
         let lookahead = self.machine.core.lookahead;
         if self.machine.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
             return error(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 import altair as alt
 
@@ -19,16 +19,16 @@ def page(document: Mapping[str, Any]) -> str:
     under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
     met = text.target(document)
-    body = "<section><h2>Run it</h2><pre>" + escape(best["command"]) + "</pre>"
+    body = "<section><h2>Run it</h2>" + _code(best["command"])
     if met is not None:
-        body += f"<p>{escape(met)}</p><pre>{escape(document['target']['command'])}</pre>"
+        body += f"<p>{escape(met)}</p>{_code(document['target']['command'])}"
     body += f"</section><section><h2>What each technique brings</h2><figure>{_bars(document)}</figure>"
     heads, rows = text.ranked(document)
     titles = {each["name"]: (each["title"], each["system"]) for each in document["techniques"]}
     own_heads, own_rows = text.at_own_load(document)
     own = {row[0]: row[1:] for row in own_rows}
     rows = [[row[0], *titles[row[0]], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
-    body += table([heads[0], "what it is", "of", *heads[1:-1], *own_heads[1:], heads[-1]], rows)
+    body += table([heads[0], "what it is", "of", *heads[1:-1], *own_heads[1:], heads[-1]], rows, _WORDS)
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
         "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
@@ -41,9 +41,17 @@ def page(document: Mapping[str, Any]) -> str:
     body += f"<section><h2>How they work together</h2><ul>{told}</ul></section>" if told else ""
     left = [[each["name"], each["title"], each["why"]] for each in document["not_fitting"]]
     left += [["", name, where] for name, where in document["elsewhere"].items()]
-    body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left)}"
+    body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left, _WORDS)}"
     body += "</section>"
     return shell(f"Advice for {document['name'] or document['scenario']}", text.headline(document), under, body)
+
+
+def _code(command: str) -> str:
+    return f'<div class="code"><pre>{escape(command)}</pre></div>'
+
+
+# Columns of sentences.
+_WORDS: Final = ("what it is", "of", "why")
 
 
 def _bars(document: Mapping[str, Any]) -> str:

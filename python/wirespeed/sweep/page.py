@@ -57,13 +57,14 @@ def shell(title: str, headline: str, under: str, body: str) -> str:
     )
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first column heads its rows."""
-    head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str] = ()) -> str:
+    """A table; the first column heads its rows, and columns of the heads in `words` hold sentences, which wrap."""
+    kinds = [' class="words"' if each in words else "" for each in heads]
+    head = "".join(f'<th scope="col"{kind}>{escape(each)}</th>' for kind, each in zip(kinds, heads, strict=True))
     body = "".join(
         "<tr>"
         + "".join(
-            f'<th scope="row">{escape(cell)}</th>' if place == 0 else f"<td>{escape(cell)}</td>"
+            f'<th scope="row">{escape(cell)}</th>' if place == 0 else f"<td{kinds[place]}>{escape(cell)}</td>"
             for place, cell in enumerate(row)
         )
         + "</tr>"

@@ -27,6 +27,10 @@ SHOWN: Final = ("carried_mpps", "loss", "p99")
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
 
 
+# One title for all points: those that are the same scenario by other settings are the same run.
+_TITLE: Final = ("name=a point of a study",)
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What is asked for, as the command line, a study file or a caller has it."""
@@ -64,7 +68,7 @@ class Plan:
         self.ask = ask
         self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
         space.judge(self.axes, self.set, self.replications.most > 1)
-        self.base = tomllib.loads(self._resolve(()))
+        self.base = tomllib.loads(self._resolve((), title=()))
         self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
         self._refuse()
@@ -138,12 +142,12 @@ class Plan:
             "build": work.build(),
         }
 
-    def _resolve(self, overrides: Sequence[str]) -> str:
+    def _resolve(self, overrides: Sequence[str], title: Sequence[str] = _TITLE) -> str:
         given = self._files
         return _wirespeed.Scenario(
             self._found.text,
             self._found.origin,
-            [*self.set, *overrides],
+            [*self.set, *overrides, *title],
             capture=given["capture"],
             table=given["table"],
         ).resolved
