@@ -1,4 +1,4 @@
-"""Caches beside pycachesim, an independent program: stores, write policies and victim caches, on fuzzed configurations."""
+"""Caches beside pycachesim, an independent program: stores, write policies and victim caches, fuzzed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from wirespeed import memory
 cachesim = pytest.importorskip("cachesim", reason="pycachesim is not installed (pip install pycachesim)")
 
 LINE = 64
-# What pycachesim calls write-back and write-allocate, and what that is here. Its stores that hit are no use of the line, and a
-# dirty line that comes down to a level that has it not is read there first if the level allocates. Without write-allocate a
-# level that writes back fills the line without reading it.
+# What pycachesim calls write-back and write-allocate, and what that is here. Its stores that hit are no use of
+# the line, and a dirty line that comes down to a level that has it not is read there first if the level
+# allocates. Without write-allocate a level that writes back fills the line without reading it.
 POLICIES = {
     (True, True): "write-back:write-allocate:writeback-fetch",
     (True, False): "write-back:write-validate",
@@ -81,7 +81,7 @@ def ours(levels: str, accesses: Accesses) -> dict[str, Any]:
 
 
 def counts(found: dict[str, Any]) -> list[tuple[int, ...]]:
-    """As pycachesim counts: loads that hit; whatever missed and was read; what came to be stored; dirty lines sent down."""
+    """As pycachesim counts: loads that hit; what missed and was read; what came to be stored; dirty lines sent down."""
     return [
         (
             level["loads"]["hits"],
@@ -130,7 +130,7 @@ def test_write_through_and_no_allocation_count_alike(seed: int) -> None:
     )
     assert found["memory_reads"] == theirs[-1]["LOAD_count"], levels
     for level, mine, other in zip(levels, found["levels"], theirs[:-1], strict=True):
-        # There, a store that is passed on is an eviction, too, but not where memory is next, nor is it counted by memory.
+        # There, a store that is passed on is an eviction, too, but not where memory is next, which does not count it.
         if level.policy[0]:
             assert mine["writebacks"] == other["EVICT_count"], levels
     if levels[-1].policy[0]:
