@@ -1,7 +1,8 @@
 """LLC slices over stacked DRAM: the three architectures of Korikawa et al. (IEEE Access 2020) side by side.
 
-What is looked up is a table whose entries are wanted by a Zipf-like law, or what a packet function looks up in real tables
-for real packets. Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told beside it.
+What is looked up is a table whose entries are wanted by a Zipf-like law, or what a packet function looks up in real
+tables for real packets. Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told
+beside it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PREVIEWED: Final = (
 
 
 def default(settings: Sequence[str] = (), real_size: bool = False) -> dict[str, Any]:
-    """The setting that all architectures share: the paper's, and `settings` (`path=value`) over it. Raises InputError."""
+    """The setting that all architectures share: the paper's, `settings` (`path=value`) over it. Raises InputError."""
     spec: dict[str, Any] = json.loads(_wirespeed.slices_spec())
     if real_size:
         sizes = tomllib.loads(_wirespeed.paper_file(ROOM, "study.toml") or "")["real_size"]
@@ -100,7 +101,7 @@ def study(
 ) -> dict[str, Any]:
     """The three architectures under one setting.
 
-    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form, and its `errors`.
+    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form, its `errors`.
     Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32 batches of one.
     Raises InputError.
     """

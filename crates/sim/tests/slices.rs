@@ -224,4 +224,9 @@ fn slices_that_do_not_divide_the_table_are_noted_and_overload_is_marked() {
     assert!(SlicesSpec::default().notes()[0].contains("28 slices do not divide 625 lines"));
     assert_eq!(run(quick(Architecture::SharedLlc)).saturated, Some("slices"));
     assert_eq!(run(quick(Architecture::Proposed)).saturated, None);
+    // Random cores: some idle even then.
+    let mut overloaded = quick(Architecture::NoLlc);
+    overloaded.applications[0].rho = 1.4;
+    let seen = run(overloaded);
+    assert!(seen.core_use.value < 0.98 && seen.saturated == Some("cores"), "{:?}", seen.core_use);
 }

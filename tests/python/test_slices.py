@@ -1,0 +1,116 @@
+"""`wirespeed slices`: three architectures side by side, on a Zipf-like table and on what packet functions look up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from wirespeed import _wirespeed, cli, scenarios, slices
+from wirespeed.errors import InputError
+from wirespeed.papers.paper import KEPT_FILE, Kept
+
+SHORT = ["--set", "requests=20000"]
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    """The command's JSON."""
+    done = CliRunner().invoke(cli.app, ["slices", "--quiet", "--format", "json", *arguments])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, Any]:
+    """By architecture."""
+    return {row["architecture"]: row for row in found["architectures"]}
+
+
+def test_three_architectures_stand_side_by_side_with_closed_forms_and_their_error() -> None:
+    found = outcomes(run(*SHORT))
+    assert list(found) == ["proposed", "no_llc", "shared_llc"]
+    waits = {name: row["outcome"]["wait_ns"]["value"] for name, row in found.items()}
+    assert waits["proposed"] < waits["no_llc"] < waits["shared_llc"]
+    assert found["shared_llc"]["outcome"]["saturated"] == "slices"
+    assert found["proposed"]["outcome"]["saturated"] is None
+    for name in ("proposed", "no_llc"):
+        assert abs(found[name]["errors"]["throughput_per_us"]) < 0.05
+        assert abs(found[name]["errors"]["l2_hits"]) < 0.03
+
+
+def test_a_preview_simulates_nothing() -> None:
+    found = run("--preview", "--real-size")
+    assert all(row["outcome"] is None and row["preview"]["wait_ns"] > 0 for row in found["architectures"])
+    assert found["spec"]["caches"]["slice"]["bytes"] == 1 << 20
+
+
+@pytest.mark.parametrize("function", ["forward", "nat", "classify"])
+def test_functions_are_looked_up_as_they_touch_their_tables(function: str) -> None:
+    scenario = scenarios.find("forwarding")
+    overrides = [f"function.kind={function}", "function.forward.prefixes=5000"]
+    lookups = slices.record(_wirespeed.Scenario(scenario.text, scenario.origin, overrides), 3000)
+    facts = json.loads(lookups.facts())
+    assert facts["packets"] == 3000
+    assert facts["lines"] == sum(region["lines"] for region in facts["regions"]) >= facts["touched"] > 0
+    found = outcomes(slices.study(slices.default(["requests=20000"]), lookups))
+    held = {name: row["outcome"]["held_ns"]["value"] for name, row in found.items()}
+    # A core is held for every lookup of a packet: at least by L1 each time.
+    assert all(ns > facts["per_packet"] * 1.25 for ns in held.values())
+    assert found["proposed"]["preview"]["held_ns"] > 0
+
+
+def test_a_forwarded_packet_of_a_real_table_makes_one_or_two_lookups() -> None:
+    table = Path(__file__).parents[3] / "shared" / "data"
+    tables = sorted(table.rglob("rib*.bz2")) if table.is_dir() else []
+    captures = sorted(table.rglob("*.pcap*")) if table.is_dir() else []
+    if not tables or not captures:
+        pytest.skip("no table and capture in ../shared/data")
+    capture = min(captures, key=lambda path: path.stat().st_size)
+    found = run(
+        "--capture", str(capture), "--table", str(tables[0]), "--function", "lookup", "--packets", "2000", *SHORT
+    )
+    facts = found["lookups"]
+    assert {file["kind"] for file in facts["files"]} >= {"capture", "table"}
+    assert 1 <= facts["per_packet"] <= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "applications.0.cores=29"], "applications[0].cores = 29: allowed is 1 to 28"),
+        (["--set", "applications.0.slices=0"], "applications[0].slices = 0: allowed is 1 to 28"),
+        (["--set", "applications.0.entries=600"], "applications[0].entries = 600: allowed is 865 and more"),
+        (["--set", "applications.1.cores=3"], "no 1 here"),
+        (["--set", "limt=3"], "limt"),
+        (["--set", "caches.l3.bytes=3"], "no l3 here"),
+        (["--set", "limit"], "path=value is wanted"),
+        (["--function", "farward"], "farward"),
+        (["--function", "ttl", "--packets", "100"], "looks nothing up in tables of its own"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli.app, ["slices", "--quiet", *SHORT, *arguments])
+    told = f"{done.output}{done.exception}"
+    assert done.exit_code != 0
+    assert said in told
+    assert isinstance(done.exception, InputError | _wirespeed.InputError | SystemExit)
+
+
+def test_an_overload_is_marked() -> None:
+    found = outcomes(run(*SHORT, "--set", "applications.0.rho=1.4", "--set", "caches.l1.bytes=0"))
+    assert found["no_llc"]["outcome"]["saturated"] == "cores"
+
+
+def test_points_that_were_finished_before_a_kill_are_kept_and_a_cut_line_costs_one(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.add("a", 1)
+    kept.add("b", 2)
+    path = tmp_path / KEPT_FILE
+    path.write_bytes(path.read_bytes()[:-4])
+    again = Kept(tmp_path)
+    assert (again.get("a"), again.get("b")) == (1, None)
+    again.add("c", 3)
+    assert (Kept(tmp_path).get("a"), Kept(tmp_path).get("c")) == (1, 3)
