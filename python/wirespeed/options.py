@@ -17,13 +17,15 @@ _RATES: Final = ("traffic.load", "traffic.rate", "traffic.packet_rate", "traffic
 
 
 def one_of_each(settings: list[str] | None) -> list[str] | None:
-    """Settings of a command line, of which none takes back another: a path once, and one rate. Raises InputError."""
+    """Settings of a command line, of which not two say how much is offered. Raises InputError.
+
+    Of a path that is given twice the later value holds, as with any option.
+    """
     paths = [setting.partition("=")[0].strip() for setting in settings or []]
     for place, path in enumerate(paths):
-        other = next((each for each in paths[:place] if each == path or {each, path} <= set(_RATES)), None)
+        other = next((each for each in paths[:place] if each != path and {each, path} <= set(_RATES)), None)
         if other is not None:
-            came = "is given twice" if other == path else f"and --set {other}: both say how much is offered"
-            raise InputError(f"--set {path} {came}; give one of them")
+            raise InputError(f"--set {path} and --set {other}: both say how much is offered; give one of them")
     return settings
 
 

@@ -289,14 +289,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (["traffic.rate=40 Gbps", "traffic.load=0.5"], "--set traffic.load and --set traffic.rate: both say how much"),
-        (["nic.burst=8", "nic.burst=16"], "--set nic.burst is given twice"),
-    ],
-)
-def test_settings_that_take_each_other_back_are_refused(wirespeed: Any, given: list[str], says: str) -> None:
-    ran = wirespeed("run", "forwarding", *(word for each in given for word in ("--set", each)))
+def test_two_rates_on_a_command_line_are_refused(wirespeed: Any) -> None:
+    ran = wirespeed("run", "forwarding", "--set", "traffic.rate=40 Gbps", "--set", "traffic.load=0.5")
     assert ran.code == 2
-    assert says in ran.err
+    assert "--set traffic.load and --set traffic.rate: both say how much is offered" in ran.err
