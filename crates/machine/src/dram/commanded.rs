@@ -447,7 +447,7 @@ impl Commanded {
         let mut left = took - service;
         let waits = [refresh, turnaround, row.saturating_sub(clocks - column), data].map(|clocks| {
             let part = self.time(clocks.into()).min(left);
-            left = left - part;
+            left -= part;
             part
         });
         finished.push(Finished { id: request.id, at, reason, service, waits });

@@ -277,7 +277,7 @@ fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
     }
     for wait in &mut waits {
         *wait = queue.min(*wait);
-        queue = queue - *wait;
+        queue -= *wait;
     }
     path.push(Reason::DramQueue, queue);
     for (reason, wait) in Finished::WAITS.into_iter().zip(waits) {
