@@ -350,8 +350,11 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             if any(given is not None for given in (function, scenario, capture, table)):
                 found = scenarios.find(scenario or "forwarding")
                 overrides = [*found.overrides, *([f"function.kind={function}"] if function else [])]
-                files = {"capture": _text(capture), "table": _text(table)}
-                lookups = record(_wirespeed.Scenario(found.text, found.origin, overrides, **files), packets)
+                capture_file, table_file = _text(capture), _text(table)
+                judged = _wirespeed.Scenario(
+                    found.text, found.origin, overrides, capture=capture_file, table=table_file
+                )
+                lookups = record(judged, packets)
             result = study(spec, lookups, runs, seed, threads, preview, bar)
         if form == "json":
             show(json.dumps(result, indent=2, allow_nan=False))

@@ -1,4 +1,5 @@
 //! Applications at the LLC and tables in stacked DRAM: times added up by hand, and what may never happen.
+#![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +168,7 @@ fn a_table_in_stacked_dram_takes_link_and_service_and_a_write_takes_every_channe
     let response = load(&mut memory, 7, 1000);
     // LLC 20, link 30 there and back, a bank alone in its channel 125.
     assert_eq!(response.at, Ps((1000 + 20 + 60 + 125) * NS));
-    let parts: BTreeMap<_, _> = response.path.iter().map(|(reason, time)| (reason, time)).collect();
+    let parts: BTreeMap<_, _> = response.path.iter().collect();
     assert_eq!(parts[&Reason::RowMiss], Ps(125 * NS));
     // Posted at the same time as a read of the same partial table: on both channels it comes first.
     let bank = (0..100).filter(|l| memory.stack.as_ref().unwrap().bank_of(Line(*l)) == 0).collect::<Vec<_>>();
