@@ -45,6 +45,9 @@ impl Layout for Plain {
     fn place_line(&self, r: &Ref, _: &Placed) -> Option<Addr> {
         self.short_cut.then_some(Addr(r.offset))
     }
+    fn base(&self, _: RegionId, _: &Placed) -> Option<Addr> {
+        self.short_cut.then_some(Addr(0))
+    }
 }
 
 fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {

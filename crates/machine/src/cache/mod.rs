@@ -10,8 +10,8 @@ mod recency;
 mod replacement;
 mod simulate;
 
-pub(crate) use array::equal_tags;
 pub use array::{NoWay, Slot, TagArray, Victim, Written};
+pub(crate) use array::{RowOfSets, equal_tags};
 pub(crate) use chain::check_ways;
 pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
 pub use prefetcher::PrefetcherSpec;
