@@ -265,22 +265,22 @@ impl<P: Policy> TagArray<P> {
         Some(Slot { set: set as u32, way })
     }
 
-    /// As [`TagArray::use_line`], and marks the line dirty if it is to `write`, where the line is there and may be
-    /// written without asking others; says whether that is so.
+    /// As [`TagArray::use_line`], and marks the line dirty if it is to `write`: whether it may be written without asking
+    /// others, without which nothing happens; [`None`] if it is not there.
     #[inline(always)]
-    pub(crate) fn use_own(&mut self, line: Line, write: bool) -> bool {
+    pub(crate) fn use_own(&mut self, line: Line, write: bool) -> Option<bool> {
         let set = self.set_of(line);
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[set];
-            let Some(way) = set.find(line.0 as u32) else { return false };
+            let way = set.find(line.0 as u32)?;
             if write {
                 if set.exclusive >> way & 1 == 0 {
-                    return false;
+                    return Some(false);
                 }
                 set.dirty |= 1 << way;
             }
             self.policy.hit(&mut set.state, way);
-            true
+            Some(true)
         })
     }
 

@@ -113,12 +113,13 @@ impl Ahead {
                 if front_end > limit {
                     break;
                 }
-                if !levels.use_l1(line, write) {
-                    if !levels.use_l2(line, write) {
-                        break;
+                match levels.use_l1(line, write) {
+                    Some(true) => {}
+                    None if levels.use_l2(line, write) => {
+                        (latency, from_l2) = (l2_latency, true);
+                        l2_hits += 1;
                     }
-                    (latency, from_l2) = (l2_latency, true);
-                    l2_hits += 1;
+                    _ => break,
                 }
             }
             served += 1;

@@ -18,14 +18,15 @@ impl PrivateLevels<'_> {
         self.latest.has(line, write)
     }
 
-    /// Uses `line` if it is there and, if it is to be written, may be without more ado; or else nothing happens.
+    /// Uses `line` of L1: whether that is all that has to be done, without which nothing happens; [`None`] if it is not
+    /// there.
     #[inline(always)]
-    pub(crate) fn use_l1(&mut self, line: Line, write: bool) -> bool {
-        let is_there = self.l1.use_own(line, write);
-        if is_there {
+    pub(crate) fn use_l1(&mut self, line: Line, write: bool) -> Option<bool> {
+        let served = self.l1.use_own(line, write);
+        if served == Some(true) {
             self.latest.set(line, write);
         }
-        is_there
+        served
     }
 
     /// Brings `line`, which L1 does not have, there from L2, if that is all that has to be done: `false` says that it is
