@@ -72,7 +72,7 @@ impl Directory {
             while word != 0 {
                 let byte = word.trailing_zeros() / 8;
                 word &= !(0xff << (8 * byte));
-                shared |= 1 << (i + byte) % 64;
+                shared |= 1 << ((i + byte) % 64);
             }
             i += 8;
         }
