@@ -10,7 +10,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use crate::cache::Victim;
-use crate::memory::{Route, Translation};
+use crate::memory::{PrivateLevels, Route, Translation};
 
 /// Who answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +97,18 @@ pub trait Memory {
     fn repeat(&mut self, core: CoreId, line: Line, write: bool) -> bool {
         let _ = (core, line, write);
         false
+    }
+    /// The caches of `core`, for a short cut past [`Memory::lookup`] for what they serve alone; [`None`] where there is
+    /// none.
+    #[inline]
+    fn private_levels(&mut self, core: CoreId) -> Option<PrivateLevels<'_>> {
+        let _ = core;
+        None
+    }
+    /// Counts what [`Memory::private_levels`] have served.
+    #[inline]
+    fn count_private_hits(&mut self, l1: u64, l2: u64) {
+        let _ = (l1, l2);
     }
     /// What `core`'s prefetcher asks for next, and what its private caches said; [`None`] when there are no more. [`Memory::fetch`] must follow.
     #[inline]

@@ -45,6 +45,9 @@ impl Layout for Plain {
     fn place_line(&self, r: &Ref, _: &Placed) -> Option<Addr> {
         self.short_cut.then_some(Addr(r.offset))
     }
+    fn base(&self, _: RegionId, _: &Placed) -> Option<Addr> {
+        self.short_cut.then_some(Addr(0))
+    }
 }
 
 fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
@@ -272,6 +275,27 @@ proptest! {
         }
         prop_assert_eq!(&results[0], &results[1]);
         prop_assert_eq!(&results[0], &results[2]);
+    }
+
+    /// Two cores that write what the other one has, one burst after the other.
+    #[test]
+    fn short_cuts_past_private_caches_do_not_matter(
+        bursts in prop::collection::vec(ops(), 1..12), rob in 1u32..300, outstanding in 1u32..20, in_order: bool,
+    ) {
+        let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
+        let spec = CoreSpec { lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
+        let results = [true, false].map(|short_cut| {
+            let mut cores = [0, 1].map(|id| Core::new(&spec, CoreId(id), "core").unwrap());
+            let mut memory = hierarchy(None, None);
+            let burst = |(i, ops): (usize, &Vec<Op>)| {
+                let core = &mut cores[i % 2];
+                record(ops, core.script());
+                run(core, &mut memory, &Plain { short_cut }, Ps(1 << 40), Ps((i as u64 + 1) << 30))
+            };
+            let times: Vec<_> = bursts.iter().enumerate().map(burst).collect();
+            (times, memory.counters())
+        });
+        prop_assert_eq!(&results[0], &results[1]);
     }
 
     /// Nobody else uses the memory, so it cannot matter how far the core may look ahead at a time.

@@ -65,11 +65,13 @@ pub enum Access {
 
 impl Access {
     /// Whether the line is modified.
+    #[inline]
     pub const fn writes(self) -> bool {
         matches!(self, Access::Store | Access::Atomic | Access::DmaWrite)
     }
 
     /// Whether a device, not a core, makes the access.
+    #[inline]
     pub const fn is_dma(self) -> bool {
         matches!(self, Access::DmaWrite | Access::DmaRead)
     }
@@ -88,6 +90,7 @@ impl RegionId {
     pub const FIRST_TABLE: RegionId = RegionId(16);
 
     /// Whether the region moves with the packet.
+    #[inline]
     pub const fn is_of_packet(self) -> bool {
         self.0 < Self::FIRST_TABLE.0
     }

@@ -1,6 +1,6 @@
 use units::{Addr, Clos, CoreId, PacketId};
 
-use crate::{Access, Ref};
+use crate::{Access, Ref, RegionId};
 
 /// Says where a reference lies: in mbufs, cells, copies per bank, pages, tenants' memory.
 ///
@@ -19,6 +19,14 @@ pub trait Layout {
         let _ = (r, packet);
         None
     }
+
+    /// Where byte 0 of `region` lies, if the region lies in one piece for this core and, where it moves with packets,
+    /// for this packet: what [`Layout::place_line`] gives is so much and the offset. [`None`] says nothing.
+    #[inline]
+    fn base(&self, region: RegionId, packet: &Placed) -> Option<Addr> {
+        let _ = (region, packet);
+        None
+    }
 }
 
 impl<L: Layout + ?Sized> Layout for &L {
@@ -29,6 +37,10 @@ impl<L: Layout + ?Sized> Layout for &L {
     #[inline]
     fn place_line(&self, r: &Ref, packet: &Placed) -> Option<Addr> {
         (**self).place_line(r, packet)
+    }
+    #[inline]
+    fn base(&self, region: RegionId, packet: &Placed) -> Option<Addr> {
+        (**self).base(region, packet)
     }
 }
 

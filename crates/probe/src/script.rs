@@ -82,6 +82,18 @@ impl Step {
         }
     }
 
+    /// Of a load, a store or a prefetch: what, where, the offset there, bytes, and the references back that its address
+    /// came from.
+    #[inline(always)]
+    pub fn simple(&self) -> Option<(Access, RegionId, u64, u16, u8)> {
+        match self.kind {
+            Kind::Touch(access @ (Access::Load | Access::Store | Access::Prefetch)) => {
+                Some((access, RegionId(self.region), self.word & WORD, self.bytes, self.dep))
+            }
+            _ => None,
+        }
+    }
+
     #[inline(always)]
     fn touched(&self, access: Access) -> Ref {
         Ref {

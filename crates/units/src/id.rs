@@ -45,6 +45,7 @@ id! {
 
 impl Addr {
     /// The line this address lies in.
+    #[inline]
     pub const fn line(self) -> Line {
         Line(self.0 / LINE_BYTES)
     }
@@ -52,6 +53,7 @@ impl Addr {
 
 impl Line {
     /// The address of the line's first byte.
+    #[inline]
     pub const fn addr(self) -> Addr {
         Addr(self.0 * LINE_BYTES)
     }
@@ -70,16 +72,19 @@ impl Cbm {
     }
 
     /// `ways` ways starting at way `first`.
+    #[inline]
     pub const fn span(first: u32, ways: u32) -> Cbm {
         Cbm(((Cbm::low(ways).0 as u64) << first) as u32)
     }
 
     /// How many ways the mask allows.
+    #[inline]
     pub const fn ways(self) -> u32 {
         self.0.count_ones()
     }
 
     /// Whether the set bits are one run. An empty mask is not.
+    #[inline]
     pub const fn is_contiguous(self) -> bool {
         // Adding the lowest set bit carries through one run and leaves no other bit of the mask.
         let lowest = self.0 & self.0.wrapping_neg();
@@ -87,6 +92,7 @@ impl Cbm {
     }
 
     /// Whether way `way` may be filled.
+    #[inline]
     pub const fn allows(self, way: u32) -> bool {
         self.0 >> way & 1 == 1
     }

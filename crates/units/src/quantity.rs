@@ -170,6 +170,7 @@ impl Size {
         Size(bytes as f64)
     }
     /// Rounded to whole bytes.
+    #[inline]
     pub fn bytes(self) -> u64 {
         self.0.round() as u64
     }
@@ -180,6 +181,7 @@ impl Span {
         Span(ns)
     }
     /// Rounded to whole picoseconds.
+    #[inline]
     pub fn ps(self) -> Ps {
         Ps::from_ns_f64(self.0)
     }
@@ -190,10 +192,12 @@ impl Frequency {
         Frequency(ghz)
     }
     /// The clock period, rounded to whole picoseconds.
+    #[inline]
     pub fn period(self) -> Ps {
         Ps::from_ns_f64(1.0 / self.0)
     }
     /// In GHz.
+    #[inline]
     pub fn ghz(self) -> f64 {
         self.0
     }
@@ -204,10 +208,12 @@ impl Rate {
         Rate(gbps)
     }
     /// In Gbps.
+    #[inline]
     pub fn gbps(self) -> f64 {
         self.0
     }
     /// The time `bytes` bytes take at this rate, rounded to whole picoseconds.
+    #[inline]
     pub fn time_for(self, bytes: u64) -> Ps {
         Ps::from_ns_f64(bytes as f64 * 8.0 / self.0)
     }

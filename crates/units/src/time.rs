@@ -16,31 +16,37 @@ impl Ps {
     pub const MAX: Ps = Ps(u64::MAX);
 
     /// `n` nanoseconds.
+    #[inline]
     pub const fn from_ns(n: u64) -> Ps {
         Ps(n * 1_000)
     }
 
     /// `ns` nanoseconds, rounded to the nearest picosecond; negative and NaN become zero.
+    #[inline]
     pub fn from_ns_f64(ns: f64) -> Ps {
-        Ps((ns * 1e3).round() as u64)
+        Ps(nearest(ns * 1e3))
     }
 
     /// `s` seconds, rounded to the nearest picosecond; negative and NaN become zero.
+    #[inline]
     pub fn from_secs_f64(s: f64) -> Ps {
-        Ps((s * 1e12).round() as u64)
+        Ps(nearest(s * 1e12))
     }
 
     /// In nanoseconds.
+    #[inline]
     pub fn as_ns(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
     /// In seconds.
+    #[inline]
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e12
     }
 
     /// The span from `earlier` to `self`, zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Ps) -> Ps {
         Ps(self.0.saturating_sub(earlier.0))
     }
@@ -48,40 +54,47 @@ impl Ps {
 
 impl Add for Ps {
     type Output = Ps;
+    #[inline]
     fn add(self, rhs: Ps) -> Ps {
         Ps(self.0 + rhs.0)
     }
 }
 impl AddAssign for Ps {
+    #[inline]
     fn add_assign(&mut self, rhs: Ps) {
         self.0 += rhs.0;
     }
 }
 impl Sub for Ps {
     type Output = Ps;
+    #[inline]
     fn sub(self, rhs: Ps) -> Ps {
         Ps(self.0 - rhs.0)
     }
 }
 impl SubAssign for Ps {
+    #[inline]
     fn sub_assign(&mut self, rhs: Ps) {
         self.0 -= rhs.0;
     }
 }
 impl Mul<u64> for Ps {
     type Output = Ps;
+    #[inline]
     fn mul(self, rhs: u64) -> Ps {
         Ps(self.0 * rhs)
     }
 }
 impl Div<u64> for Ps {
     type Output = Ps;
+    #[inline]
     fn div(self, rhs: u64) -> Ps {
         Ps(self.0 / rhs)
     }
 }
 impl Rem for Ps {
     type Output = Ps;
+    #[inline]
     fn rem(self, rhs: Ps) -> Ps {
         Ps(self.0 % rhs.0)
     }
@@ -90,6 +103,15 @@ impl Sum for Ps {
     fn sum<I: Iterator<Item = Ps>>(iter: I) -> Ps {
         Ps(iter.map(|t| t.0).sum())
     }
+}
+
+/// `x` rounded to the nearest number, halves up; 0 if it is negative or NaN. `f64::round` calls a library where the processor is
+/// not known to round.
+#[inline]
+fn nearest(x: f64) -> u64 {
+    let whole = x as u64;
+    // Exact: below 2^53 the two are near to each other, and above there are no fractions.
+    whole.saturating_add(u64::from(x - whole as f64 >= 0.5))
 }
 
 impl fmt::Display for Ps {
@@ -114,6 +136,15 @@ mod tests {
         assert_eq!(Ps::from_ns_f64(0.8335), Ps(834));
         assert_eq!(Ps::from_ns_f64(-3.0), Ps::ZERO);
         assert_eq!(Ps::from_ns_f64(f64::NAN), Ps::ZERO);
+    }
+
+    #[test]
+    fn rounding_is_that_of_the_library() {
+        let near = [0.0, 0.49999999999999994, 0.5, 1.5, 2.5, 1e15 + 0.5, 4503599627370497.5, 9.1e18, 1.9e19, 1e30];
+        let all = near.iter().flat_map(|&x| [x, -x, x + 0.25, x * 0.1]).chain([f64::NAN, f64::INFINITY, -0.3]);
+        for x in all {
+            assert_eq!(nearest(x), x.round() as u64, "{x}");
+        }
     }
 
     #[test]

@@ -82,6 +82,15 @@ impl Slot {
     }
 }
 
+/// `count` of the `round` sets from `base` on, the first of them `first`, where the last is followed by the one at `base`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowOfSets {
+    pub base: usize,
+    pub round: u32,
+    pub first: u32,
+    pub count: u32,
+}
+
 /// A line that had to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
@@ -229,7 +238,12 @@ impl<P: Policy> TagArray<P> {
     /// Where `line` is, without counting as a use.
     #[inline]
     pub fn find(&self, line: Line) -> Option<Slot> {
-        let set = self.set_of(line);
+        self.find_at(self.set_of(line), line)
+    }
+
+    /// As [`TagArray::find`], of a line whose set the caller knows; so are the others of this name.
+    #[inline(always)]
+    pub(crate) fn find_at(&self, set: usize, line: Line) -> Option<Slot> {
         let way = with_sets!(&self.sets, sets => sets[set].find(line.0 as u32))?;
         Some(Slot { set: set as u32, way })
     }
@@ -237,7 +251,11 @@ impl<P: Policy> TagArray<P> {
     /// Finds `line` and, if it is there, makes it count as used.
     #[inline]
     pub fn use_line(&mut self, line: Line) -> Option<Slot> {
-        let set = self.set_of(line);
+        self.use_line_at(self.set_of(line), line)
+    }
+
+    #[inline(always)]
+    pub(crate) fn use_line_at(&mut self, set: usize, line: Line) -> Option<Slot> {
         let way = with_sets!(&mut self.sets, sets => {
             let set = &mut sets[set];
             let way = set.find(line.0 as u32)?;
@@ -247,10 +265,89 @@ impl<P: Policy> TagArray<P> {
         Some(Slot { set: set as u32, way })
     }
 
+    /// As [`TagArray::use_line`], and marks the line dirty if it is to `write`: whether it may be written without asking
+    /// others, without which nothing happens; [`None`] if it is not there.
+    #[inline(always)]
+    pub(crate) fn use_own(&mut self, line: Line, write: bool) -> Option<bool> {
+        let set = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[set];
+            let way = set.find(line.0 as u32)?;
+            if write {
+                if set.exclusive >> way & 1 == 0 {
+                    return Some(false);
+                }
+                set.dirty |= 1 << way;
+            }
+            self.policy.hit(&mut set.state, way);
+            Some(true)
+        })
+    }
+
+    /// As [`TagArray::write_line`], of a line that this cache alone has from now on.
+    #[inline(always)]
+    pub(crate) fn take_over(&mut self, line: Line) -> bool {
+        let set = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[set];
+            let Some(way) = set.find(line.0 as u32) else { return false };
+            self.policy.hit(&mut set.state, way);
+            set.dirty |= 1 << way;
+            set.exclusive |= 1 << way;
+            true
+        })
+    }
+
+    /// As [`TagArray::use_line`]; says whether the line is exclusive, [`None`] if it is not there.
+    #[inline(always)]
+    pub(crate) fn use_shared(&mut self, line: Line) -> Option<bool> {
+        let set = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[set];
+            let way = set.find(line.0 as u32)?;
+            self.policy.hit(&mut set.state, way);
+            Some(set.exclusive >> way & 1 == 1)
+        })
+    }
+
+    /// [`TagArray::fill`] into any way, if a dirty line that has to go finds room by `below`; or else nothing happens.
+    #[inline(always)]
+    pub(crate) fn fill_if(
+        &mut self,
+        line: Line,
+        dirty: bool,
+        exclusive: bool,
+        below: impl FnOnce(Line) -> bool,
+    ) -> bool {
+        let set = self.set_of(line);
+        with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[set];
+            let all = Cbm::low(self.ways).0;
+            let tags = &set.tags;
+            let Some(way) = self.policy.victim(&mut set.state, self.ways, all, || equal_tags(tags, EMPTY)) else {
+                return false;
+            };
+            let old = set.tags[way as usize];
+            if old != EMPTY && set.dirty >> way & 1 == 1 && !below(Line(u64::from(old))) {
+                return false;
+            }
+            set.tags[way as usize] = line.0 as u32;
+            set.owner[way as usize] = 0;
+            set_bit(&mut set.dirty, way, dirty);
+            set_bit(&mut set.exclusive, way, exclusive);
+            self.policy.fill(&mut set.state, way, 0);
+            true
+        })
+    }
+
     /// As [`TagArray::use_line`], and marks the line dirty; says whether it is there.
     #[inline]
     pub fn write_line(&mut self, line: Line) -> bool {
-        let set = self.set_of(line);
+        self.write_line_at(self.set_of(line), line)
+    }
+
+    #[inline(always)]
+    pub(crate) fn write_line_at(&mut self, set: usize, line: Line) -> bool {
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[set];
             let Some(way) = set.find(line.0 as u32) else { return false };
@@ -278,17 +375,80 @@ impl<P: Policy> TagArray<P> {
     /// [`TagArray::write_line`], and if the line is not there [`TagArray::fill_owned`] with a dirty line.
     #[inline]
     pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8, owner: u8) -> Written {
-        let at = self.set_of(line);
+        self.write_or_fill_at(self.set_of(line), line, mask, age, owner)
+    }
+
+    #[inline(always)]
+    pub(crate) fn write_or_fill_at(&mut self, at: usize, line: Line, mask: Cbm, age: u8, owner: u8) -> Written {
+        self.use_or_fill_at(at, line, mask, true, age, owner)
+    }
+
+    /// As [`TagArray::write_or_fill_at`]; the line becomes dirty only if it is `dirty`.
+    #[inline(always)]
+    pub(crate) fn use_or_fill_at(
+        &mut self,
+        at: usize,
+        line: Line,
+        mask: Cbm,
+        dirty: bool,
+        age: u8,
+        owner: u8,
+    ) -> Written {
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[at];
             if let Some(way) = set.find(line.0 as u32) {
                 self.policy.hit(&mut set.state, way);
-                set.dirty |= 1 << way;
+                set.dirty |= u32::from(dirty) << way;
                 return Written::InPlace;
             }
-            let fill = Fill { mask, dirty: true, exclusive: false, age, owner };
+            let fill = Fill { mask, dirty, exclusive: false, age, owner };
             Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
+    }
+
+    /// [`TagArray::write_or_fill`] of `line` in each of `sets`; `each` gets how many came before, and what happened.
+    #[inline(always)]
+    pub(crate) fn write_or_fill_row(
+        &mut self,
+        line: Line,
+        sets: RowOfSets,
+        mask: Cbm,
+        age: u8,
+        owner: u8,
+        mut each: impl FnMut(u32, Written),
+    ) {
+        let line = line.0 as u32;
+        let fill = Fill { mask, dirty: true, exclusive: false, age, owner };
+        with_sets!(&mut self.sets, all => {
+            let row = &mut all[sets.base..sets.base + sets.round as usize];
+            let mut at = sets.first;
+            for i in 0..sets.count {
+                let set = &mut row[at as usize];
+                let written = match set.find(line) {
+                    Some(way) => {
+                        self.policy.hit(&mut set.state, way);
+                        set.dirty |= 1 << way;
+                        Written::InPlace
+                    }
+                    None => Written::Filled(set.fill(&mut self.policy, self.ways, line, fill)),
+                };
+                each(i, written);
+                at = if at + 1 == sets.round { 0 } else { at + 1 };
+            }
+        });
+    }
+
+    /// [`TagArray::find`] of `line` in each of `sets`; `each` gets how many came before, and whether it is there.
+    #[inline(always)]
+    pub(crate) fn find_row(&self, line: Line, sets: RowOfSets, mut each: impl FnMut(u32, bool)) {
+        with_sets!(&self.sets, all => {
+            let row = &all[sets.base..sets.base + sets.round as usize];
+            let mut at = sets.first;
+            for i in 0..sets.count {
+                each(i, row[at as usize].find(line.0 as u32).is_some());
+                at = if at + 1 == sets.round { 0 } else { at + 1 };
+            }
+        });
     }
 
     /// Makes the line at `slot` count as used.
@@ -325,7 +485,19 @@ impl<P: Policy> TagArray<P> {
         age: u8,
         owner: u8,
     ) -> Result<Option<Victim>, NoWay> {
-        let set = self.set_of(line);
+        self.fill_owned_at(self.set_of(line), line, mask, dirty, age, owner)
+    }
+
+    #[inline(always)]
+    pub(crate) fn fill_owned_at(
+        &mut self,
+        set: usize,
+        line: Line,
+        mask: Cbm,
+        dirty: bool,
+        age: u8,
+        owner: u8,
+    ) -> Result<Option<Victim>, NoWay> {
         let fill = Fill { mask, dirty, exclusive: false, age, owner };
         with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
@@ -339,7 +511,11 @@ impl<P: Policy> TagArray<P> {
     /// Takes `line` out; [`None`] if it was not there.
     #[inline]
     pub fn take(&mut self, line: Line) -> Option<Victim> {
-        let set = self.set_of(line);
+        self.take_at(self.set_of(line), line)
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_at(&mut self, set: usize, line: Line) -> Option<Victim> {
         with_sets!(&mut self.sets, sets => sets[set].remove(&mut self.policy, self.ways, line.0 as u32))
     }
 
@@ -386,21 +562,23 @@ impl<P: Policy> TagArray<P> {
         with_sets!(&mut self.sets, sets => sets[slot.set as usize].owner[slot.way as usize] = owner);
     }
 
-    /// Takes out all lines that `goes` names, and appends them.
-    pub(crate) fn drain(&mut self, goes: impl Fn(Line) -> bool, out: &mut Vec<Victim>) {
-        with_sets!(&mut self.sets, sets => for set in sets {
+    /// Takes out all lines that `goes` names, with the numbers of their sets.
+    pub(crate) fn drain(&mut self, goes: impl Fn(usize, Line) -> bool, mut gone: impl FnMut(usize, Victim)) {
+        with_sets!(&mut self.sets, sets => for (number, set) in sets.iter_mut().enumerate() {
             for line in set.tags {
-                if line != EMPTY && goes(Line(u64::from(line))) {
-                    out.extend(set.remove(&mut self.policy, self.ways, line));
+                if line != EMPTY
+                    && goes(number, Line(u64::from(line)))
+                    && let Some(victim) = set.remove(&mut self.policy, self.ways, line)
+                {
+                    gone(number, victim);
                 }
             }
         });
     }
 
-    /// Asks the host to bring the set of `line` into its own cache.
+    /// Asks the host to bring set `set` into its own cache.
     #[inline(always)]
-    pub(crate) fn prefetch_set(&self, line: Line) {
-        let set = self.set_of(line);
+    pub(crate) fn prefetch_at(&self, set: usize) {
         with_sets!(&self.sets, sets => prefetch(&sets[set]));
     }
 }

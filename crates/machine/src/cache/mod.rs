@@ -11,7 +11,7 @@ mod replacement;
 mod simulate;
 
 pub use array::{NoWay, Slot, TagArray, Victim, Written};
-pub(crate) use array::{equal_tags, prefetch};
+pub(crate) use array::{RowOfSets, equal_tags, prefetch};
 pub(crate) use chain::check_ways;
 pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
 pub use prefetcher::PrefetcherSpec;

@@ -245,6 +245,12 @@ mod ranks {
         if allowed == Cbm::low(ways).0 {
             return Some(equal(ranks, (ways - 1) as u8).trailing_zeros());
         }
+        let rest = allowed & allowed.wrapping_sub(1);
+        if rest != 0 && rest & (rest - 1) == 0 {
+            // What devices may fill, mostly.
+            let (low, high) = (allowed.trailing_zeros(), 31 - allowed.leading_zeros());
+            return Some(if ranks[high as usize] > ranks[low as usize] { high } else { low });
+        }
         let (mut best, mut way) = (0, None);
         let mut left = allowed;
         while left != 0 {

@@ -4,6 +4,7 @@ use units::{CoreId, Line, Ps};
 
 use super::burst::{Burst, BurstPacket, Step};
 use super::fills::FillBuffers;
+use super::hits::Bases;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Served};
@@ -15,44 +16,47 @@ use crate::{Lookup, MachineError, Memory, Reply, Served};
 /// dispatched has retired before the next event is looked at and nothing has to be kept for later.
 #[derive(Clone, Debug)]
 pub struct Ahead {
-    in_order: bool,
+    pub(super) in_order: bool,
     /// Picoseconds an instruction takes, in 1/1024.
-    instruction_ps_x1024: u64,
-    rob: u64,
+    pub(super) instruction_ps_x1024: u64,
+    pub(super) rob: u64,
+    /// What the dispatch of as many instructions takes at least, however they are cut up and each cut rounded down.
+    pub(super) rob_time: Ps,
     store_buffer: usize,
     lookahead: Ps,
 
     pub(super) burst: Burst,
     /// The instructions before the next act are dispatched.
-    worked: bool,
-    instructions: u64,
-    front_end: Ps,
+    pub(super) worked: bool,
+    pub(super) instructions: u64,
+    pub(super) front_end: Ps,
     /// Instruction time dispatched and not yet retired.
-    owed_work: Ps,
+    pub(super) owed_work: Ps,
     /// When each of the last references is done.
-    done: Box<[Ps; REFERENCES]>,
-    references: usize,
-    history: History,
+    pub(super) done: Box<[Ps; REFERENCES]>,
+    pub(super) references: usize,
+    pub(super) history: History,
     /// When the last miss goes out.
     last_out: Ps,
     /// When stores and prefetches that wait for a line fill buffer go out.
     waiting: Vec<Ps>,
-    fills: FillBuffers,
+    pub(super) fills: FillBuffers,
+    pub(super) bases: Bases,
     /// Page walks under way: the page, its bits, and when the translation is there.
     walks: Vec<(u64, u32, Ps)>,
     requests: Requests,
 }
 
-const REFERENCES: usize = 256;
+pub(super) const REFERENCES: usize = 256;
 
 /// Retired references within the reorder buffer: instruction and time, oldest first, in a ring.
 #[derive(Clone, Debug)]
-struct History {
+pub(super) struct History {
     ring: Box<[(u64, Ps)]>,
     first: usize,
     next: usize,
     /// The instruction that has to wait for the first of them.
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl History {
@@ -74,7 +78,7 @@ impl History {
 
     /// A reference of `instruction` has retired at `time`. Those of one stretch of instructions count as one.
     #[inline(always)]
-    fn push(&mut self, instruction: u64, time: Ps, rob: u64) {
+    pub(super) fn push(&mut self, instruction: u64, time: Ps, rob: u64) {
         if self.next != self.first {
             let newest = self.next - 1;
             let newest = self.at(newest);
@@ -92,7 +96,7 @@ impl History {
 
     /// When the first reference has retired; it leaves the reorder buffer.
     #[inline]
-    fn pop(&mut self, rob: u64) -> Ps {
+    pub(super) fn pop(&mut self, rob: u64) -> Ps {
         let first = self.first;
         let time = self.at(first).1;
         self.first += 1;
@@ -117,10 +121,12 @@ impl Ahead {
     pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Ahead, MachineError> {
         spec.check(path)?;
         let rob = u64::from(spec.rob);
+        let instruction_ps_x1024 = (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64;
         Ok(Ahead {
             in_order: spec.model == CoreModel::InOrder,
-            instruction_ps_x1024: (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64,
+            instruction_ps_x1024,
             rob,
+            rob_time: Ps(((rob * instruction_ps_x1024) >> 10).saturating_sub(rob)),
             store_buffer: spec.store_buffer as usize,
             lookahead: spec.lookahead.ps(),
             burst: Burst::new(id),
@@ -134,6 +140,7 @@ impl Ahead {
             last_out: Ps::ZERO,
             waiting: Vec::new(),
             fills: FillBuffers::new(spec.outstanding as usize),
+            bases: Bases::UNKNOWN,
             walks: Vec::new(),
             requests: Requests::new(),
         })
@@ -142,6 +149,7 @@ impl Ahead {
     /// As [`super::Core::start`].
     pub fn start(&mut self, burst: impl IntoIterator<Item = BurstPacket>, at: Ps) {
         self.burst.start(burst, at);
+        self.bases.forget_packet();
         self.worked = false;
         self.fills.forget(at);
         self.front_end = at;
@@ -174,7 +182,9 @@ impl Ahead {
     #[inline(always)]
     fn replay<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L, horizon: Ps) -> Step {
         let limit = Ps(horizon.0.saturating_add(self.lookahead.0));
-        while let Some(step) = script.step(self.burst.cursor) {
+        loop {
+            self.replay_hits(script, memory, layout, limit);
+            let Some(step) = script.step(self.burst.cursor) else { break };
             if !std::mem::take(&mut self.worked) {
                 self.work(step.instructions());
             }
@@ -227,10 +237,12 @@ impl Ahead {
                 Act::Begin(packet) => {
                     self.retire_work();
                     self.burst.retiring = self.burst.begin(packet);
+                    self.bases.forget_packet();
                 }
                 Act::End => {
                     self.retire_work();
                     self.burst.retiring = self.burst.end();
+                    self.bases.forget_packet();
                 }
                 Act::Lock(lock) | Act::Unlock(lock) => {
                     self.drain();
@@ -499,7 +511,8 @@ impl Ahead {
     /// The last reference has retired: the reorder buffer has room for an instruction `rob` later.
     #[inline(always)]
     fn remember(&mut self) {
-        if !self.in_order {
+        // What has retired by the earliest time at which the instruction `rob` later can be dispatched holds up nothing.
+        if !self.in_order && self.burst.retired > self.front_end + self.rob_time {
             self.history.push(self.instructions, self.burst.retired, self.rob);
         }
     }

@@ -145,6 +145,13 @@ impl Burst {
         self.retired += wait;
     }
 
+    /// Charges what was kept apart; `retired` is brought up to date by whoever has kept it.
+    #[inline(always)]
+    pub(super) fn charge_all(&mut self, times: [(Reason, Ps); 4]) {
+        let own = &mut self.own[self.retiring];
+        times.into_iter().for_each(|(reason, time)| own.charge(reason, time));
+    }
+
     #[inline(always)]
     pub(super) fn charge_work(&mut self, work: Ps) {
         self.own[self.retiring].charge(Reason::Core, work);
@@ -167,6 +174,12 @@ impl Burst {
     pub(super) fn charge_path(&mut self, at: Ps, path: &Path, address: Reason) {
         path.charge_tail(at - self.retired, address, &mut self.own[self.retiring]);
         self.retired = at;
+    }
+
+    /// Charges a wait of `blocked` for data that come along `path`.
+    #[inline]
+    pub(super) fn charge_tail(&mut self, path: &Path, blocked: Ps) {
+        path.charge_tail(blocked, Reason::Mshr, &mut self.own[self.retiring]);
     }
 
     pub(super) fn attribution(&self, index: usize) -> Attribution {

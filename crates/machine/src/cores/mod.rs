@@ -30,6 +30,7 @@
 mod ahead;
 mod burst;
 mod fills;
+mod hits;
 mod ordered;
 mod spec;
 
@@ -144,7 +145,8 @@ impl Core {
     /// Replays on, until the burst is complete or something outside is needed.
     ///
     /// `now` is the simulation's present. Shared memory may be used up to `horizon`, the time of the
-    /// next event elsewhere, and by a core with lookahead by so much longer.
+    /// next event elsewhere, and by a core with lookahead by so much longer. Regions stay where `layout` has them, but for
+    /// those that move with packets.
     #[inline]
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
         match &mut self.0 {

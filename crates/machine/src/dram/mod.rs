@@ -192,6 +192,8 @@ pub struct Dram {
     interleave: Divisor,
     lines_per_row: Divisor,
     banks_per_channel: u32,
+    /// Its logarithm.
+    bank_bits: u32,
     channels: Vec<Channel>,
     counters: DramCounters,
 }
@@ -296,6 +298,7 @@ impl Dram {
             interleave: Divisor::new(spec.channels),
             lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
             banks_per_channel: spec.banks,
+            bank_bits: spec.banks.trailing_zeros(),
             channels: vec![
                 Channel {
                     latest: Ps::ZERO,
@@ -356,6 +359,13 @@ impl Dram {
         self.reserve(line, write, now, |_, _| {})
     }
 
+    /// [`Dram::post`] of lines, each at its time.
+    pub(crate) fn post_all(&mut self, lines: &[(Line, Ps)], write: bool) {
+        for &(line, at) in lines {
+            self.reserve(line, write, at, |_, _| {});
+        }
+    }
+
     /// Serves `count` lines that follow each other, each channel its share in one go: when the last of them is done. What
     /// a channel has to do lies in one row.
     pub(crate) fn post_run(&mut self, first: Line, count: u64, write: bool, now: Ps) -> Ps {
@@ -374,7 +384,7 @@ impl Dram {
                 let channel = &mut self.channels[channel as usize];
                 let row_and_bank = self.lines_per_row.divide(within).0;
                 let of_bank = self.banks_per_channel - 1;
-                let bank = (row_and_bank ^ row_and_bank >> of_bank.count_ones()) & of_bank;
+                let bank = (row_and_bank ^ row_and_bank >> self.bank_bits) & of_bank;
                 channel.banks[bank as usize].ready += time;
                 channel.bus_free += time;
                 done += time;
@@ -394,7 +404,7 @@ impl Dram {
         let (within, channel) = self.interleave.divide(line.0 as u32);
         let of_bank = self.banks_per_channel - 1;
         let row_and_bank = self.lines_per_row.divide(within).0;
-        let row = row_and_bank >> of_bank.count_ones();
+        let row = row_and_bank >> self.bank_bits;
         let bank = (row_and_bank ^ row) & of_bank;
         let channel = &mut self.channels[channel as usize];
         // A request out of turn waits as if it came with the latest: those made before it are served before it,

@@ -39,9 +39,45 @@ impl Directory {
     /// Whether a core may have one of `count` lines from `first` on.
     #[inline(always)]
     pub(super) fn any(&self, first: Line, count: u64) -> bool {
-        let (from, bytes) = (first.0 as usize * self.width, count as usize * self.width);
-        let end = (from + bytes).min(self.entries.len());
-        self.entries.get(from..end).is_some_and(|entries| entries.iter().any(|&byte| byte != 0))
+        let from = first.0 as usize * self.width;
+        let mut bytes = count as usize * self.width;
+        let Some(mut left) = self.entries.get(from..) else { return false };
+        let mut found = 0;
+        while bytes > 0 {
+            let Some((word, rest)) = left.split_first_chunk() else {
+                // Fewer bytes than a word are left: the last ones are nobody's.
+                return found != 0 || left.iter().take(bytes).any(|&byte| byte != 0);
+            };
+            let word = u64::from_le_bytes(*word);
+            found |= if bytes < 8 { word & !(u64::MAX << (8 * bytes)) } else { word };
+            bytes = bytes.saturating_sub(8);
+            left = rest;
+        }
+        found != 0
+    }
+
+    /// A bit for each of up to 64 lines from `first` on that a core may have.
+    #[inline(always)]
+    pub(super) fn shared(&self, first: Line, count: u32) -> u64 {
+        let mut shared = 0;
+        if self.width > 1 {
+            for i in 0..count {
+                shared |= u64::from(self.get(Line(first.0 + u64::from(i))) != 0) << i;
+            }
+            return shared;
+        }
+        let mut i = 0;
+        while i < count {
+            let mut word = self.word(Line(first.0 + u64::from(i))).unwrap_or(0);
+            while word != 0 {
+                let byte = word.trailing_zeros() / 8;
+                word &= !(0xff << (8 * byte));
+                shared |= 1 << ((i + byte) % 64);
+            }
+            i += 8;
+        }
+        // Behind the last line are others, and beyond the 64th they come round.
+        if count < 64 { shared & !(u64::MAX << count) } else { shared }
     }
 
     #[inline(always)]
@@ -100,6 +136,8 @@ mod tests {
             }
             assert!(directory.any(Line(0), 2) && directory.any(Line(49), 9) && !directory.any(Line(48), 1));
             assert!(!directory.any(Line(50), 100) && !directory.any(Line(1 << 30), 1));
+            assert_eq!(directory.shared(Line(0), 64), 0x2_aaaa_aaaa_aaaa);
+            assert_eq!((directory.shared(Line(1), 5), directory.shared(Line(40), 64)), (0b10101, 0b10_1010_1010));
             directory.remove(Line(1), CoreId(0));
             assert_eq!(directory.get(Line(1)), if cores == 1 { 0 } else { 1 << last.0 });
             assert_eq!((directory.get(Line(2)), directory.get(Line(3))), (0, 1 | 1 << last.0));

@@ -4,7 +4,7 @@ use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
 
 use super::placement::Placement;
 use crate::MachineError;
-use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, TagArray, Victim, Written};
+use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
 use super::wires::Wires;
@@ -148,6 +148,9 @@ pub(super) struct Share {
     pub owner: u8,
 }
 
+/// The most lines of a row: there are 64 slices at most.
+pub(super) const LONGEST_ROW: usize = 64;
+
 /// The owner of lines that devices have brought in.
 pub(super) const DEVICES: u8 = u8::MAX;
 
@@ -158,23 +161,24 @@ pub(super) enum Requester {
     Device,
 }
 
-/// Where a line is: its slice, and the number under which the slice knows it.
+/// Where a line is: its slice, its set there, and the number under which the slice knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spot {
-    slice: usize,
-    within: Line,
+    slice: u32,
+    set: u32,
+    within: u32,
 }
 
 impl Spot {
     #[cfg(test)]
     pub(super) fn slice(self) -> usize {
-        self.slice
+        self.slice as usize
     }
 
     /// The number under which the slice knows the line; of all lines of a row it is the same.
     #[inline(always)]
     pub(super) fn within(self) -> Line {
-        self.within
+        Line(u64::from(self.within))
     }
 }
 
@@ -193,6 +197,9 @@ pub(super) struct Arrival {
 #[derive(Clone, Debug)]
 pub(super) struct Llc {
     slices: Vec<Slice>,
+    tags: Tags,
+    /// Sets of a slice.
+    sets: Divisor,
     hash: Hash,
     interval: Ps,
     /// Of a hit, without distance.
@@ -209,9 +216,9 @@ pub(super) struct Llc {
     placement: Option<Box<Placement>>,
 }
 
-#[derive(Clone, Debug)]
+/// The queue of a slice.
+#[derive(Clone, Copy, Debug)]
 struct Slice {
-    tags: Tags,
     /// When the latest request came.
     latest: Ps,
     free: Ps,
@@ -229,18 +236,27 @@ enum Hash {
     Parity([u32; 3]),
 }
 
-/// Most runs have LRU, which is faster when the compiler knows.
+/// The tags of all slices. Most runs have LRU, which is faster when the compiler knows.
 #[derive(Clone, Debug)]
 enum Tags {
+    /// Sets of the same number lie side by side, slice by slice: what the host reads for a row of lines is in one piece.
     Lru(TagArray),
-    Any(TagArray<AnyPolicy>),
+    /// An array a slice, each with draws of its own.
+    Any(Vec<TagArray<AnyPolicy>>),
 }
 
+/// `$body` with the array that `$spot` lies in and the number of its set there.
 macro_rules! with_tags {
-    ($tags:expr, $name:ident => $body:expr) => {
+    ($tags:expr, $slices:expr, $spot:expr, $name:ident, $set:ident => $body:expr) => {
         match $tags {
-            Tags::Lru($name) => $body,
-            Tags::Any($name) => $body,
+            Tags::Lru($name) => {
+                let $set = $spot.set as usize * $slices + $spot.slice as usize;
+                $body
+            }
+            Tags::Any(slices) => {
+                let ($name, $set) = (&mut slices[$spot.slice as usize], $spot.set as usize);
+                $body
+            }
         }
     };
 }
@@ -347,13 +363,18 @@ impl Llc {
             }
         }
         let (wires, device) = wires(spec, cores);
-        let tags = |seed| match spec.replacement {
-            Replacement::Lru => Tags::Lru(TagArray::new(sets, spec.ways)),
-            other => Tags::Any(TagArray::with_replacement(sets, spec.ways, other, seed)),
+        let tags = match spec.replacement {
+            Replacement::Lru => Tags::Lru(TagArray::new(sets * u64::from(n), spec.ways)),
+            other => {
+                let array = |seed| TagArray::with_replacement(sets, spec.ways, other, seed);
+                Tags::Any((0..u64::from(n)).map(array).collect())
+            }
         };
-        let slice = |i| Slice { tags: tags(i), latest: Ps::ZERO, free: Ps::ZERO, counters: SliceCounters::default() };
+        let slice = Slice { latest: Ps::ZERO, free: Ps::ZERO, counters: SliceCounters::default() };
         Ok(Llc {
-            slices: (0..u64::from(n)).map(slice).collect(),
+            slices: vec![slice; n as usize],
+            tags,
+            sets: Divisor::new(sets as u32),
             hash,
             interval: spec.interval.ps(),
             latency: Ps(latency),
@@ -394,19 +415,25 @@ impl Llc {
 
     /// Takes out what `goes` names and what does not lie where it belongs any more; appends it.
     pub(super) fn drain(&mut self, goes: impl Fn(Line) -> bool, out: &mut Vec<Victim>) {
-        let (hash, placement) = (self.hash, self.placement.as_deref());
-        for (n, slice) in self.slices.iter_mut().enumerate() {
-            let name = |within| Placement::name(placement, within).unwrap_or_else(|| hash.join(n, within));
-            let strays = |line| placement.is_some_and(|placement| placement.home(line).0 != n);
-            let from = out.len();
-            let wants = |within| {
-                let line = name(within);
-                goes(line) || strays(line)
-            };
-            with_tags!(&mut slice.tags, tags => tags.drain(wants, out));
-            for victim in &mut out[from..] {
-                self.owned[usize::from(victim.owner)] -= 1;
-                victim.line = name(victim.line);
+        let (hash, placement, slices) = (self.hash, self.placement.as_deref(), self.slices.len());
+        let name = |slice, within| Placement::name(placement, within).unwrap_or_else(|| hash.join(slice, within));
+        let wants = |slice, within| {
+            let line = name(slice, within);
+            goes(line) || placement.is_some_and(|placement| placement.home(line).0 != slice)
+        };
+        let owned = &mut self.owned;
+        let mut gone = |slice, victim: Victim| {
+            owned[usize::from(victim.owner)] -= 1;
+            out.push(Victim { line: name(slice, victim.line), ..victim });
+        };
+        match &mut self.tags {
+            Tags::Lru(tags) => {
+                tags.drain(|set, line| wants(set % slices, line), |set, victim| gone(set % slices, victim));
+            }
+            Tags::Any(arrays) => {
+                for (slice, tags) in arrays.iter_mut().enumerate() {
+                    tags.drain(|_, line| wants(slice, line), |_, victim| gone(slice, victim));
+                }
             }
         }
     }
@@ -418,12 +445,15 @@ impl Llc {
     }
 
     pub(super) fn ways(&self) -> u32 {
-        with_tags!(&self.slices[0].tags, tags => tags.ways())
+        match &self.tags {
+            Tags::Lru(tags) => tags.ways(),
+            Tags::Any(slices) => slices[0].ways(),
+        }
     }
 
     /// Sets of a slice.
     pub(super) fn sets(&self) -> u64 {
-        with_tags!(&self.slices[0].tags, tags => tags.sets())
+        u64::from(self.sets.divisor())
     }
 
     /// Lines present, of all owners.
@@ -447,7 +477,15 @@ impl Llc {
             None => self.hash.split(line),
             Some(placement) => placement.home(line),
         };
-        Spot { slice, within }
+        let within = within.0 as u32;
+        Spot { slice: slice as u32, set: self.sets.remainder(within), within }
+    }
+
+    /// Where the line after one at `spot` is, if they are of the same row ([`Llc::rest_of_row`]).
+    #[inline(always)]
+    pub(super) fn next_of_row(&self, spot: Spot) -> Spot {
+        let next = spot.slice + 1;
+        Spot { slice: if next == self.slices.len() as u32 { 0 } else { next }, ..spot }
     }
 
     /// The slice takes in a request made at `now`, after those made before.
@@ -460,9 +498,9 @@ impl Llc {
                 Requester::Core(core) => usize::from(core.0),
                 Requester::Device => self.cores,
             };
-            self.distances[row * self.slices.len() + spot.slice]
+            self.distances[row * self.slices.len() + spot.slice as usize]
         };
-        let slice = &mut self.slices[spot.slice];
+        let slice = &mut self.slices[spot.slice as usize];
         let there = now + distance;
         // A request out of turn waits as if it came with the latest.
         slice.latest = slice.latest.max(there);
@@ -483,7 +521,7 @@ impl Llc {
     #[inline(never)]
     fn carry_on_wires(&mut self, spot: Spot, with: Requester, to_slice: bool, now: Ps) -> Ps {
         let Some(wires) = &mut self.wires else { return Ps::ZERO };
-        let slice = spot.slice as u32;
+        let slice = spot.slice;
         let other = self.stops[match with {
             Requester::Core(core) => usize::from(core.0),
             Requester::Device => self.cores,
@@ -518,32 +556,39 @@ impl Llc {
         for _ in 0..count {
             let Arrival { at, distance, .. } = self.take_in(spot, from, now);
             latest = latest.max(at + self.latency + distance);
-            spot.slice = if spot.slice + 1 == self.slices.len() { 0 } else { spot.slice + 1 };
+            spot = self.next_of_row(spot);
         }
         latest
     }
 
     #[inline(always)]
     pub(super) fn has(&self, spot: Spot) -> bool {
-        with_tags!(&self.slices[spot.slice].tags, tags => tags.find(spot.within)).is_some()
+        let line = spot.within();
+        match &self.tags {
+            Tags::Lru(tags) => {
+                tags.find_at(spot.set as usize * self.slices.len() + spot.slice as usize, line).is_some()
+            }
+            Tags::Any(slices) => slices[spot.slice as usize].find_at(spot.set as usize, line).is_some(),
+        }
     }
 
     /// Uses the line; says whether it is there.
     #[inline(always)]
     pub(super) fn use_line(&mut self, spot: Spot) -> bool {
-        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.use_line(spot.within)).is_some()
+        with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => tags.use_line_at(set, spot.within())).is_some()
     }
 
     /// Uses the line and marks it dirty; says whether it is there.
     #[inline(always)]
     pub(super) fn write_line(&mut self, spot: Spot) -> bool {
-        with_tags!(&mut self.slices[spot.slice].tags, tags => tags.write_line(spot.within))
+        with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => tags.write_line_at(set, spot.within()))
     }
 
     /// Takes the line out; says whether it was dirty, [`None`] if it was not there.
     #[inline(always)]
     pub(super) fn remove(&mut self, spot: Spot) -> Option<bool> {
-        let victim = with_tags!(&mut self.slices[spot.slice].tags, tags => tags.take(spot.within))?;
+        let victim =
+            with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => tags.take_at(set, spot.within()))?;
         self.owned[usize::from(victim.owner)] -= 1;
         Some(victim.dirty)
     }
@@ -552,8 +597,10 @@ impl Llc {
     #[inline(always)]
     pub(super) fn write_or_fill(&mut self, spot: Spot, share: Share) -> Written {
         let Share { ways, age, owner } = share;
-        let tags = &mut self.slices[spot.slice].tags;
-        match with_tags!(tags, tags => tags.write_or_fill(spot.within, ways, age, owner)) {
+        let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
+            tags.write_or_fill_at(set, spot.within(), ways, age, owner)
+        });
+        match written {
             Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
             Written::InPlace => Written::InPlace,
         }
@@ -572,7 +619,7 @@ impl Llc {
         Ok(victim.map(|v| {
             self.owned[usize::from(v.owner)] -= 1;
             let named = Placement::name(self.placement.as_deref(), v.line);
-            Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice, v.line)), ..v }
+            Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice as usize, v.line)), ..v }
         }))
     }
 
@@ -580,15 +627,123 @@ impl Llc {
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
         let Share { ways, age, owner } = share;
-        let tags = &mut self.slices[spot.slice].tags;
-        let victim = with_tags!(tags, tags => tags.fill_owned(spot.within, ways, dirty, age, owner));
+        let victim = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
+            tags.fill_owned_at(set, spot.within(), ways, dirty, age, owner)
+        });
         self.filled(spot, owner, victim)
+    }
+
+    /// Whether sets of a row lie side by side and lines come and go by no wires, as [`Llc::write_row`] and [`Llc::find_row`] want it.
+    #[inline(always)]
+    pub(super) fn has_rows(&self) -> bool {
+        matches!(self.tags, Tags::Lru(_)) && self.wires.is_none() && self.placement.is_none()
+    }
+
+    #[inline(always)]
+    fn row_at(&self, spot: Spot, count: u32) -> RowOfSets {
+        let round = self.slices.len() as u32;
+        RowOfSets { base: spot.set as usize * round as usize, round, first: spot.slice, count }
+    }
+
+    /// When slices answer a device's requests for `count` lines of a row, made at `now`, the first of them at `spot`; the
+    /// latest of these.
+    #[inline(always)]
+    pub(super) fn answer_row(&mut self, mut spot: Spot, count: u32, now: Ps, answers: &mut [Ps; LONGEST_ROW]) -> Ps {
+        let mut latest = Ps::ZERO;
+        if self.distances.is_empty() {
+            // As `take_in`, with nothing looked up slice by slice.
+            let (interval, latency) = (self.interval, self.latency);
+            let from = spot.slice as usize;
+            let (before, after) = self.slices.split_at_mut(from);
+            for (slice, answer) in after.iter_mut().chain(before).zip(&mut answers[..count as usize]) {
+                slice.latest = slice.latest.max(now);
+                let at = slice.latest.max(slice.free);
+                slice.free = at + interval;
+                let waited = at - slice.latest;
+                slice.counters.requests += 1;
+                slice.counters.waited += waited;
+                *answer = now + waited + latency;
+                latest = latest.max(*answer);
+            }
+            return latest;
+        }
+        for answer in &mut answers[..count as usize] {
+            let Arrival { at, distance, .. } = self.take_in(spot, Requester::Device, now);
+            *answer = at + self.latency + distance;
+            latest = latest.max(*answer);
+            spot = self.next_of_row(spot);
+        }
+        latest
+    }
+
+    /// As [`Llc::write_or_fill`], of `count` lines of a row, the first of them at `spot`: a bit for each that was there.
+    /// `gone` gets how many came before, and the dirty line that has to go.
+    #[inline(always)]
+    pub(super) fn write_row(&mut self, spot: Spot, count: u32, share: Share, mut gone: impl FnMut(u32, Line)) -> u64 {
+        let row = self.row_at(spot, count);
+        let Tags::Lru(tags) = &mut self.tags else { return 0 };
+        let (hash, owned) = (self.hash, &mut self.owned);
+        let (mut found, mut filled) = (0, 0);
+        tags.write_or_fill_row(spot.within(), row, share.ways, share.age, share.owner, |i, written| {
+            let slice = spot.slice + i;
+            let slice = if slice >= row.round { slice - row.round } else { slice };
+            match written {
+                Written::InPlace => found |= 1 << i,
+                Written::Filled(Ok(victim)) => {
+                    filled += 1;
+                    if let Some(victim) = victim {
+                        owned[usize::from(victim.owner)] -= 1;
+                        if victim.dirty {
+                            gone(i, hash.join(slice as usize, victim.line));
+                        }
+                    }
+                }
+                // There is no way for it.
+                Written::Filled(Err(NoWay)) => gone(i, hash.join(slice as usize, spot.within())),
+            }
+        });
+        self.owned[usize::from(share.owner)] += filled;
+        found
+    }
+
+    /// As [`Llc::has`], of `count` lines of a row, the first of them at `spot`: a bit for each that is there.
+    #[inline(always)]
+    pub(super) fn find_row(&self, spot: Spot, count: u32) -> u64 {
+        let Tags::Lru(tags) = &self.tags else { return 0 };
+        let mut found = 0;
+        tags.find_row(spot.within(), self.row_at(spot, count), |i, is_there| found |= u64::from(is_there) << i);
+        found
+    }
+
+    /// Makes the line count as used, and dirty if it is `dirty`; if it is not there it comes in as by [`Llc::fill`].
+    #[inline(always)]
+    pub(super) fn put(&mut self, spot: Spot, share: Share, dirty: bool) -> Written {
+        let Share { ways, age, owner } = share;
+        let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
+            tags.use_or_fill_at(set, spot.within(), ways, dirty, age, owner)
+        });
+        match written {
+            Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
+            Written::InPlace => Written::InPlace,
+        }
+    }
+
+    /// As [`Llc::prefetch`], of `count` lines of a row, the first of them at `spot`.
+    #[inline(always)]
+    pub(super) fn prefetch_row(&self, mut spot: Spot, count: u32) {
+        for _ in 0..count {
+            self.prefetch(spot);
+            spot = self.next_of_row(spot);
+        }
     }
 
     /// Asks the host to bring the set of the line into its own cache.
     #[inline(always)]
     pub(super) fn prefetch(&self, spot: Spot) {
-        with_tags!(&self.slices[spot.slice].tags, tags => tags.prefetch_set(spot.within));
+        match &self.tags {
+            Tags::Lru(tags) => tags.prefetch_at(spot.set as usize * self.slices.len() + spot.slice as usize),
+            Tags::Any(slices) => slices[spot.slice as usize].prefetch_at(spot.set as usize),
+        }
     }
 }
 
@@ -705,7 +860,7 @@ mod tests {
         let kept = llc.occupancy() as f64 / lines as f64;
         assert!((kept - 0.9624).abs() < 0.015, "{kept}");
         let mut counts = [0; 18];
-        (0..180_000).for_each(|line| counts[llc.spot(Line(line)).slice] += 1);
+        (0..180_000).for_each(|line| counts[llc.spot(Line(line)).slice as usize] += 1);
         // Five standard deviations of a binomial.
         assert!(counts.iter().all(|&n| 10_000u32.abs_diff(n) < 490), "{counts:?}");
     }

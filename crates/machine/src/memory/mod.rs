@@ -30,6 +30,8 @@ mod latest;
 mod llc;
 mod pending;
 mod placement;
+#[cfg(test)]
+mod rows_tests;
 mod sampling;
 mod sockets;
 #[cfg(test)]
@@ -42,6 +44,7 @@ pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use extent::Extent;
+pub use latest::PrivateLevels;
 pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
@@ -205,6 +208,21 @@ enum Snooped {
     Dirty,
 }
 
+/// Room for what happens to the lines of a row.
+#[derive(Clone, Debug)]
+struct Scratch {
+    /// When slices answer.
+    answers: [Ps; llc::LONGEST_ROW],
+    /// Lines that go to DRAM, and when.
+    victims: [(Line, Ps); llc::LONGEST_ROW],
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch { answers: [Ps::ZERO; llc::LONGEST_ROW], victims: [(Line(0), Ps::ZERO); llc::LONGEST_ROW] }
+    }
+}
+
 /// A prefetcher and what it has asked for.
 #[derive(Clone, Debug)]
 struct Prefetching {
@@ -251,6 +269,7 @@ pub struct Hierarchy {
     applications: Option<Box<Applications>>,
     /// What lies in a stacked DRAM beside [`Hierarchy::dram`].
     stack: Option<Box<TablesInStack>>,
+    scratch: Option<Box<Scratch>>,
     /// The line that was last written back.
     written_back: Line,
     counters: MemoryCounters,
@@ -383,6 +402,7 @@ impl Hierarchy {
             sockets: None,
             applications: None,
             stack: None,
+            scratch: None,
             written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -500,6 +520,9 @@ impl Hierarchy {
         if self.sampling.is_some() {
             return self.dma_sampled(first, count, Some(0), true, now);
         }
+        if self.is_plain() && self.io_ways.0 != 0 && self.inclusion != Inclusion::Inclusive {
+            return self.write_rows(first, count, now);
+        }
         self.enter(Requester::Device);
         self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now).0)
     }
@@ -509,6 +532,9 @@ impl Hierarchy {
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         if self.sampling.is_some() {
             return self.dma_sampled(first, count, Some(0), false, now);
+        }
+        if self.is_plain() {
+            return self.read_rows(first, count, now);
         }
         self.enter(Requester::Device);
         self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0)
@@ -528,6 +554,91 @@ impl Hierarchy {
             return self.dma_sampled(line, 1, None, false, now);
         }
         self.dma_read(line, 1, now)
+    }
+
+    /// Whether nothing but caches and DRAM that answers at once sees what devices do, so that it may be done row by row.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.pending.is_none()
+            && self.copies.is_none()
+            && self.sockets.is_none()
+            && self.applications.is_none()
+            && self.stack.is_none()
+            && self.llc.has_rows()
+    }
+
+    /// What [`Hierarchy::write_from_device`] does to each of `count` lines from `first` on, where all is plain and there
+    /// are ways for devices.
+    fn write_rows(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let Scratch { answers, victims } = &mut *scratch;
+        let (mut hits, mut latest) = (0, Ps::ZERO);
+        let (mut line, end) = (first.0, first.0 + count);
+        while line < end {
+            let row = self.llc.rest_of_row(Line(line)).min(end - line) as u32;
+            let spot = self.llc.spot(Line(line));
+            self.llc.prefetch_row(spot, row);
+            latest = latest.max(self.llc.answer_row(spot, row, now, answers));
+            let (mut held, mut shared) = (0u64, self.directory.shared(Line(line), row));
+            while shared != 0 {
+                let i = shared.trailing_zeros();
+                shared &= shared - 1;
+                held |= u64::from(self.invalidate_private(Line(line + u64::from(i))).is_some()) << i;
+            }
+            let mut gone = 0;
+            let found = self.llc.write_row(spot, row, io, |i, victim| {
+                victims[gone] = (victim, answers[i as usize % llc::LONGEST_ROW]);
+                gone += 1;
+            });
+            hits += u64::from((found | held).count_ones());
+            self.write_back_all(&victims[..gone]);
+            line += u64::from(row);
+        }
+        self.scratch = Some(scratch);
+        self.counters.dma_write.hits += hits;
+        self.counters.dma_write.misses += count - hits;
+        latest
+    }
+
+    /// [`Hierarchy::write_back`] of lines, each at its time, where DRAM answers at once.
+    #[inline(always)]
+    fn write_back_all(&mut self, lines: &[(Line, Ps)]) {
+        let Some(&(last, _)) = lines.last() else { return };
+        #[cfg(test)]
+        self.log.extend(lines.iter().map(|&(line, _)| crate::copy_table::Move::WriteBack(line)));
+        self.counters.writebacks += lines.len() as u64;
+        self.written_back = last;
+        self.dram.post_all(lines, true);
+    }
+
+    /// What [`Hierarchy::read_by_device`] does to each of `count` lines from `first` on, where all is plain.
+    fn read_rows(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let answers = &mut scratch.answers;
+        let (mut misses, mut latest) = (0, Ps::ZERO);
+        let (mut line, end) = (first.0, first.0 + count);
+        while line < end {
+            let row = self.llc.rest_of_row(Line(line)).min(end - line) as u32;
+            let spot = self.llc.spot(Line(line));
+            self.llc.prefetch_row(spot, row);
+            latest = latest.max(self.llc.answer_row(spot, row, now, answers));
+            let mut missed = !self.llc.find_row(spot, row) & u64::MAX >> (64 - row);
+            while missed != 0 {
+                let i = missed.trailing_zeros();
+                missed &= missed - 1;
+                let line = Line(line + u64::from(i));
+                if !self.private_has(line, self.directory.get(line)) {
+                    misses += 1;
+                    latest = latest.max(self.dram.post(line, false, answers[i as usize]));
+                }
+            }
+            line += u64::from(row);
+        }
+        self.scratch = Some(scratch);
+        self.counters.dma_read.hits += count - misses;
+        self.counters.dma_read.misses += misses;
+        latest
     }
 
     /// When the write of `line` is done, and whether the line was there.
@@ -871,9 +982,15 @@ impl Hierarchy {
             }
         }
         let spot = self.llc.spot(line);
-        let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
-        if !found {
-            self.fill_llc(line, spot, dirty, share, now);
+        if self.applications.is_some() {
+            let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
+            if !found {
+                self.fill_llc(line, spot, dirty, share, now);
+            }
+            return;
+        }
+        if let Written::Filled(victim) = self.llc.put(spot, share, dirty) {
+            self.evict_from_llc(line, dirty, victim, now);
         }
     }
 
@@ -1120,6 +1237,26 @@ impl Memory for Hierarchy {
         let again = private.latest.has(line, write);
         self.counters.l1.hits += u64::from(again);
         again
+    }
+
+    #[inline(always)]
+    fn private_levels(&mut self, core: CoreId) -> Option<PrivateLevels<'_>> {
+        let Private { l1, l2, latest, tlb, prefetching } = &mut self.cores[usize::from(core.0)];
+        // With a TLB each use counts for what it keeps.
+        if tlb.is_some() {
+            return None;
+        }
+        // What applications bypass follows from the uses of lines in L2.
+        let is_plain = prefetching.is_none() && self.sampling.is_none() && self.applications.is_none();
+        let l2 = is_plain.then_some(l2);
+        Some(PrivateLevels { l1, latest, l2 })
+    }
+
+    #[inline(always)]
+    fn count_private_hits(&mut self, l1: u64, l2: u64) {
+        self.counters.l1.hits += l1;
+        self.counters.l1.misses += l2;
+        self.counters.l2.hits += l2;
     }
 
     #[inline(always)]

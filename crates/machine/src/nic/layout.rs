@@ -238,6 +238,20 @@ impl Layout for ServerLayout {
         };
         (at.0 % LINE_BYTES + u64::from(r.bytes.max(1)) <= LINE_BYTES).then_some(at)
     }
+
+    #[inline]
+    fn base(&self, region: RegionId, packet: &Placed) -> Option<Addr> {
+        match region {
+            RegionId::PACKET | RegionId::MBUF if !packet.cells.is_empty() => None,
+            RegionId::PACKET => Some(packet.data),
+            RegionId::MBUF => Some(packet.mbuf),
+            POOL => Some(Addr(self.pool + 64)),
+            region => {
+                let place = self.regions.get(usize::from(region.0)).copied().flatten()?;
+                Some(Addr(place.base + place.per_core * u64::from(packet.core.0)))
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -112,6 +112,9 @@ impl Recency {
     #[inline]
     pub fn oldest(&self, index: u32) -> Option<u32> {
         let Kind::Ordered(tags) = &self.kind else { return None };
+        if self.ways == 0 {
+            return None;
+        }
         let set = if self.sets.divisor() == 1 { 0 } else { self.sets.remainder(index) as usize };
         let tag = tags.cells.get(tags.first + (set + 1) * self.ways - 1)? & LINE;
         (tag != NONE).then_some(tag)
