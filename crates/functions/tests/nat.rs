@@ -208,9 +208,10 @@ proptest! {
             } else if let Some(&(address, port, ..)) = naive.sessions.get(&flow) {
                 let mut packet = packet(1, &ip(flow.back(address, port), flags | ACK, &payload, with_sum));
                 // Another session may have the port by now.
-                let other = naive.sessions.iter().any(|(other, entry)| {
-                    *other != flow && now < entry.2 && (entry.0, entry.1) == (address, port)
+                let other = naive.sessions.iter().find(|(other, entry)| {
+                    **other != flow && now < entry.2 && (entry.0, entry.1) == (address, port)
                 });
+                let other = other.map(|(other, _)| *other);
                 let verdict = run(&mut nat, now, &mut packet);
                 if live.is_some() {
                     prop_assert_eq!(verdict, Verdict::Forward { port: PortId(0) });
@@ -218,7 +219,14 @@ proptest! {
                     prop_assert_eq!((seen.dst, seen.dst_port), (flow.src, flow.src_port));
                     prop_assert!(checksums_are_right(&packet.data[14..]));
                     naive.touch(flow, now, 1 | fin(4) | reset);
-                } else if !other {
+                } else if let Some(other) = other.filter(|other| {
+                    let same_port = other.dst_port == flow.dst_port || other.proto == 1;
+                    other.dst == flow.dst && other.proto == flow.proto && same_port
+                }) {
+                    // It talks to the same remote end, so that the packet is its own.
+                    prop_assert_eq!(verdict, Verdict::Forward { port: PortId(0) });
+                    naive.touch(other, now, 1 | fin(4) | reset);
+                } else {
                     prop_assert_eq!(verdict, Verdict::Drop(DropReason::NatNoSession));
                 }
             }
