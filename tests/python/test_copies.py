@@ -142,7 +142,7 @@ def test_a_profile_answers_for_any_load_as_the_load_alone() -> None:
     for name in ("carried_mpps", "sojourn_ns", "cpi", "utilisation", "bound"):
         assert found["loads"][1][name] == alone[name]
     assert found["solve_ms"] < found["profile_ms"]
-    with pytest.raises(InputError, match=r"load: = 1.5: allowed is a share of the line rate above 0 up to 1"):
+    with pytest.raises(InputError, match=r"load 1.5: must be a share of the port's line rate, above 0 up to 1"):
         api.predict("forwarding", set=settings, loads=[1.5])
 
 
@@ -250,7 +250,7 @@ def test_rivals_of_the_table_copy_on_the_server(scenario: str, tmp_path: Path) -
     ("engine", "words"),
     [
         ({"by": "magic"}, "unknown variant `magic`"),
-        ({"by": "controller"}, "missing field `retires`"),
+        ({"by": "controller"}, "`retires` is missing: allowed are sync, sync-bypass and async"),
         ({"by": "dma", "notice": {"by": "polling", "period": "0 ns"}}, "copy_engine.notice.period = 0"),
     ],
 )

@@ -1254,8 +1254,8 @@ mod tests {
 
     #[test]
     fn what_is_modelled_for_one_socket_is_refused_with_several() {
-        let two = "machine.sockets={count=2}";
-        assert!(read("", &[two]).is_ok());
+        let two = "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}";
+        read("", &[two]).unwrap();
         for (set, field) in [("machine.applications={tables={}}", "applications"), ("machine.stacked={}", "stacked")] {
             let error = read("", &[two, set]).unwrap_err().to_string();
             assert!(error.contains(&format!("machine.{field}: with machine.sockets")), "{error}");

@@ -244,7 +244,7 @@ proptest! {
                 let access = if what == 1 { Access::Store } else { Access::Load };
                 let response = memory.access(&request(line, access, core), now);
                 prop_assert_eq!(response.path.total(), response.at - now);
-                let written = memory.log.iter().any(|m| *m == Move::WriteBack(Line(line)));
+                let written = memory.log.contains(&Move::WriteBack(Line(line)));
                 if response.served == Served::Dram {
                     prop_assert!(!newer.contains(&line) || written, "line {} at step {}", line, n);
                 }
