@@ -20,7 +20,7 @@ from wirespeed import quantities as q
 class Verdict(TypedDict, total=False):
     """The answer in words: one headline, why, and what to change."""
 
-    keeps_wire_speed: bool
+    keeps_wire_speed: bool | None
     headline: str
     reasons: list[str]
     advice: list[str]

@@ -539,7 +539,7 @@ def described(means, half_width=1.0):
         ({1: 100.0, 2: 200.0, 3: 300.0}, 1.0, "best at x=1, 100.0 ± 1.0 ns"),
         ({1: 100.0, 2: 101.0, 3: 300.0}, 1.0, "best at x=1, 100.0 ± 1.0 ns; x=2 cannot be told from it"),
         ({1: 100.0, 2: 101.0, 3: 101.2, 4: 300.0}, 1.0, "; 2 more points cannot be told from it"),
-        ({1: 100.0, 2: 101.0, 3: 101.2}, 1.0, "no point can be told from another"),
+        ({1: 100.0, 2: 101.0, 3: 101.2}, 1.0, "no point is surely better than the others"),
         ({1: 100.0, 2: 101.0}, None, "best at x=1, 100 ns (one run a point: without intervals)"),
     ],
 )

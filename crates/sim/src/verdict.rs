@@ -59,7 +59,8 @@ const MEMORY: [Reason; 16] = [
 /// The answer in words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether nothing offered was lost for want of a resource; `None` if nothing was measured.
+    /// Whether nothing offered was lost for want of a resource; `None` if nothing was measured, or if most of it was
+    /// rejected by the function.
     pub keeps_wire_speed: Option<bool>,
     /// One sentence.
     pub headline: String,
@@ -141,7 +142,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     let why = result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);
     let why = why.map_or(String::new(), |(name, _)| format!(", most for \"{}\"", name.replace('_', " ")));
     let share = percent(rejected);
-    if keeps && rejected > MOST_REJECTED {
+    if keeps && facts.lost == 0 && result.search.is_none() && rejected > MOST_REJECTED {
         let offered = facts.offered();
         return Verdict {
             keeps_wire_speed: None,
@@ -345,7 +346,9 @@ impl Facts<'_> {
                 advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
             } else if saturated > 0 {
                 reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
-                advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
+                if !memory_full {
+                    advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
+                }
             } else {
                 reasons.push(format!("{lead} although no core is saturated (the busiest is busy {}): bursts are longer than {n} descriptors hold.", percent(most)));
                 advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));
@@ -358,7 +361,7 @@ impl Facts<'_> {
                 percent(self.busy.iter().sum::<f64>() / cores.max(1) as f64),
                 cores_text(cores)
             ));
-            if most > SATURATED {
+            if most > SATURATED && !memory_full {
                 advice.push(format!(
                     "A saturated core has nothing in reserve: try more cores (--set machine.cores={}).",
                     cores + 1
@@ -423,10 +426,12 @@ impl Facts<'_> {
                 "they come in longer bursts than a queue holds"
             };
             reasons.push(format!("{} packets found the software queue of their worker full: {state}.", count(queue)));
-            advice.push(format!(
-                "The {workers} workers are the limit: try more cores (--set machine.cores={}), or longer queues (pipeline.queue) if loss comes in bursts.",
-                cores + 1
-            ));
+            if !memory_full {
+                advice.push(format!(
+                    "The {workers} workers are the limit: try more cores (--set machine.cores={}), or longer queues (pipeline.queue) if loss comes in bursts.",
+                    cores + 1
+                ));
+            }
         }
         let tx = lost(Loss::NoTxDescriptor);
         if tx > 0 {
@@ -443,28 +448,28 @@ impl Facts<'_> {
                 (
                     shares.turnaround,
                     "turning between reads and writes",
-                    "drain writes in longer runs (machine.dram.controller.writes), or add channels",
+                    "longer runs of writes (machine.dram.controller.writes), or more channels".to_string(),
                 ),
                 (
                     shares.bank_group,
                     "bursts of one bank group (tCCD_L)",
-                    "another map of addresses (machine.dram.controller.map), or more channels",
+                    "another map of addresses (machine.dram.controller.map), or more channels".to_string(),
                 ),
+                (shares.row_miss + shares.bank_conflict, "opening and closing rows", self.rows_remedy()),
                 (
-                    shares.row_miss + shares.bank_conflict,
-                    "opening and closing rows",
-                    "an order that looks for open rows (machine.dram.controller.order=\"fr-fcfs=16\"), packets in one piece (buffer.allocation=\"piecewise\"), or more channels",
+                    shares.refresh,
+                    "refresh",
+                    "refresh by bank (machine.dram.controller.refresh), or more channels".to_string(),
                 ),
-                (shares.refresh, "refresh", "refresh by bank (machine.dram.controller.refresh), or more channels"),
             ];
-            let (most, why, remedy) = gaps.into_iter().fold(gaps[0], |a, b| if b.0 > a.0 { b } else { a });
+            let Some((most, why, remedy)) = gaps.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
             reasons.push(format!(
                 "DRAM has no time left: its data buses are idle for want of work {} of the time, and move data {} of it; {} goes to {why}.",
                 percent(shares.idle),
                 percent(shares.data),
                 percent(most)
             ));
-            let remedy = if most > shares.data { remedy } else { "more channels" };
+            let remedy = if most > shares.data { remedy } else { "more channels".to_string() };
             advice.push(format!("DRAM is the limit, so that more cores would wait longer: try {remedy} (--set machine.dram.channels={}).", scenario.machine.dram.channels + 1));
         } else if bandwidth > DRAM_FULL * self.result.measured.dram_peak {
             reasons.push(format!(
@@ -477,6 +482,26 @@ impl Facts<'_> {
                 scenario.machine.dram.channels + 1
             ));
         }
+    }
+
+    /// What helps where rows are opened and closed, of what is not set already.
+    fn rows_remedy(&self) -> String {
+        let scenario = &self.result.scenario;
+        let controller = scenario.machine.dram.controller.as_ref();
+        let mut remedies = Vec::new();
+        if controller.is_some_and(|c| !c.spec().order.to_string().starts_with("fr-fcfs")) {
+            remedies.push("an order that looks for open rows (machine.dram.controller.order=\"fr-fcfs=16\"), ");
+        }
+        let in_one_piece =
+            scenario.buffer.as_ref().is_some_and(|b| matches!(b.allocation.name(), "piecewise" | "linear"));
+        if !in_one_piece {
+            remedies.push("packets in one piece (buffer.allocation=\"piecewise\"), ");
+        }
+        if !remedies.is_empty() {
+            remedies.push("or ");
+        }
+        remedies.push("more channels");
+        remedies.concat()
     }
 
     /// Where the time of DRAM's data buses went; none where DRAM answers at once.

@@ -286,6 +286,9 @@ def _stacked_tables(of: Resolved) -> Built:
 
 def _moved(of: Resolved) -> str | None:
     """Why lines of tables cannot be told from others."""
+    for other in ("sockets", "copy_table", "copy_engine"):
+        if of["machine"].get(other):
+            return f"machine.{other} is modelled without it"
     if of["function"].get("copy") or of["function"].get("socket"):
         return "copies move lines between tables and packets"
     return "sampled sets stand for each other" if int(of["machine"].get("sampling", 1)) > 1 else None

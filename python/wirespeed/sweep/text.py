@@ -50,7 +50,7 @@ def extremes(document: Mapping[str, Any]) -> list[str]:
         equal = [result for result in measured if result is not best and _is_level(best[name], result[name])]
         title = METRICS[name].title
         if len(equal) == len(measured) - 1:
-            lines.append(f"{title}: no point can be told from another, {value(name, best[name])} at most")
+            lines.append(f"{title}: no point is surely better than the others; best measured {value(name, best[name])}")
             continue
         line = f"{title}: best at {_where(best)}, {value(name, best[name])}"
         if len(equal) == 1:
