@@ -17,6 +17,9 @@ const TABLES: &str = "tables";
 /// All memory of neighbours.
 const ALL_NEIGHBOURS: &str = "neighbours";
 
+/// Bytes of memory in which lines may be placed.
+const MOST_PLACED: u64 = 1 << 37;
+
 /// Tells `memory` whose lines are whose and what lies in stacked DRAM. `tables` are the packet function's regions.
 ///
 /// # Errors
@@ -29,6 +32,20 @@ pub(crate) fn tell(
     seed: Seed,
 ) -> Result<(), ScenarioError> {
     let machine = &scenario.machine;
+    // A placed line is known by 31 bits of its number.
+    if layout.bytes() > MOST_PLACED
+        && let Some((name, _)) = machine.applications.iter().find(|(_, spec)| spec.slices.is_some())
+    {
+        let has = units::Size::from_bytes(layout.bytes());
+        return Err(ScenarioError::Value {
+            origin: "scenario".into(),
+            path: format!("machine.applications.{name}.slices"),
+            message: format!(
+                "with {has} of memory: allowed are up to {} (have fewer neighbours or smaller tables and pools)",
+                units::Size::from_bytes(MOST_PLACED)
+            ),
+        });
+    }
     let lines_of = |name: &str, path: String| lines(name, path, scenario, layout, tables);
     let ranges = machine.applications.keys().map(|name| lines_of(name, "machine.applications".into()));
     let ranges = ranges.collect::<Result<Vec<_>, _>>()?;

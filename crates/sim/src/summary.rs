@@ -436,6 +436,9 @@ fn dram(scenario: &Scenario, measured: &Measured) -> Value {
 /// What work takes on the scenario's DRAM, or why that is not known.
 fn energy_model(scenario: &Scenario) -> Result<EnergyModel, String> {
     let dram = &scenario.machine.dram;
+    if scenario.machine.stacked.is_some() {
+        return Err("what the stacked DRAM of machine.stacked takes is not known".into());
+    }
     let Some(name) = dram.of_currents() else {
         return Err("machine.dram names no standard whose currents its devices have (machine.dram.currents)".into());
     };

@@ -182,6 +182,10 @@ impl Hierarchy {
             if let Some(ways) = spec.ways {
                 check_ways(&format!("{path}.{name}.ways"), Cbm(ways), self.llc.ways(), false)?;
             }
+            if !spec.llc && (spec.slices.is_some() || spec.skip.is_some() || spec.bypass) {
+                let (came, allowed) = ("false with slices, skip or bypass".into(), "one of them".into());
+                return error(format!(".{name}.llc"), came, allowed, "its lines never come into the LLC");
+            }
             if self.inclusion == Inclusion::Inclusive && (spec.skip.is_some() || spec.bypass || !spec.llc) {
                 let remedy = "its directory knows private lines by its own: set machine.llc.inclusion";
                 let came = "told to leave lines out of an inclusive LLC".into();

@@ -118,6 +118,16 @@ pub struct LlcSpec {
     pub snoop: Span,
 }
 
+impl LlcSpec {
+    /// Whether lines wait for each other between slices and cores.
+    pub(super) fn has_busy_links(&self) -> bool {
+        matches!(
+            self.interconnect,
+            Some(Interconnect::Ring { interval: Some(_), .. } | Interconnect::Mesh { interval: Some(_), .. })
+        )
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -756,6 +766,8 @@ fn wires(spec: &LlcSpec, cores: u32) -> (Option<Box<Wires>>, u32) {
         Some(Interconnect::Mesh { columns, hop, interval, device }) => (Some(*columns), hop, interval, device),
     };
     let stops = cores.max(spec.slices).max(device + 1);
+    // More columns than stops are one row.
+    let columns = columns.map(|columns| columns.min(stops));
     // A mesh's last row is whole, so that every way leads over stops.
     let stops = columns.map_or(stops, |columns| stops.next_multiple_of(columns));
     (interval.map(|interval| Box::new(Wires::new(columns, stops, hop.ps(), interval.ps()))), *device)

@@ -316,6 +316,7 @@ impl Hierarchy {
             (spec.copy_table.is_some(), "copy_table", "moves lines from set to set"),
             (spec.copy_engine.is_some(), "copy_engine", "makes copies of whole packets"),
             (spec.dram.controller.is_some(), "dram.controller", "orders the requests for all lines"),
+            (spec.llc.has_busy_links(), "llc.interconnect.interval", "has all lines wait for each other"),
         ] {
             if one_in != 1 && given {
                 return Err(MachineError::new(
@@ -676,11 +677,14 @@ impl Hierarchy {
     #[inline(always)]
     fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         let at = self.reach_llc(spot, false, now);
-        let found = self.llc.has(spot) || self.private_has(line, self.directory.get(line));
+        let sharers = self.directory.get(line);
+        let near = self.llc.has(spot) || self.private_has(line, sharers & self.cores_here());
+        let found = near || self.private_has(line, sharers);
         self.counters.dma_read.count(found);
         if found {
             self.join_for_device(line);
-            return (at, true);
+            let hops = if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) };
+            return (at + hops, true);
         }
         if self.copies.is_some() {
             self.before_device_read(line, at);

@@ -379,7 +379,12 @@ impl Hierarchy {
 
     /// What DRAM has done up to `now` that takes energy.
     pub fn dram_work(&self, now: Ps) -> Work {
-        self.pending.as_ref().map_or_else(|| self.dram.work(now), |p| p.dram.work(now))
+        let at_once = || {
+            let mut work = self.dram.work(now);
+            self.other_drams().for_each(|dram| work += dram.work(now));
+            work
+        };
+        self.pending.as_ref().map_or_else(at_once, |p| p.dram.work(now))
     }
 
     /// The DRAM's peak in bytes a second.

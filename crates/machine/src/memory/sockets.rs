@@ -503,6 +503,16 @@ impl Hierarchy {
         sockets.ask(told, from, now)
     }
 
+    /// What a device's read takes beyond its own socket that a private cache of another one answers; `sharers` are the
+    /// cores that have the line.
+    pub(super) fn supplied_to_device(&mut self, sharers: u64, now: Ps) -> Ps {
+        let afar = sharers & !self.cores_here();
+        let Some(sockets) = &mut self.sockets else { return Ps::ZERO };
+        sockets.counters.remote_snoops += 1;
+        let from = sockets.first_of(afar);
+        sockets.ask(0, from, now)
+    }
+
     /// Whether another socket's LLC has `line`.
     pub(super) fn others_have(&self, line: Line) -> bool {
         let others = self.sockets.iter().flat_map(|sockets| sockets.llcs.iter().flatten());
@@ -522,13 +532,13 @@ impl Hierarchy {
             // It comes in where devices do.
             let Arrival { waited, distance, .. } = llc.take_in(spot, Requester::Device, at);
             let latency = llc.latency();
-            if write {
-                llc.remove(spot);
-            } else {
+            if !write {
                 llc.use_line(spot);
             }
+            // Who is to write it has the only copy: all others hear of that.
+            let told = if write { sockets.take_from_others(line) & !(1 << socket) } else { 0 };
             sockets.counters.remote_llc += 1;
-            let hops = sockets.round(socket, true, at);
+            let hops = sockets.ask(told, Some(socket), at);
             path.push(Reason::SocketLink, hops);
             path.push(Reason::SliceQueue, waited);
             path.push(Reason::Interconnect, distance * 2);

@@ -160,6 +160,42 @@ fn what_another_socket_has_comes_from_there() {
 }
 
 #[test]
+fn a_device_reads_what_a_core_of_another_socket_has_over_the_link() {
+    let mut memory = build(Inclusion::NonInclusive, &sockets());
+    after(&mut memory, 2, 0, Access::Store, 0);
+    assert_eq!(memory.dma_read(Line(0), 1, Ps(NS * 1000)), Ps(NS * 1000 + LLC + ROUND));
+    assert_eq!(memory.socket_counters().unwrap().remote_snoops, 1);
+    // A core of the NIC's own socket answers at the LLC's time.
+    after(&mut memory, 1, 64, Access::Store, NS * 2000);
+    assert_eq!(memory.dma_read(Line(1), 1, Ps(NS * 3000)), Ps(NS * 3000 + LLC));
+}
+
+#[test]
+fn who_is_to_write_a_line_has_the_only_copy_of_three_sockets() {
+    let three = SocketsSpec { count: 3, cores: vec![0, 1, 1, 2], ..sockets() };
+    let mut memory = build(Inclusion::NonInclusive, &three);
+    for (core, from) in [(1, 0), (3, NS * 100_000)] {
+        // Lines of the same set of L2, and of another set of the LLC.
+        for (i, line) in [0u64, 4, 12, 20, 28].into_iter().enumerate() {
+            after(&mut memory, core, line * 64, Access::Load, from + NS * 1000 * i as u64);
+        }
+    }
+    memory.enter(Requester::Core(CoreId(0)));
+    assert!(memory.others_have(Line(0)));
+    after(&mut memory, 0, 0, Access::Store, NS * 300_000);
+    assert!(!memory.others_have(Line(0)), "a copy that is out of date from now on");
+}
+
+#[test]
+fn work_of_all_sockets_takes_energy() {
+    let mut far = sockets();
+    far.memory = Home::Socket(1);
+    let mut memory = build(Inclusion::NonInclusive, &far);
+    let at = after(&mut memory, 0, 0, Access::Load, 0).0;
+    assert_eq!(memory.dram_work(Ps(at)).activates, 1);
+}
+
+#[test]
 fn a_saturated_link_carries_its_rate() {
     let mut far = sockets();
     far.memory = Home::Socket(1);

@@ -130,6 +130,7 @@ impl<'a> Idle<'a> {
             let mut order = seed.stream("mempool.order");
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
+        let mut memory = Hierarchy::new(&m.memory_at_once(), m.cores, "machine")?;
         let layout = ServerLayout::paged(
             m.cores,
             scenario.mempool.size,
@@ -151,7 +152,6 @@ impl<'a> Idle<'a> {
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
             workers.push(Worker { core, rx, tx, waiting: 0, arrived: 0 });
         }
-        let mut memory = Hierarchy::new(&m.memory_at_once(), m.cores, "machine")?;
         m.place(&mut memory, &layout)?;
         Ok(Idle {
             scenario,
