@@ -61,6 +61,8 @@ def _set(spec: dict[str, Any], setting: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if path == "architecture":
+        raise InputError("--set architecture: all three are simulated side by side (leave it out)")
     at: Any = spec
     *above, last = path.split(".")
     for name in above:
@@ -327,15 +329,16 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         capture: CaptureOpt = None,
         table: TableOpt = None,
         packets: Annotated[
-            int,
+            int | None,
             typer.Option(
                 "--packets",
                 metavar="N",
                 min=1,
-                help="Packets that are recorded; after the last the first comes again.",
+                help=f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
+                show_default=False,
                 rich_help_panel=options.TRAFFIC,
             ),
-        ] = RECORDED_PACKETS,
+        ] = None,
         threads: Annotated[
             int | None,
             typer.Option("--threads", metavar="N", min=1, help="Architectures at a time.", show_default=False),
@@ -354,7 +357,12 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 judged = _wirespeed.Scenario(
                     found.text, found.origin, overrides, capture=capture_file, table=table_file
                 )
-                lookups = record(judged, packets)
+                lookups = record(judged, packets or RECORDED_PACKETS)
+            elif packets is not None:
+                raise InputError(
+                    "--packets without traffic: lookups by the Zipf-like law are not of packets "
+                    "(give --function, --scenario, --capture or --table, or --set requests=N)"
+                )
             result = study(spec, lookups, runs, seed, threads, preview, bar)
         if form == "json":
             show(json.dumps(result, indent=2, allow_nan=False))

@@ -80,6 +80,8 @@ def test_a_forwarded_packet_of_a_real_table_makes_one_or_two_lookups() -> None:
         (["--set", "applications.0.slices=0"], "applications[0].slices = 0: allowed is 1 to 28"),
         (["--set", "applications.0.entries=600"], "applications[0].entries = 600: allowed is 865 and more"),
         (["--set", "applications.1.cores=3"], "no 1 here"),
+        (["--set", "architecture=no_llc"], "all three are simulated side by side"),
+        (["--packets", "500"], "--packets without traffic"),
         (["--set", "limt=3"], "limt"),
         (["--set", "caches.l3.bytes=3"], "no l3 here"),
         (["--set", "limit"], "path=value is wanted"),
