@@ -34,8 +34,9 @@ def test_cores_on_the_wrong_socket_wait_for_the_link() -> None:
     assert sum(far["attribution_ns"].values()) == pytest.approx(far["sojourn_ns"]["mean"], rel=1e-9)
     assert far["attribution_labels"]["socket_link"] == "link between sockets"
     links = {(link["from"], link["to"]): link for link in far["sockets"]["links"]}
-    # Packets go from the NIC's socket to the cores'.
-    assert links[0, 1]["gb_per_s"] > links[1, 0]["gb_per_s"] > 0
+    # Headers go from the NIC's socket to the cores', and back when the NIC sends what the cores have written.
+    assert links[0, 1]["gb_per_s"] > 1
+    assert links[1, 0]["gb_per_s"] > 1
     assert near["sockets"]["remote_reads"] == 0
     # One socket has nothing to tell.
     assert wirespeed.run("forwarding", set=QUICK).summary["sockets"] is None
