@@ -89,6 +89,10 @@ enum Phase {
     Handshake,
     /// Output: gives the packet's memory back.
     Release,
+    /// The SDRAM's controller.
+    Memory,
+    /// A slot of the transmit FIFO.
+    Lane,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -167,8 +171,11 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     spec: MicroenginesSpec,
     workload: &'w Workload,
     wheel: Wheel,
+    /// Threads; behind them whoever else has events, with nothing but a phase: the SDRAM, and slots of the transmit FIFO.
     threads: Vec<Thread>,
     inputs: u16,
+    /// The number of the SDRAM among them.
+    memory: u16,
     /// Of input threads, the flow of the packet in hand.
     flows: Vec<u32>,
     /// Threads in [`Phase::Behind`].
@@ -212,7 +219,6 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     stalls: [u64; 2],
     rows: [RowWindow; 2],
     watched: W,
-    broken: Option<NotHeld>,
 }
 
 impl<'w> NetworkProcessor<'w> {
@@ -266,11 +272,13 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             sequence: u64::MAX,
             flow: 0,
         };
-        let threads: Vec<Thread> =
+        let mut threads: Vec<Thread> =
             (0..inputs + outputs).map(|i| Thread { engine: (i / spec.threads) as u16, ..idle_thread }).collect();
+        threads.push(Thread { phase: Phase::Memory, ..idle_thread });
         let lanes_per_port = spec.transmit.slots / spec.ports;
         let lane_count = (lanes_per_port * spec.ports) as usize;
         let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
+        threads.resize(threads.len() + lane_count, Thread { phase: Phase::Lane, ..idle_thread });
         let mut port_lanes = vec![0; spec.ports as usize];
         for (i, &port) in lanes.iter().enumerate() {
             port_lanes[usize::from(port)] |= 1u64 << i;
@@ -279,8 +287,9 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let region = spec.buffer.size.bytes() / u64::from(spec.queues) / unit.max(1);
         let cache = if spec.cache_cells > 0 { spec.queues as usize } else { 0 };
         let mut processor = NetworkProcessor {
-            wheel: Wheel::new(threads.len() + 1 + lane_count),
+            wheel: Wheel::new(threads.len()),
             inputs: inputs as u16,
+            memory: (inputs + outputs) as u16,
             flows: vec![0; inputs as usize],
             behind: 0,
             engine_free: vec![0; engines],
@@ -318,13 +327,12 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             stalls: [0; 2],
             rows: [RowWindow::new(window)?, RowWindow::new(window)?],
             watched,
-            broken: None,
             spec: spec.clone(),
             workload,
             threads,
         };
         for thread in 0..inputs as u16 {
-            processor.take(thread, 0);
+            processor.take(thread);
         }
         for thread in 0..outputs {
             processor.idle |= 1 << thread;
@@ -354,21 +362,24 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     fn until(&mut self, packets: u64) -> Result<(), NotHeld> {
-        let sdram = self.threads.len() as u16;
         while self.sent < packets {
             // Input always has a packet, so something is always ahead.
             let Some(entity) = self.wheel.pop() else { break };
-            if entity < self.inputs {
-                self.input(entity);
-            } else if entity < sdram {
-                self.output(entity);
-            } else if entity == sdram {
-                self.step_sdram();
-            } else {
-                self.drained(entity - sdram - 1);
-            }
-            if let Some(broken) = self.broken {
-                return Err(broken);
+            // Phases of everybody in one: the host sees one jump that is hard to foresee, not three.
+            match self.threads[usize::from(entity)].phase {
+                Phase::Memory => self.step_sdram(),
+                Phase::Lane => self.drained(entity - self.memory - 1),
+                Phase::Software => self.software(entity),
+                Phase::Allocate => self.allocate(entity),
+                Phase::Issue => self.issue(entity),
+                Phase::Cached => self.cached(entity),
+                Phase::Enqueue => self.enqueue(entity),
+                Phase::Select => self.chosen(entity),
+                Phase::Post => self.post(entity),
+                Phase::Suffix => self.refill(entity),
+                Phase::Handshake => self.handed_over(entity),
+                Phase::Release => self.release(entity)?,
+                Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
             }
         }
         Ok(())
@@ -431,7 +442,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     /// An input thread takes the next packet.
-    fn take(&mut self, thread: u16, _: u64) {
+    fn take(&mut self, thread: u16) {
         let index = (self.taken % self.workload.works.len() as u64) as usize;
         let work = self.workload.works[index];
         let state = &mut self.threads[usize::from(thread)];
@@ -452,23 +463,6 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.workload.works[index as usize]
     }
 
-    /// An input thread is woken.
-    fn input(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        match state.phase {
-            Phase::Software => self.software(thread),
-            Phase::Allocate => self.allocate(thread),
-            Phase::Issue => self.issue(thread),
-            Phase::Cached => self.cached(thread),
-            Phase::Enqueue if state.left > 0 => {
-                self.threads[usize::from(thread)].left -= 1;
-                self.reference(thread, self.spec.software.issue);
-            }
-            Phase::Enqueue => self.enqueue(thread),
-            _ => {}
-        }
-    }
-
     fn software(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
         let work = self.work(state.left);
@@ -478,7 +472,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
                 // Whoever waits for this packet's place in its flow may go on.
                 self.threads[usize::from(thread)].sequence = u64::MAX;
                 self.release_followers(state.flow);
-                self.take(thread, 0);
+                self.take(thread);
                 return;
             }
             self.threads[usize::from(thread)].phase = Phase::Allocate;
@@ -618,7 +612,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
             self.sdram_clock = self.wheel.now().div_ceil(per_clock);
             self.sdram_awake = true;
-            self.wheel.schedule(self.sdram_clock * per_clock, self.threads.len() as u16);
+            self.wheel.schedule(self.sdram_clock * per_clock, self.memory);
         }
     }
 
@@ -635,12 +629,11 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         if let Some(next) = next {
             self.sdram_awake = true;
             self.sdram_clock = next;
-            self.wheel.schedule(next * per_clock, self.threads.len() as u16);
+            self.wheel.schedule(next * per_clock, self.memory);
         }
         let Some(done) = done else { return };
-        let threads = self.threads.len();
-        if usize::from(done.owner) >= threads {
-            self.unit_moved(done.owner as usize - threads, done.write);
+        if done.owner >= self.memory {
+            self.unit_moved(usize::from(done.owner - self.memory), done.write);
             return;
         }
         let state = &mut self.threads[usize::from(done.owner)];
@@ -652,9 +645,15 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
     }
 
-    /// A packet is complete in memory: it goes into its queue, unless an earlier one of its flow is still on its way.
+    /// A packet is complete in memory: after the references that this takes it goes into its queue, unless an earlier one
+    /// of its flow is still on its way.
     fn enqueue(&mut self, thread: u16) {
         let state = self.threads[usize::from(thread)];
+        if state.left > 0 {
+            self.threads[usize::from(thread)].left -= 1;
+            self.reference(thread, self.spec.software.issue);
+            return;
+        }
         if self.earlier(&state, |_| true) {
             self.threads[usize::from(thread)].phase = Phase::Behind;
             self.behind += 1;
@@ -663,7 +662,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.append(state.slot);
         self.threads[usize::from(thread)].sequence = u64::MAX;
         self.release_followers(state.flow);
-        self.take(thread, 0);
+        self.take(thread);
     }
 
     /// Whether an input thread that `counts` has an earlier packet of the same flow.
@@ -752,7 +751,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             }
         }
         (state.phase, state.left) = (Phase::Select, references);
-        self.output(thread);
+        self.chosen(thread);
     }
 
     /// Gives a port, which has something queued, its next packet.
@@ -774,25 +773,18 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
     }
 
-    /// An output thread is woken.
-    fn output(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        match state.phase {
-            Phase::Select if state.left > 0 => {
-                self.threads[usize::from(thread)].left -= 1;
-                self.reference(thread, self.spec.software.issue);
-            }
-            Phase::Select => {
-                self.threads[usize::from(thread)].phase = Phase::Post;
-                let at = self.compute(thread, self.spec.software.issue);
-                self.wheel.schedule(at, thread);
-            }
-            Phase::Post => self.post(thread),
-            Phase::Suffix => self.refill(thread),
-            Phase::Handshake => self.handed_over(thread),
-            Phase::Release => self.release(thread),
-            _ => {}
+    /// An output thread has chosen, after the references that this takes.
+    fn chosen(&mut self, thread: u16) {
+        let issue = self.spec.software.issue;
+        let state = &mut self.threads[usize::from(thread)];
+        if state.left > 0 {
+            state.left -= 1;
+            self.reference(thread, issue);
+            return;
         }
+        state.phase = Phase::Post;
+        let at = self.compute(thread, issue);
+        self.wheel.schedule(at, thread);
     }
 
     /// The reads of a block go out together.
@@ -827,8 +819,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let state = self.threads[usize::from(thread)];
         let cells = (state.block + self.cell - 1) >> self.cell_shift;
         let at = self.wheel.now() + self.drain * u64::from(cells);
-        let entity = self.threads.len() as u16 + 1 + state.lane;
-        self.wheel.schedule(at, entity);
+        self.wheel.schedule(at, self.memory + 1 + state.lane);
         let slot = &mut self.slots[usize::from(state.slot)];
         slot.pending -= state.block;
         if slot.pending == 0 {
@@ -840,12 +831,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     /// A packet's memory is free again.
-    fn release(&mut self, thread: u16) {
+    fn release(&mut self, thread: u16) -> Result<(), NotHeld> {
         let slot = self.threads[usize::from(thread)].slot;
         let packet = &self.slots[usize::from(slot)];
-        if let Err(broken) = self.buffer.free(packet.bytes, &packet.cells) {
-            self.broken = Some(broken);
-        }
+        self.buffer.free(packet.bytes, &packet.cells)?;
         self.sent += 1;
         self.sent_bytes += u64::from(packet.bytes);
         self.in_flight_sum += u64::from(self.spec.in_flight) - self.free_slots.len() as u64;
@@ -855,6 +844,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             self.wheel.schedule(now, waiting);
         }
         self.select(thread);
+        Ok(())
     }
 
     fn drained(&mut self, lane: u16) {
@@ -895,8 +885,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     fn move_unit(&mut self, queue: usize, at: u64, write: bool) {
         let bytes = self.unit_words * self.spec.sdram.width;
         let addr = (queue as u64 * self.region + at % self.region) * u64::from(bytes);
-        let owner = self.threads.len() + queue;
-        self.submit(owner as u16, addr, bytes, write);
+        self.submit(self.memory + queue as u16, addr, bytes, write);
     }
 
     fn unit_moved(&mut self, queue: usize, write: bool) {

@@ -182,6 +182,11 @@ pub struct Sdram {
     last: usize,
     in_a_row: u32,
     state: State,
+    current: Request,
+    from: u64,
+    until: u64,
+    /// What was chosen when the data of the current transfer started.
+    next: Option<Request>,
     last_direction: Option<bool>,
     free_since: u64,
     counters: SdramCounters,
@@ -209,21 +214,14 @@ impl BankOf {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What the memory is at, with [`Sdram::current`] in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// The row is being opened; data from this clock on.
-    Opening {
-        at: u64,
-        current: Request,
-    },
-    /// Data until this clock.
-    Moving {
-        until: u64,
-        from: u64,
-        current: Request,
-        next: Option<Request>,
-    },
+    /// The row is being opened; data from [`Sdram::from`] on.
+    Opening,
+    /// Data from [`Sdram::from`] to [`Sdram::until`].
+    Moving,
 }
 
 impl Sdram {
@@ -263,6 +261,10 @@ impl Sdram {
             last: 0,
             in_a_row: 0,
             state: State::Idle,
+            current: Request { transfer: Transfer { row: 0, words: 0, owner: 0, write: false }, bank: 0 },
+            from: 0,
+            until: 0,
+            next: None,
             last_direction: None,
             free_since: 0,
             counters: SdramCounters::default(),
@@ -283,7 +285,7 @@ impl Sdram {
     /// Whether nothing is in hand, so that a submission has to be followed by a step.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        self.state == State::Idle
     }
 
     /// Puts a transfer into its queue.
@@ -313,26 +315,28 @@ impl Sdram {
                 let at = self.open(current, now, None);
                 (None, Some(self.start(current, now, at)))
             }
-            State::Opening { at, current } => (None, Some(self.move_data(current, at))),
-            State::Moving { until, from, current, next } => {
-                let bank = usize::from(current.bank);
-                let row = current.transfer.row;
-                if self.spec.precharge == Precharge::Eager && next.is_none_or(|next| next.transfer.row != row) {
+            State::Opening => (None, Some(self.move_data())),
+            State::Moving => {
+                let (done, until) = (self.current.transfer, self.until);
+                let bank = usize::from(self.current.bank);
+                if self.spec.precharge == Precharge::Eager && self.next.is_none_or(|next| next.transfer.row != done.row)
+                {
                     self.banks[bank] = Bank { row: CLOSED, precharged: until + u64::from(self.spec.t_rp) };
                 }
                 // A transfer that came during the last one is seen when that has ended.
-                let (next, chosen_early) = match next {
-                    Some(next) => (Some(next), true),
-                    None => (self.choose(), false),
+                let (next, behind) = match self.next {
+                    Some(next) => (next, Some((self.from, bank))),
+                    None => match self.choose() {
+                        Some(next) => (next, None),
+                        None => {
+                            self.state = State::Idle;
+                            self.free_since = until;
+                            return (Some(done), None);
+                        }
+                    },
                 };
-                let Some(next) = next else {
-                    self.state = State::Idle;
-                    self.free_since = until;
-                    return (Some(current.transfer), None);
-                };
-                let behind = chosen_early.then_some((from, bank));
                 let at = self.open(next, until, behind);
-                (Some(current.transfer), Some(self.start(next, until, at)))
+                (Some(done), Some(self.start(next, until, at)))
             }
         }
     }
@@ -367,19 +371,20 @@ impl Sdram {
     #[inline]
     fn start(&mut self, current: Request, free: u64, at: u64) -> u64 {
         self.counters.exposed += at - free;
+        (self.current, self.from) = (current, at);
         if at > free {
-            self.state = State::Opening { at, current };
+            self.state = State::Opening;
             return at;
         }
-        self.move_data(current, at)
+        self.move_data()
     }
 
     #[inline]
-    fn move_data(&mut self, current: Request, at: u64) -> u64 {
-        let next = self.choose();
-        let until = at + u64::from(current.transfer.words);
-        self.state = State::Moving { until, from: at, current, next };
-        until
+    fn move_data(&mut self) -> u64 {
+        self.next = self.choose();
+        self.until = self.from + u64::from(self.current.transfer.words);
+        self.state = State::Moving;
+        self.until
     }
 
     /// The next transfer to serve, which leaves its queue.

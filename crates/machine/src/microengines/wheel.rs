@@ -1,47 +1,55 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Ticks that a turn of the wheel spans: its ends fit into a first-level cache.
+/// Ticks that a turn of the wheel spans: its ends fit into a first-level cache, and its words of 64 ticks into a word
+/// of bits.
 const SPAN: u64 = 1 << 12;
 const MASK: u64 = SPAN - 1;
+const WORDS: usize = (SPAN / 64) as usize;
 const NONE: u16 = u16::MAX;
 /// Entities at most, a power of two: the threads of [`super::MicroenginesSpec`], a memory and the slots of a transmit
-/// FIFO are fewer.
+/// FIFO are fewer. The last place stands for nobody.
 const ENTITIES: usize = 512;
 
 /// A calendar for a few entities of which each has at most one event ahead. Events of one tick happen in
 /// the order in which they were scheduled.
 ///
 /// A timing wheel (Varghese and Lauck, SOSP 1987, scheme 4): a bucket a tick, found by a bitmap. Events
-/// beyond a turn wait in a heap and enter the wheel when their turn comes.
+/// beyond a turn wait in a heap and enter the wheel when their turn comes. Where the next event lies is as good as
+/// random, so what is done for it has no branches that depend on it.
 #[derive(Clone, Debug)]
 pub(super) struct Wheel {
     now: u64,
     /// By tick, the first and the last entity.
     ends: Box<[[u16; 2]; SPAN as usize]>,
     next: Box<[u16; ENTITIES]>,
-    words: [u64; (SPAN / 64) as usize],
-    summary: [u64; (SPAN / 4096) as usize],
+    /// A bit a tick that has an event, and a bit a word of these that has one.
+    words: [u64; WORDS],
+    summary: u64,
     far: BinaryHeap<Reverse<(u64, u64, u16)>>,
+    /// The tick of the first event in `far`.
+    far_at: u64,
     sequence: u64,
 }
 
 impl Wheel {
-    /// A wheel for entities numbered below `entities`, which are at most 512.
+    /// A wheel for entities numbered below `entities`, which are less than 512.
     pub(super) fn new(entities: usize) -> Wheel {
-        debug_assert!(entities <= ENTITIES);
+        debug_assert!(entities < ENTITIES);
         Wheel {
             now: 0,
             ends: Box::new([[NONE; 2]; SPAN as usize]),
             next: Box::new([NONE; ENTITIES]),
-            words: [0; (SPAN / 64) as usize],
-            summary: [0; (SPAN / 4096) as usize],
+            words: [0; WORDS],
+            summary: 0,
             far: BinaryHeap::new(),
+            far_at: u64::MAX,
             sequence: 0,
         }
     }
 
     /// The time of the event that was taken last.
+    #[inline]
     pub(super) fn now(&self) -> u64 {
         self.now
     }
@@ -52,82 +60,66 @@ impl Wheel {
         let at = at.max(self.now);
         if at - self.now >= SPAN {
             self.far.push(Reverse((at, self.sequence, entity)));
+            self.far_at = self.far_at.min(at);
             self.sequence += 1;
             return;
         }
-        self.enter(at, entity);
-    }
-
-    #[inline]
-    fn enter(&mut self, at: u64, entity: u16) {
         let bucket = (at & MASK) as usize;
-        self.next[usize::from(entity) % ENTITIES] = NONE;
         let [head, tail] = &mut self.ends[bucket];
-        if *head == NONE {
-            *head = entity;
-            self.words[bucket / 64] |= 1 << (bucket % 64);
-            self.summary[bucket / 4096] |= 1 << (bucket / 64 % 64);
-        } else {
-            self.next[usize::from(*tail) % ENTITIES] = entity;
-        }
+        let empty = *head == NONE;
+        let before = if empty { NONE } else { *tail };
+        *head = if empty { entity } else { *head };
         *tail = entity;
+        self.next[usize::from(before) % ENTITIES] = entity;
+        self.next[usize::from(entity) % ENTITIES] = NONE;
+        self.words[bucket / 64] |= 1 << (bucket % 64);
+        self.summary |= 1 << (bucket / 64);
     }
 
     /// The next entity whose event is due; time goes on to it.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u16> {
-        if let Some(&Reverse((at, ..))) = self.far.peek() {
-            let near = self.first();
-            // What is far enters before anything later than it happens; within a tick it was scheduled first.
-            if near.is_none_or(|near| at <= near) {
-                let Reverse((at, _, entity)) = self.far.pop()?;
-                self.now = at;
-                return Some(entity);
-            }
+        let at = self.first();
+        // What is far happens before anything on the wheel that is later; within a tick it was scheduled first.
+        if self.far_at <= at {
+            return self.pop_far();
         }
-        let at = self.first()?;
         self.now = at;
         let bucket = (at & MASK) as usize;
         let entity = self.ends[bucket][0];
         let next = self.next[usize::from(entity) % ENTITIES];
         self.ends[bucket][0] = next;
-        if next == NONE {
-            self.words[bucket / 64] &= !(1 << (bucket % 64));
-            if self.words[bucket / 64] == 0 {
-                self.summary[bucket / 4096] &= !(1 << (bucket / 64 % 64));
-            }
-        }
+        let word = &mut self.words[bucket / 64];
+        *word &= !(u64::from(next == NONE) << (bucket % 64));
+        self.summary &= !(u64::from(*word == 0) << (bucket / 64));
         Some(entity)
     }
 
-    /// The tick of the first event on the wheel.
-    #[inline]
-    fn first(&self) -> Option<u64> {
-        let start = (self.now & MASK) as usize;
-        let within = self.words[start / 64] >> (start % 64);
-        if within != 0 {
-            return Some(self.now + u64::from(within.trailing_zeros()));
-        }
-        let words = self.words.len();
-        // The words after this one, round to the part of this one that lies before now.
-        let word = self.following(start / 64 + 1, words).or_else(|| self.following(0, start / 64 + 1))?;
-        let bucket = (word * 64) as u64 + u64::from(self.words[word].trailing_zeros());
-        Some(self.now + ((bucket.wrapping_sub(self.now)) & MASK))
+    #[cold]
+    fn pop_far(&mut self) -> Option<u16> {
+        let Reverse((at, _, entity)) = self.far.pop()?;
+        self.far_at = self.far.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+        self.now = at;
+        Some(entity)
     }
 
-    /// The first word with an event from `from` up to below `to`.
+    /// The tick of the first event on the wheel; without one, the end of time.
     #[inline]
-    fn following(&self, from: usize, to: usize) -> Option<usize> {
-        let mut at = from;
-        while at < to {
-            let bits = self.summary[at / 64] >> (at % 64);
-            if bits != 0 {
-                let word = at + bits.trailing_zeros() as usize;
-                return (word < to).then_some(word);
-            }
-            at = (at / 64 + 1) * 64;
+    fn first(&self) -> u64 {
+        if self.summary == 0 {
+            return u64::MAX;
         }
-        None
+        let start = (self.now & MASK) as usize;
+        let word = start / 64;
+        let ahead = u64::MAX << (start % 64);
+        let here = self.words[word] & ahead != 0;
+        // The words after this one, round to the part of this one that lies before now.
+        let after = (word + 1) % WORDS;
+        let following = (after + self.summary.rotate_right(after as u32).trailing_zeros() as usize) % WORDS;
+        let found = if here { word } else { following };
+        let bits = self.words[found] & if here { ahead } else { u64::MAX };
+        let bucket = (found * 64) as u64 + u64::from(bits.trailing_zeros());
+        self.now + (bucket.wrapping_sub(self.now) & MASK)
     }
 }
 
