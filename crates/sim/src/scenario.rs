@@ -128,6 +128,9 @@ pub struct Scenario {
     /// How long and how often.
     #[serde(default)]
     pub run: RunSpec,
+    /// What the command line took out of the scenario's own file, in words.
+    #[serde(skip)]
+    pub(crate) replaced: Vec<String>,
 }
 
 /// What arrives and when. At most one of `load`, `rate`, `packet_rate` and `speed`; without any,
@@ -557,6 +560,30 @@ pub struct Overrides {
     pub search: Option<Search>,
 }
 
+impl Overrides {
+    /// That nothing is said twice: by an option and by a setting, or by two settings that exclude each other.
+    fn check(&self) -> Result<(), ScenarioError> {
+        let paths: Vec<&str> = self.set.iter().map(|set| set.split('=').next().unwrap_or_default().trim()).collect();
+        let by_profile = paths.contains(&"traffic.profile");
+        let said = [
+            ("--capture", self.capture.is_some(), "traffic.capture"),
+            ("--capture", self.capture.is_some(), "traffic.profile"),
+            ("--table", self.table.is_some(), "function.forward.table"),
+            ("--seed", self.seed.is_some(), "run.seed"),
+            ("--search", self.search.is_some(), "run.search"),
+            ("--set traffic.profile", by_profile, "traffic.capture"),
+        ];
+        match said.into_iter().find(|(_, given, path)| *given && paths.contains(path)) {
+            Some((option, _, path)) => Err(ScenarioError::Value {
+                origin: "--set".into(),
+                path: path.into(),
+                message: format!("given with {option}: allowed is one of them (remove the other)"),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Scenario {
     /// Reads a scenario: the machine preset, then the text, then the overrides, each over what came
     /// before. Relative paths in the text are relative to `origin`'s folder.
@@ -589,24 +616,16 @@ impl Scenario {
             }
         }
         let before = own.clone();
-        // Another source replaces what only belongs to the scenario's own one.
+        overrides.check()?;
+        let shipped = find(SCENARIOS, origin).is_some();
+        let mut replaced = Vec::new();
         if let Some(capture) = &overrides.capture {
             let traffic = table(&mut own, "traffic");
-            OF_A_PROFILE.iter().chain(&["arrivals"]).for_each(|key| {
-                traffic.remove(*key);
-            });
+            replaced = drop_made_traffic(traffic, shipped);
             traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
         }
         for set in &overrides.set {
-            let path = set.split('=').next().unwrap_or_default().trim();
-            if overrides.capture.is_some() && ["traffic.profile", "traffic.capture"].contains(&path) {
-                return Err(ScenarioError::Value {
-                    origin: "--set".into(),
-                    path: path.into(),
-                    message: "given with --capture: allowed is one of them (remove the other)".into(),
-                });
-            }
-            apply(&mut own, set)?;
+            replaced.extend(apply(&mut own, set, shipped)?);
         }
         if own.get("neighbours").is_some_and(toml::Value::is_table) {
             return Err(ScenarioError::Value {
@@ -692,12 +711,17 @@ impl Scenario {
             merged.insert("name".into(), title.into());
         }
 
-        let scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
+        let mut scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
             origin: origin.into(),
             path: e.path().to_string(),
             message: with_nearest(&e.into_inner().to_string()),
         })?;
         scenario.check(origin)?;
+        // A shipped scenario's traffic is nobody's choice.
+        if !shipped && !replaced.is_empty() {
+            let list = replaced.join(", ");
+            scenario.replaced.push(format!("the capture takes the place of what {origin} says of traffic: {list}"));
+        }
         Ok(scenario)
     }
 
@@ -884,15 +908,21 @@ impl Scenario {
     /// Settings that do nothing here, in words.
     pub(crate) fn idle_settings(&self) -> Vec<String> {
         let f = &self.function;
+        let mut idle = self.replaced.clone();
+        if f.forward.table.is_some() && ![FunctionKind::Forward, FunctionKind::Lookup].into_iter().any(|k| f.has(k)) {
+            let made = self.traffic.capture.is_none() && f.kind != FunctionKind::Upf;
+            let left = if made { "it only says where made packets go" } else { "it has nothing to do" };
+            idle.push(format!("function.forward.table: this function has no routes, so {left}"));
+        }
         let copies =
             f.copy.is_some() || f.socket.is_some() || f.has(FunctionKind::Fragment) || f.has(FunctionKind::Trace);
         let m = &self.machine;
         let given = [("machine.copy_table", m.copy_table.is_some()), ("machine.copy_engine", m.copy_engine.is_some())];
-        let idle = given.into_iter().filter(|(_, given)| *given && !copies);
-        idle.map(|(path, _)| {
+        let without_copies = given.into_iter().filter(|(_, given)| *given && !copies);
+        idle.extend(without_copies.map(|(path, _)| {
             format!("{path} has nothing to do: this function copies nothing (function.copy and function.socket copy packets)")
-        })
-        .collect()
+        }));
+        idle
     }
 
     /// Cores that poll a queue of the NIC.
@@ -1135,8 +1165,15 @@ fn merge(base: &mut toml::Table, over: toml::Table) {
     }
 }
 
-/// Applies `path=value`.
-fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
+/// Drops what says what made packets are, because a capture brings its own; gives what it dropped as `key = value`. A
+/// capture also has its own gaps, so that those of a `shipped` scenario go, too; those of a user's file are meant.
+fn drop_made_traffic(traffic: &mut toml::Table, shipped: bool) -> Vec<String> {
+    let keys = OF_A_PROFILE.iter().chain(shipped.then_some(&"arrivals"));
+    keys.filter_map(|key| traffic.remove(*key).map(|value| format!("{key} = {value}"))).collect()
+}
+
+/// Applies `path=value`; gives what else was taken out for it.
+fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
     let error = |path: &str, message: &str| ScenarioError::Value {
         origin: "--set".into(),
         path: path.into(),
@@ -1169,10 +1206,9 @@ fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
             .ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
     }
     // A capture and a profile replace each other, with what belongs to a profile.
+    let mut replaced = Vec::new();
     if front == ["traffic"] && *last == "capture" {
-        OF_A_PROFILE.iter().for_each(|key| {
-            at.remove(*key);
-        });
+        replaced = drop_made_traffic(at, shipped);
     } else if front == ["traffic"] && *last == "profile" {
         at.remove("capture");
     }
@@ -1184,7 +1220,7 @@ fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
         });
     }
     at.insert((*last).into(), value);
-    Ok(())
+    Ok(replaced)
 }
 
 #[cfg(test)]
@@ -1250,6 +1286,55 @@ mod tests {
         let found = read("traffic = { capture = \"b.pcap\" }", &["traffic.profile=imix"], None).unwrap();
         assert_eq!((found.profile, found.capture), (Some("imix".into()), None));
         assert!(read("", &["traffic.arrivals=poisson"], Some("b.pcap")).unwrap().arrivals.is_some());
+    }
+
+    #[test]
+    fn a_capture_keeps_the_gaps_of_a_users_file_and_tells_what_it_takes_the_place_of() {
+        let read = |origin: &str, set: &[&str], capture: Option<&str>| {
+            let text = "traffic = { profile = \"imix\", flows = { count = 5 }, arrivals = \"poisson\" }";
+            let set = set.iter().map(|s| s.to_string()).collect();
+            let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+            Scenario::read(text, origin, &overrides).unwrap()
+        };
+        for (set, capture) in [(&[][..], Some("b.pcap")), (&["traffic.capture=b.pcap"], None)] {
+            let own = read("mine.toml", set, capture);
+            assert!(own.traffic.arrivals.is_some());
+            let notes = own.idle_settings();
+            assert!(notes[0].contains("mine.toml") && notes[0].contains("profile = \"imix\", flows = {"), "{notes:?}");
+            let shipped = read("forwarding", set, capture);
+            assert!(shipped.traffic.arrivals.is_none());
+            assert_eq!(shipped.idle_settings(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn what_is_said_twice_is_refused() {
+        let read = |overrides: Overrides| Scenario::read("", "own.toml", &overrides).unwrap_err().to_string();
+        let set = |set: &[&str]| Overrides { set: set.iter().map(|s| s.to_string()).collect(), ..Overrides::default() };
+        for (overrides, path, option) in [
+            (
+                Overrides { table: Some("a".into()), ..set(&["function.forward.table=b"]) },
+                "function.forward.table",
+                "--table",
+            ),
+            (Overrides { seed: Some(3), ..set(&["run.seed=4"]) }, "run.seed", "--seed"),
+            (Overrides { search: Some(Search::Ndr), ..set(&["run.search=pdr"]) }, "run.search", "--search"),
+            (set(&["traffic.capture=a.pcap", "traffic.profile=isp"]), "traffic.capture", "--set traffic.profile"),
+        ] {
+            let allowed = "allowed is one of them (remove the other)";
+            assert_eq!(read(overrides), format!("--set: {path}: given with {option}: {allowed}"));
+        }
+    }
+
+    #[test]
+    fn a_table_without_a_lookup_is_told_of() {
+        let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+        assert_eq!(idle(&["function.forward.table=t"]), Vec::<String>::new());
+        assert!(
+            idle(&["function.forward.table=t", "function.kind=nat"])[0].ends_with("only says where made packets go")
+        );
+        let left = idle(&["function.forward.table=t", "function.kind=nat", "traffic.capture=a.pcap"]);
+        assert!(left[0].ends_with("it has nothing to do"));
     }
 
     #[test]

@@ -150,7 +150,8 @@ impl Setup<'_> {
         let seed = Seed(self.scenario.run.seed);
         let pps = self.blueprint.packets_per_second(load)?;
         // The same packets at every load, and in runs that are compared.
-        let source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
+        let mut source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
+        source.rotate(self.scenario.run.seed);
         let mut server = Server::new(self.scenario, self.function.clone(), source, u64::MAX, seed)?;
 
         let mut steer = Steer::new(self.scenario, seed)?;

@@ -131,7 +131,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
         let n = result.scenario.run.packets.saturating_mul(4);
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
     }
-    if advice.is_empty() && result.search.is_none() {
+    if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
     let (keeps, headline) = facts.headline();
@@ -369,7 +369,7 @@ impl Facts<'_> {
             }
         }
         let wanted: u64 = self.result.measured.cores.iter().map(|c| c.rx_nombuf).sum();
-        if wanted > 0 {
+        if wanted > 0 || lost(Loss::NoMbuf) > 0 {
             let pool = scenario.mempool.size;
             let held = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
             let queued = u64::from(scenario.machine.cores)

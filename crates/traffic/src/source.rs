@@ -4,7 +4,7 @@
 //! first pass over at most [`MEASURED_PACKETS`] packets for a capture. A capture that fits into
 //! [`KEPT_BYTES`] is kept in memory, so that replaying it again and again does not read it again.
 //!
-//! A looped capture is replayed as it is: order, gaps and addresses are those of the file in every
+//! A looped capture is replayed as it is, from where [`Source::rotate`] has it start: order, gaps and addresses are those of the file in every
 //! round, and the last packet is followed by the first after the mean gap. Caches of flows and
 //! routes therefore see the same working set in every round.
 
@@ -630,6 +630,35 @@ impl Source {
     /// As [`Blueprint::new`] and [`Blueprint::source`].
     pub fn new(spec: &SourceSpec, seed: u64, load: &Load, table: Option<&Table>) -> Result<Source, TrafficError> {
         Blueprint::new(spec, table)?.source(seed, load)
+    }
+
+    /// Starts the replay of a capture in endless rounds at the place that `run` stands for: run 1 at its first packet,
+    /// others elsewhere, spread evenly, so that runs of one capture are different samples of what it has. Made
+    /// traffic, and captures that are replayed a given number of rounds, stay as they are. Before the first packet.
+    pub fn rotate(&mut self, run: u64) {
+        let Running::Replayed { replay, pacing, place, .. } = &mut self.kind else { return };
+        if replay.rounds != u64::MAX {
+            return;
+        }
+        // Multiples of the golden ratio (Weyl's sequence) leave no two runs near each other.
+        let turn = u128::from(run.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let first = ((turn * u128::from(replay.packets)) >> 64) as usize;
+        let mut packet = Packet::default();
+        match place {
+            Place::Kept(index) => {
+                *index = first;
+                if let Some(record) = replay.kept.as_ref().and_then(|kept| kept.records.get(first)) {
+                    packet.arrival = record.arrival;
+                }
+            }
+            Place::File(capture) => (0..first).for_each(|_| {
+                capture.next(&mut packet);
+            }),
+            Place::Ended => {}
+        }
+        if let Pacing::Own { last, .. } = pacing {
+            *last = packet.arrival;
+        }
     }
 
     /// Fills `packet` with the next packet, reusing its memory; false when there is none any more.

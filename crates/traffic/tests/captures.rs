@@ -4,7 +4,7 @@ mod write;
 
 use packet::{L3, Packet};
 use proptest::prelude::*;
-use traffic::{Capture, CaptureFormat, CaptureReport, Compression, DamageKind, TrafficError};
+use traffic::{Capture, CaptureFormat, CaptureReport, Compression, DamageKind, Load, Source, SourceSpec, TrafficError};
 use write::*;
 
 fn read(bytes: Vec<u8>) -> (Vec<Packet>, CaptureReport) {
@@ -46,6 +46,42 @@ fn every_format_and_byte_order_gives_the_same_packets() {
             assert!(packet.arrival.0.abs_diff(expected) <= 233, "{name} {i}: {} for {expected}", packet.arrival.0);
         }
     }
+}
+
+#[test]
+fn runs_of_an_endless_replay_start_elsewhere_and_go_round() {
+    const PACKETS: usize = 50;
+    let path = std::env::temp_dir().join(format!("wirespeed-rotate-{}.pcap", std::process::id()));
+    let bytes = pcap(&frames(PACKETS as u64), false, true);
+    std::fs::write(&path, &bytes).unwrap();
+    let original = read(bytes).0;
+    let sent = |rounds, run| {
+        let spec = SourceSpec { capture: Some(path.clone()), rounds, ..Default::default() };
+        let mut source = Source::new(&spec, 1, &Load::Timestamps(1.0), None).unwrap();
+        source.rotate(run);
+        let mut packet = Packet::default();
+        let next = |_| source.next(&mut packet).then(|| (packet.data.clone(), packet.arrival));
+        (0..PACKETS).map_while(next).collect::<Vec<_>>()
+    };
+    let gap = |of: &[(Vec<u8>, units::Ps)], i: usize| of[i + 1].1.since(of[i].1);
+    let (first, place) =
+        (sent(None, 1), |run: Vec<(Vec<u8>, _)>| original.iter().position(|p| p.data == run[0].0).unwrap());
+    assert_eq!(place(first.clone()), 0);
+    let mut places: Vec<usize> = (0..8).map(|run| place(sent(None, run))).collect();
+    let start = places[2];
+    let turned = sent(None, 2);
+    for (i, (data, _)) in turned.iter().enumerate() {
+        assert_eq!(*data, original[(start + i) % PACKETS].data);
+    }
+    assert_eq!(turned[0].1, units::Ps::ZERO);
+    for i in (0..PACKETS - 1 - start).filter(|i| start + i + 1 < PACKETS) {
+        assert_eq!(gap(&turned, i), gap(&first, start + i));
+    }
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 8, "eight runs begin at eight places");
+    assert_eq!(sent(Some(1), 2), sent(Some(1), 1), "so many rounds are all of the capture");
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
