@@ -1,6 +1,6 @@
 """The command `wirespeed`.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition holds, 2 bad input,
+Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition fails or cannot be judged, 2 bad input,
 3 a program that was to be measured is missing, has died or hangs,
 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
 """
@@ -385,8 +385,8 @@ def demo(
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
-    "half-width.\n\n"
-    "Exit code: 0 fine, 1 a condition fails, 2 bad input, 130 stopped by Ctrl-C.",
+    "half-width, or where b has no value and a has one.\n\n"
+    "Exit code: 0 fine, 1 a condition fails or cannot be judged, 2 bad input, 130 stopped by Ctrl-C.",
 )
 def compare(
     operands: Annotated[
@@ -427,7 +427,7 @@ def compare(
         results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
-    failed = any(judgement.outcome == "fails" for judgements in judged for judgement in judgements)
+    failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
     if form is Format.json:
         _emit(json.dumps(_comparison_document(pairs, judged, failed), indent=2, allow_nan=False))
     else:

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import wirespeed
+from wirespeed import cli, scenarios
 from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
 from wirespeed.sweep import text as words
@@ -155,6 +156,39 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     # What failed is known too, unless it is asked for.
     assert small(vary, out=tmp_path).ran == 0
     assert small(vary, out=tmp_path, retry_failed=True).ran == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"vary": LOADS, "capture": "nope.pcap"}, r"nope\.pcap: no such file"),
+        ({"vary": LOADS, "table": "nope.txt"}, r"nope\.txt: no such file"),
+        ({"vary": {"traffic.profile": ["isp", "nope"]}}, "--vary traffic.profile, value nope: .* no shipped profile"),
+        ({"vary": {"traffic.profile": ["imx"]}}, "did you mean `imix`"),
+        ({"vary": {"traffic.capture": ["nope.pcap"]}}, r"--vary traffic.capture, value nope\.pcap: .*no such file"),
+        ({"vary": LOADS, "capture": "."}, "is no regular file"),
+    ],
+)
+def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(wirespeed.InputError, match=says):
+        wirespeed.sweep("forwarding", **given, set=SMALL, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
+    with pytest.raises(wirespeed.InputError, match="every run failed; the first: .*line rate"):
+        swept("--vary", "traffic.packet_rate=800 Mpps,900 Mpps", out=tmp_path)
+    # It is recorded all the same.
+    assert (tmp_path / study.RESULTS_FILE).exists()
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path) in (None, 0)
+
+
+def swept(*words, out):
+    """The command, with short runs."""
+    words = ["sweep", "forwarding", *words, "--jobs=1", "--quiet", f"--out={out}"]
+    sets = [f"--set={override}" for override in scenarios.overrides(SMALL)]
+    return cli.app(args=[*words, *sets], prog_name="wirespeed", standalone_mode=False)
 
 
 def test_results_are_tables_that_others_read(tmp_path):

@@ -30,7 +30,7 @@ _EPILOG: Final = (
     "Values: a list (1,4,8), so many at equal distances (0.1..1.0/10), a range by a step (16..64+16) or by a factor "
     "(128..4096*2); with --design latin or sobol FIRST..LAST is an interval.\n\n"
     "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
-    "Exit code: 0 fine (points that failed are listed), 2 bad input, 130 stopped by Ctrl-C."
+    "Exit code: 0 fine (points that failed are listed), 2 bad input or every point failed, 130 stopped by Ctrl-C."
 )
 _STUDY, _WHERE = "Study", "Where it runs"
 DEFAULT_FOLDER: Final = "wirespeed-sweep"
@@ -159,6 +159,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
         if not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+        if found.failed == len(found.rows):
+            raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
         return 0
 
 

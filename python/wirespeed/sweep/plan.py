@@ -25,6 +25,7 @@ PathLike = str | os.PathLike[str]
 SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
+_PROFILE: Final = re.compile(r'^profile = "([^"\n]+)"$', re.MULTILINE)
 
 
 # One title for all points: those that are the same scenario by other settings are the same run.
@@ -64,11 +65,13 @@ class Plan:
         self._found = scenarios.find(ask.scenario)
         self._files = {name: None if path is None else os.fspath(path) for name, path in _files(ask).items()}
         self._digests: dict[str, str] = {}
+        self._lacking: dict[str, str | None] = {}
         self.set = [*self._found.overrides, *scenarios.overrides(ask.set), *_search(self.metrics)]
         self.ask = ask
         self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
         space.judge(self.axes, self.set, self.replications.most > 1)
-        self.base = tomllib.loads(self._resolve((), title=()))
+        self._base = self._resolve((), title=())
+        self.base = tomllib.loads(self._base)
         self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
         self._refuse()
@@ -154,12 +157,25 @@ class Plan:
 
     def _judged(self, point: Point) -> tuple[str, str | None]:
         try:
-            return self._resolve([override for at in point for override in at.overrides]), None
+            text = self._resolve([override for at in point for override in at.overrides])
         except InputError as e:
             return "", str(e)
+        return text, self._lacks(text)
+
+    def _lacks(self, text: str) -> str | None:
+        """What a resolved scenario names that is not there: files are opened, and profiles looked up, by runs only."""
+        for path in _NAMED_FILE.findall(text):
+            if path not in self._lacking:
+                self._lacking[path] = _unreadable(Path(path))
+            if (why := self._lacking[path]) is not None:
+                return why
+        return next((why for name in _PROFILE.findall(text) if (why := _no_profile(name)) is not None), None)
 
     def _refuse(self) -> None:
         """Raises InputError for a level that no point makes sound; a combination that cannot start is no mistake."""
+        own = self._lacks(self._base)
+        if own is not None and all(why == own for _, why in self._resolved):
+            raise InputError(own)
         for place, axis in enumerate(self.axes):
             starts: dict[Level, bool] = {}
             for point, (_, why) in zip(self.points, self._resolved, strict=True):
@@ -215,6 +231,25 @@ def read(path: PathLike) -> Ask | None:
         if name in document and beside.is_file():
             document[name] = str(beside)
     return Ask(**document)
+
+
+def _unreadable(path: Path) -> str | None:
+    if not path.exists():
+        return f"{path}: no such file"
+    if not path.is_file():
+        return f"{path}: is no regular file, which all runs of a study could read; write it to one"
+    return None if os.access(path, os.R_OK) else f"{path}: may not be read"
+
+
+def _no_profile(name: str) -> str | None:
+    """Why a profile is none that is shipped; paths of files have an extension."""
+    shipped = [each for kind, each, _ in _wirespeed.presets() if kind == "traffic"]
+    if Path(name).suffix or name in shipped:
+        return None
+    return (
+        f"traffic.profile {name!r}: no shipped profile has that name{nearest(name, shipped)}; shipped are "
+        f"{', '.join(shipped)}, and a file of your own is named with its extension"
+    )
 
 
 _KINDS: Final = {dict: "a table", list: "a list", str: "a text", int: "a whole number"}
