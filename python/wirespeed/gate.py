@@ -155,10 +155,7 @@ def _without(condition: Condition, metric: Metric, metrics: Mapping[str, Metric]
     name = condition.metric
     dead = [side for side in ("a", "b") if _carries_nothing(metrics, side)]
     # A reason of no packet is reported as 0: it is not measured.
-    has = {
-        side: q.is_number(metric.get(side)) and not (side in dead and name in REASONS)  # type: ignore[arg-type]
-        for side in ("a", "b")
-    }
+    has = {side: q.is_number(metric.get(side)) and not (side in dead and name in REASONS) for side in ("a", "b")}
     if has["b"] and (has["a"] or not condition.relative):
         return None
     nothing = {side: ": nothing was carried" if side in dead else "" for side in ("a", "b")}

@@ -151,7 +151,12 @@ def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableT
         }[judgement.outcome]
         parts.append(Text.assemble((f"{mark:8}", style), judgement.sentence))
     if judgements:
-        parts.append(Text("A condition fails only where it holds for the whole 95 % half-width, or b lacks a value that a has.", "dim"))
+        parts.append(
+            Text(
+                "A condition fails only where it holds for the whole 95 % half-width, or b lacks a value that a has.",
+                "dim",
+            )
+        )
     return Group(*parts)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+import documents
 import wirespeed
 from wirespeed import cli, scenarios
 from wirespeed.sweep import Ask, Plan, command, study
@@ -23,6 +25,7 @@ from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
 from wirespeed.sweep.axes import parse
 from wirespeed.sweep.folder import Folder
+from wirespeed.sweep.metrics import METRICS, columns
 from wirespeed.sweep.plan import read
 from wirespeed.sweep.work import Outcome, Task
 
@@ -177,7 +180,7 @@ def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given,
 
 
 def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
-    with pytest.raises(wirespeed.InputError, match="every run failed; the first: .*line rate"):
+    with pytest.raises(wirespeed.InputError, match=r"every run failed; the first: .*line rate"):
         swept("--vary", "traffic.packet_rate=800 Mpps,900 Mpps", out=tmp_path)
     # It is recorded all the same.
     assert (tmp_path / study.RESULTS_FILE).exists()
@@ -228,6 +231,61 @@ def test_a_point_is_run_until_its_half_width_is_met():
     assert wide <= 0.03 * mean or len(values) == 12
     # One run fewer was not enough.
     assert len(values) == 3 or rule.interval(values[:-1])[1] > 0.03 * rule.interval(values[:-1])[0]
+
+
+def test_a_capture_that_is_the_same_for_every_seed_is_run_no_more_than_it_takes_to_see_it(tmp_path):
+    frames = [documents.frame(i) for i in range(300)]
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    records = [struct.pack("<IIII", 1, 10 * i, len(each), len(each)) + each for i, each in enumerate(frames)]
+    (tmp_path / "trace.pcap").write_bytes(head + b"".join(records))
+    (tmp_path / "all.txt").write_text("0.0.0.0/0\n")
+    settings = {"run.packets": 10_000, "run.warmup": 500, "run.curve": []}
+    with threads() as pool:
+        found = wirespeed.sweep(
+            "forwarding",
+            {"machine.cores": [1, 2]},
+            set=settings,
+            capture=tmp_path / "trace.pcap",
+            table=tmp_path / "all.txt",
+            until=["mean 0.0001%", "carried_mpps 50%"],
+            executor=pool,
+        )
+    assert len(found.rows) == 2 * rule.LEAST
+    results = found.document["results"]
+    assert all(result["same_packets"] for result in results)
+    # The half-width is that of the batches of one run, not none.
+    assert results[0]["mean"]["half_width"] >= found.rows[0]["sojourn_ns.half_width"] > 0.01
+    assert results[0]["carried_mpps"]["half_width"] > 0
+    told = words.widths(found.document)
+    assert "the capture is the same for every seed" in told[0]
+    assert "'mean 0.0001%' is not met at 2 of 2 points" in told[1]
+
+
+def test_a_metric_that_no_run_reports_is_not_waited_for():
+    """A machine whose DRAM has no currents, and one that forwards nothing, reported none until the most runs."""
+    rules = rule.replications(None, ["dram_energy 1%"], 30)
+    done = [{"carried_mpps": 1.0 + seed} for seed in range(3)]
+    assert not rules.enough(done[:2])
+    assert rules.enough(done)
+    document = {
+        "until": ["dram_energy 1%"],
+        "results": [{"at": {"x": 1}, "error": None, "same_packets": False, "runs": 3}],
+    }
+    assert words.widths(document) == ["dram_energy has no value at any point: 'dram_energy 1%' is not waited for there"]
+
+
+def test_the_half_width_of_a_run_is_students_over_its_batches():
+    run = columns({"carried_mpps": 2.0, "carried_gbps": 20.0, "batches": {"carried_mpps": [1.0, 2.0, 3.0]}})
+    _, wide = rule.interval([1.0, 2.0, 3.0])
+    assert rule.within(METRICS["carried_mpps"], run) == pytest.approx(wide)
+    assert rule.within(METRICS["carried_gbps"], run) == pytest.approx(10 * wide)
+    assert rule.within(METRICS["dram_energy"], run) is None
+    assert rule.within(METRICS["loss"], {"loss_half_width": 0.1}) == 0.1
+
+
+def test_a_half_width_of_zero_is_not_shown():
+    assert "±" not in words.value("ndr", {"mean": 10.0, "half_width": 0.0})
+    assert "±" in words.value("ndr", {"mean": 10.0, "half_width": 0.1})
 
 
 def test_a_wanted_half_width_that_is_out_of_reach_ends_at_the_most_runs():

@@ -29,7 +29,8 @@ def page(document: Mapping[str, Any]) -> str:
         if drawn is not None:
             figures.append(f"<section><h2>{escape(metric.title)}</h2><figure>{drawn}</figure></section>")
     heads, rows = text.rows(document)
-    best = "".join(f"<li>{escape(line)}</li>" for line in text.extremes(document))
+    told = [*text.extremes(document), *text.widths(document)]
+    best = "".join(f"<li>{escape(line[:1].upper() + line[1:])}</li>" for line in told)
     failed = "".join(
         f"<li><code>{escape(where)}</code>: {escape(why)}</li>" for where, why in text.errors(document)[:_ROWS]
     )

@@ -25,6 +25,7 @@ PathLike = str | os.PathLike[str]
 SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
+_CAPTURE: Final = re.compile(r'^capture = "', re.MULTILINE)
 _PROFILE: Final = re.compile(r'^profile = "([^"\n]+)"$', re.MULTILINE)
 
 
@@ -97,6 +98,10 @@ class Plan:
     def overrides(self, place: int) -> list[str]:
         """What a point adds to the scenario."""
         return [override for at in self.points[place] for override in at.overrides]
+
+    def replays(self, place: int) -> bool:
+        """Whether a point's traffic is a capture."""
+        return _CAPTURE.search(self._resolved[place][0]) is not None
 
     def seed(self, place: int, replication: int) -> int:
         """The seed of a run."""

@@ -248,7 +248,7 @@ class _Runs:
             done = [found for task in self._tasks[place] if (found := self._folder.get(task.key)) is not None]
             if any(found.error is not None for found in done):
                 return []
-            if self._plan.replications.enough([found.values for found in done]):
+            if self._plan.replications.enough([found.values for found in done], self._plan.replays(place)):
                 return []
             task = self._add(place, len(done))
             self._folder.find([task.key])
@@ -278,13 +278,19 @@ def _document(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
     results = []
     for place, runs in by_point.items():
         means: dict[str, Any] = {}
+        same = plan.replays(place) and until.see_the_same(runs)
         for metric in plan.metrics:
             values = [run[metric.column] for run in runs if run.get(metric.column) is not None]
             if values:
-                mean, wide = until.interval(values)
-                means[metric.name] = {"mean": mean, "half_width": wide if len(values) > 1 else None}
+                mean, over_runs = until.interval(values)
+                wide = over_runs if len(values) > 1 else None
+                if same:
+                    by_batches = until.within(metric, runs[0])
+                    wide = None if by_batches is None else max(by_batches, over_runs)
+                means[metric.name] = {"mean": mean, "half_width": wide}
         error = next((run["error"] for run in runs if run["error"] is not None), None)
-        results.append({"point": place, "at": plan.values(place), "runs": len(runs), "error": error, **means})
+        about = {"point": place, "at": plan.values(place), "runs": len(runs), "same_packets": same, "error": error}
+        results.append({**about, **means})
     return {"schema": SCHEMA, **plan.document(), "results": results}
 
 
