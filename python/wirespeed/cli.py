@@ -469,7 +469,8 @@ def inspect(
         return _rows(file, rows, heat, form)
     if heat is not None:
         raise InputError("--heat draws what --rows counts: give --rows W, too")
-    if not Path(file).is_file():
+    # What `<(zcat file)` names is no regular file, and can be read all the same.
+    if not Path(file).exists() or Path(file).is_dir():
         raise InputError(f"{file}: no such file" if not Path(file).is_dir() else f"{file}: is a folder")
     document = _inspect(file, quiet)
     if form is Format.json:
@@ -833,6 +834,10 @@ def _inspect(file: str, quiet: bool) -> dict[str, Any]:
         with Bar(quiet=quiet) as bar:
             return api.inspect(file, bar)
     except InputError as as_capture:
+        if not Path(file).is_file():
+            raise InputError(
+                f"{as_capture}\n  a pipe is read as a capture only: write a prefix table to a file"
+            ) from None
         try:
             return api.inspect_table(file)
         except InputError as as_table:

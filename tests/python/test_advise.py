@@ -123,6 +123,12 @@ def test_a_technique_that_is_on_already_does_not_fit():
     assert not {"hot_mbufs", "long_bursts", "allocator", "wide_io"} & {each.name for each in fit}
 
 
+def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():
+    fit, unfit = techniques.fitting(resolved(**{"mempool.size": 8192}))
+    assert "small_pool" in {each.name for each in unfit}
+    assert [each.name for each in techniques.left_out(["small_pool", "core"], fit)] == ["core"]
+
+
 def test_cheaper_is_no_new_chip_then_no_core_then_no_way_then_fewer_settings():
     by_name = {each.name: each for each in techniques.fitting(resolved())[0]}
 
@@ -316,6 +322,8 @@ def test_where_the_port_is_the_limit_nothing_has_to_change():
         ({"goal": "speed"}, "must be one of rate, p99"),
         ({"packets": 10}, "must be at least 1000"),
         ({"without": ["cores"]}, "must be one of"),
+        ({"without": ["small_pol"]}, "did you mean `small_pool`"),
+        ({"set": {"run.packets": 500_000}}, "as many as --packets says"),
         ({"target": "fast"}, "must be a rate"),
         ({"target": "0 Mpps"}, "must be a rate"),
         ({"set": {"machine.llc.wais": 3}}, "did you mean `ways`"),

@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -520,6 +521,20 @@ def test_a_thousand_points_with_a_worker_killed_every_20_s_and_the_driver_once_a
         ({"vary": {"traffic.load": [0.1]}, "set": {"traffic.load": 0.5}}, "only one of them would hold"),
         ({"vary": {"run.seed": [1, 2]}, "replications": 2}, "replications have seeds of their own"),
         ({"vary": {}}, "nothing to vary"),
+        (
+            {"vary": {"traffic.capture": ["a.pcap"], "traffic.profile": ["imix", "isp"]}},
+            "sets traffic.profile, but --vary traffic.capture sets traffic.capture",
+        ),
+        (
+            {"vary": {"traffic.flows.count": [1, 2]}, "set": {"traffic.capture": "a.pcap"}},
+            "only one of them would hold",
+        ),
+        ({"vary": {"traffic.profile": ["isp"]}, "capture": "a.pcap"}, "--capture sets traffic.capture"),
+        ({"vary": {"function.forward.table": ["a", "b"]}, "table": "a"}, "--table sets function.forward.table"),
+        ({"vary": LOADS, "set": {"function.forward.table": "b"}, "table": "a"}, "--table and --set"),
+        ({"vary": LOADS, "set": {"run.search": "pdr"}, "metrics": ["ndr"]}, "--metric ndr and --set run.search"),
+        ({"vary": LOADS, "seed": 5}, "simulation is --set run.seed=5"),
+        ({"vary": ["traffic.load=0.1..1.0"]}, "in which steps.*--design latin"),
         ({"vary": LOADS, "design": "grit"}, "did you mean `grid`"),
         ({"vary": LOADS, "design": "sobol"}, "needs --samples"),
         ({"vary": LOADS, "samples": 4}, "a grid has as many points"),
@@ -609,6 +624,53 @@ def test_a_wrong_study_file_is_told(text, says, tmp_path):
     file.write_text('scenario = "forwarding"\n' + text)
     with pytest.raises(wirespeed.InputError, match=says):
         read(file)
+
+
+def test_a_range_ends_where_it_says():
+    def values(text):
+        return [level.value for level in parse(f"traffic.load={text}").levels]
+
+    assert values("0.1..0.3+0.1") == [0.1, 0.2, 0.3]
+    assert values("0.1..1+0.1") == [round(0.1 * i, 1) for i in range(1, 11)]
+    assert values("0.1..0.35+0.1") == [0.1, 0.2, 0.3]
+    assert values("0.1..0.8*2") == [0.1, 0.2, 0.4, 0.8]
+    assert values("0.001..1000*10") == [0.001, 0.01, 0.1, 1, 10, 100, 1000]
+    assert values("1..4") == [1, 2, 3, 4]
+    assert values("10000000000..10000000002") == [10**10, 10**10 + 1, 10**10 + 2]
+
+
+def test_numbers_and_arrays_of_numpy_are_values(tmp_path):
+    plan = Plan(
+        Ask("forwarding", {"traffic.load": np.linspace(0.1, 0.3, 3), "nic.burst": np.array([16, 32])}, set=SMALL)
+    )
+    assert [plan.values(place)["traffic.load"] for place in (0, 2, 4)] == [0.1, 0.2, 0.3]
+    assert {type(value) for value in plan.values(0).values()} == {float, int}
+    loaded = [wirespeed.resolve("forwarding", set={"traffic.load": load}) for load in (np.float64(0.3), 0.3)]
+    assert loaded[0] == loaded[1]
+    curve = wirespeed.resolve("forwarding", set={"run.curve": np.array([0.25, 0.5])})
+    assert curve == wirespeed.resolve("forwarding", set={"run.curve": [0.25, 0.5]})
+    assert "ways = 4" in wirespeed.resolve("forwarding", set={"machine.llc.ways": np.int64(4)})
+
+
+def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('scenario = "forwarding"\n[vary]\nmempool.shuffled = [true, false]\nnic.burst = "16..32*2"\n')
+    found = command.asked(str(file), ["traffic.load=0.2,0.4"], ["run.packets=2000"], {})
+    plan = Plan(found)
+    assert [axis.name for axis in plan.axes] == ["mempool.shuffled", "nic.burst", "traffic.load"]
+    assert len(plan.points) == 8
+    assert plan.values(0)["mempool.shuffled"] is True
+    for again in (["nic.burst=8"], ["traffic.load=0.2", "traffic.load=0.4"]):
+        with pytest.raises(wirespeed.InputError, match=r"varies it too|is given twice"):
+            command.asked(str(file), again, None, {})
+    with pytest.raises(wirespeed.InputError, match="must be PATH=VALUES"):
+        command.asked(str(file), ["traffic.load"], None, {})
+
+
+def test_truths_are_shown_as_they_are_set():
+    document = described({True: 100.0, False: 300.0})
+    assert [row[0] for row in words.rows(document)[1]] == ["true", "false"]
+    assert "best at x=true" in words.extremes(document)[0]
 
 
 def test_ranges_are_told_apart():

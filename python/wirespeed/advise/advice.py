@@ -46,7 +46,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     started = time.monotonic()
     bench = Bench(asked)
     fit, unfit = techniques.fitting(bench.resolved)
-    left_out = techniques.named(list(asked.without), fit)
+    left_out = techniques.left_out(list(asked.without), fit)
     fit, clashing = bench.composing([each for each in fit if each not in left_out])
     unfit = [*unfit, *clashing, *(Unfit(each.name, each.title, "left out with --without") for each in left_out)]
     if not fit:

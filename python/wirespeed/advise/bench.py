@@ -86,7 +86,10 @@ class Bench:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self._set = [*scenarios.overrides(asked.set), "run.curve=[]"]
+        given = scenarios.overrides(asked.set)
+        if any(override.partition("=")[0].strip() == "run.packets" for override in given):
+            raise InputError("--set run.packets: the runs of advice have as many as --packets says; give that")
+        self._set = [*given, "run.curve=[]"]
         self.resolved = tomllib.loads(api.resolve(asked.scenario, asked.capture, asked.table, self._set))
         # A seed is of all sets alike: replications have theirs from it.
         self._seed = int(self.resolved["run"]["seed"])

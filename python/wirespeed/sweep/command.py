@@ -17,7 +17,7 @@ from wirespeed import options, scenarios, terminal
 from wirespeed.errors import InputError
 from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
-from wirespeed.sweep import plan, study, text
+from wirespeed.sweep import axes, plan, study, text
 from wirespeed.sweep.plan import Ask
 
 _EPILOG: Final = (
@@ -175,10 +175,11 @@ def asked(scenario: str, vary: list[str] | None, settings: list[str] | None, giv
         both = sorted({text.partition("=")[0].strip() for text in vary} & set(varied))
         if both:
             raise InputError(f"--vary {both[0]}: {scenario} varies it too; leave it out of one of them")
-        kept = [f"{path}={_spelled(values)}" for path, values in varied.items()]
-        found = replace(found, vary=[*kept, *vary])
+        for text in vary:
+            path, equals, values = text.partition("=")
+            if not equals or path.strip() in varied:
+                axes.parse(text)  # says what is wrong with it
+                raise InputError(f"--vary {path.strip()}: is given twice; put all its values into one")
+            varied[path.strip()] = values
+        found = replace(found, vary=varied)
     return replace(found, set=[*scenarios.overrides(found.set), *(settings or [])], **given)
-
-
-def _spelled(values: object) -> str:
-    return values if isinstance(values, str) else ",".join(str(value) for value in values)  # type: ignore[attr-defined]

@@ -105,14 +105,16 @@ def chart(document: Mapping[str, Any], metric: Metric) -> str | None:
 def _means(measured: Sequence[Mapping[str, Any]], along: str, by: str | None, metric: Metric) -> list[dict[str, Any]]:
     cells: dict[tuple[Any, str], list[float]] = {}
     for result in measured:
-        key = (result["at"][along], str(result["at"][by]) if by else "")
+        key = (result["at"][along], text.at(result["at"][by]) if by else "")
         cells.setdefault(key, []).append(result[metric.name]["mean"])
     return [
         {
             "x": x,
             "by": series,
             "y": statistics.fmean(values) / metric.scale,
-            "words": f"{along}={x}" + (f", {by}={series}" if by else "") + f": {metric.text(statistics.fmean(values))}",
+            "words": f"{along}={text.at(x)}"
+            + (f", {by}={series}" if by else "")
+            + f": {metric.text(statistics.fmean(values))}",
         }
         for (x, series), values in cells.items()
     ]

@@ -22,6 +22,8 @@ from wirespeed.sweep.until import Replications
 from wirespeed.sweep.work import Files, Task
 
 PathLike = str | os.PathLike[str]
+# Options that say what a setting says, with its path.
+_OPTIONS: Final = {"--capture": "traffic.capture", "--table": "function.forward.table"}
 SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
@@ -43,7 +45,7 @@ class Ask:
     set: scenarios.Overrides = None
     design: str = "grid"
     samples: int | None = None
-    seed: int = 0
+    seed: int | None = None
     replications: int | None = None
     until: Sequence[str] = ()
     most_replications: int | None = None
@@ -59,7 +61,7 @@ class Plan:
         """Raises InputError for what cannot be studied: see `wirespeed.sweep`."""
         if isinstance(ask.until, str) or isinstance(ask.metrics, str):
             raise InputError("until, metrics: must be lists of texts")
-        if ask.seed < 0:
+        if ask.seed is not None and ask.seed < 0:
             raise InputError(f"--seed {ask.seed}: must be 0 or more")
         self.replications: Replications = until.replications(ask.replications, ask.until, ask.most_replications)
         self.metrics: list[Metric] = [metric(name) for name in _metrics(ask)]
@@ -67,13 +69,23 @@ class Plan:
         self._files = {name: None if path is None else os.fspath(path) for name, path in _files(ask).items()}
         self._digests: dict[str, str] = {}
         self._lacking: dict[str, str | None] = {}
-        self.set = [*self._found.overrides, *scenarios.overrides(ask.set), *_search(self.metrics)]
+        given = [*self._found.overrides, *scenarios.overrides(ask.set)]
+        search = _search(self.metrics)
+        self.set = [*given, *search]
         self.ask = ask
         self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
-        space.judge(self.axes, self.set, self.replications.most > 1)
+        options = {path: name for name, path in _OPTIONS.items() if self._files[name.strip("-")] is not None}
+        if search:
+            options["run.search"] = f"--metric {search[0].partition('=')[2].strip(chr(34))}"
+        space.judge(self.axes, given, options, self.replications.most > 1)
+        if ask.seed is not None and ask.design == "grid":
+            raise InputError(
+                f"--seed {ask.seed}: draws the samples of --design latin and sobol, and a grid has none; that of the "
+                f"simulation is --set run.seed={ask.seed}"
+            )
         self._base = self._resolve((), title=())
         self.base = tomllib.loads(self._base)
-        self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed)
+        self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed or 0)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
         self._refuse()
 
@@ -133,7 +145,7 @@ class Plan:
             "table": self._files["table"],
             "design": ask.design,
             "samples": ask.samples,
-            "seed": ask.seed,
+            "seed": ask.seed or 0,
             "replications": [self.replications.least, self.replications.most],
             "until": [each.text for each in self.replications.until],
             "axes": [

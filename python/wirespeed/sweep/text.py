@@ -40,6 +40,15 @@ def value(name: str, of: Mapping[str, Any] | None) -> str:
     return f"{shown} ± {q.digits(100 * wide / abs(of['mean']), 2)} %"
 
 
+def at(level: object) -> str:
+    """A value of an axis, as `--set` takes it.
+
+    >>> at(True), at(0.1), at("imix")
+    ('true', '0.1', 'imix')
+    """
+    return str(level).lower() if isinstance(level, bool) else str(level)
+
+
 def extremes(document: Mapping[str, Any]) -> list[str]:
     """Of each metric, where it is best."""
     lines = []
@@ -99,7 +108,7 @@ def _is_level(best: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _where(result: Mapping[str, Any]) -> str:
-    return ", ".join(f"{axis}={at}" for axis, at in result["at"].items())
+    return ", ".join(f"{axis}={at(level)}" for axis, level in result["at"].items())
 
 
 def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -109,7 +118,7 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     heads = [*axes, *metrics, *(["runs"] if document["replications"][1] > 1 else [])]
     out = []
     for result in document["results"]:
-        row = [str(result["at"][axis]) for axis in axes]
+        row = [at(result["at"][axis]) for axis in axes]
         row += [
             "failed" if result["error"] and name not in result else value(name, result.get(name)) for name in metrics
         ]
