@@ -13,6 +13,7 @@ from typing import Any, Literal
 from wirespeed import _wirespeed, scenarios
 from wirespeed import predict as predictions
 from wirespeed import sampling as samples
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
 from wirespeed.result import SUMMARY_FILE, TABLES, Comparison, Result, read
 from wirespeed.scenarios import Overrides
@@ -192,6 +193,15 @@ def _judged(
 ) -> _wirespeed.Scenario:
     found = scenarios.find(scenario)
     settings = [*found.overrides, *scenarios.overrides(set)]
+    options = {
+        "run.seed": ("--seed", seed),
+        "run.search": ("--search", search),
+        "traffic.capture": ("--capture", capture),
+        "function.forward.table": ("--table", table),
+    }
+    scenarios.judge(settings, {path: name for path, (name, value) in options.items() if value is not None})
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise InputError(f"seed = {seed}: must be 0 or more, and below 2^63")
     files = {"capture": _path(capture), "table": _path(table)}
     return _wirespeed.Scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
 

@@ -1,7 +1,7 @@
 """The command `wirespeed`.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition holds, 2 bad input,
-3 a program that was to be measured is missing, has died or hangs,
+Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition fails or cannot be
+judged, 2 bad input, 3 a program that was to be measured is missing, has died or hangs,
 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
 """
 
@@ -385,8 +385,8 @@ def demo(
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
-    "half-width.\n\n"
-    "Exit code: 0 fine, 1 a condition fails, 2 bad input, 130 stopped by Ctrl-C.",
+    "half-width, or where b has no value and a has one.\n\n"
+    "Exit code: 0 fine, 1 a condition fails or cannot be judged, 2 bad input, 130 stopped by Ctrl-C.",
 )
 def compare(
     operands: Annotated[
@@ -427,7 +427,7 @@ def compare(
         results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
-    failed = any(judgement.outcome == "fails" for judgements in judged for judgement in judgements)
+    failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
     if form is Format.json:
         _emit(json.dumps(_comparison_document(pairs, judged, failed), indent=2, allow_nan=False))
     else:
@@ -469,7 +469,8 @@ def inspect(
         return _rows(file, rows, heat, form)
     if heat is not None:
         raise InputError("--heat draws what --rows counts: give --rows W, too")
-    if not Path(file).is_file():
+    # What `<(zcat file)` names is no regular file, and can be read all the same.
+    if not Path(file).exists() or Path(file).is_dir():
         raise InputError(f"{file}: no such file" if not Path(file).is_dir() else f"{file}: is a folder")
     document = _inspect(file, quiet)
     if form is Format.json:
@@ -833,6 +834,10 @@ def _inspect(file: str, quiet: bool) -> dict[str, Any]:
         with Bar(quiet=quiet) as bar:
             return api.inspect(file, bar)
     except InputError as as_capture:
+        if not Path(file).is_file():
+            raise InputError(
+                f"{as_capture}\n  a pipe is read as a capture only: write a prefix table to a file"
+            ) from None
         try:
             return api.inspect_table(file)
         except InputError as as_table:

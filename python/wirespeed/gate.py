@@ -6,6 +6,8 @@ loss: none, or `%`).
 
 A condition *fails* a build only where it holds significantly: for every value within the 95 % half-width around what
 was measured. One that holds only for the measured value itself is reported as *within noise*; more packets decide it.
+It fails too where the other operand has no value and the baseline has one: a machine that forwards nothing has no p99
+to be below a limit. Where neither has one it is *not known*, and that is no pass.
 """
 
 from __future__ import annotations
@@ -31,12 +33,16 @@ class Metric(TypedDict, total=False):
     b: float | None
     change_pct: float | None
     half_width_pct: float | None
+    b_half_width: float | None
     significant: bool
     better: bool | None
 
 
 Op = Literal[">", "<", ">=", "<="]
-Outcome = Literal["fails", "within noise", "ok"]
+Outcome = Literal["fails", "within noise", "ok", "not known"]
+
+NO_PASS: Final[tuple[Outcome, ...]] = ("fails", "not known")
+"""Outcomes that fail a build."""
 
 METRICS: Final = ("p50", "p99", "p999", "mean", "loss", "carried_mpps", "dram_energy", *REASONS)
 _ALIASES: Final = {"p99.9": "p999", "p50.0": "p50", "median": "p50", "carried": "carried_mpps"}
@@ -75,15 +81,20 @@ class Judgement:
     outcome: Outcome
     observed: float
     half_width: float
+    why: str = ""
+    """Why there is nothing to judge, where there is not."""
 
     @property
     def sentence(self) -> str:
         """The judgement in words."""
+        if self.why:
+            return f"{self.condition.text}: {self.why}"
         seen, wide = _shown(self.condition, self.observed), _shown_width(self.condition, self.half_width)
         tail = {
             "fails": "",
             "within noise": ": it holds, but not for the whole interval; measure more packets to decide",
             "ok": ": it does not hold",
+            "not known": ": whether it holds is not known",
         }[self.outcome]
         return f"{self.condition.text}: {self.condition.metric} is {seen}{wide}{tail}"
 
@@ -114,7 +125,8 @@ def parse(text: str) -> Condition:
 def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
     """Whether the condition holds for the whole interval (fails), for its middle only (within noise), or not (ok).
 
-    `metrics` are those of one comparison, by name. Raises InputError where the comparison lacks the metric.
+    Of an operand without a value see this module's header. `metrics` are those of one comparison, by name. Raises
+    InputError where the comparison lacks the metric.
     """
     metric = metrics.get(condition.metric)
     if metric is None:
@@ -122,6 +134,8 @@ def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
             f"--fail-if {condition.text!r}: the runs do not report `{condition.metric}`"
             f"{nearest(condition.metric, metrics)}; they report: {', '.join(metrics)}"
         )
+    if (without := _without(condition, metric, metrics)) is not None:
+        return without
     observed, half_width = _change(metric) if condition.relative else _value(metric)
     holds = _OPS[condition.op]
     if not holds(observed, condition.value):
@@ -134,6 +148,26 @@ def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
     return Judgement(
         condition, "fails" if holds(nearest_end, condition.value) else "within noise", observed, half_width
     )
+
+
+def _without(condition: Condition, metric: Metric, metrics: Mapping[str, Metric]) -> Judgement | None:
+    """The judgement where a value that is wanted is not there."""
+    name = condition.metric
+    dead = [side for side in ("a", "b") if _carries_nothing(metrics, side)]
+    # A reason of no packet is reported as 0: it is not measured.
+    has = {side: q.is_number(metric.get(side)) and not (side in dead and name in REASONS) for side in ("a", "b")}
+    if has["b"] and (has["a"] or not condition.relative):
+        return None
+    nothing = {side: ": nothing was carried" if side in dead else "" for side in ("a", "b")}
+    if has["a"]:
+        return Judgement(condition, "fails", math.nan, math.nan, f"b has no {name}{nothing['b']}")
+    if has["b"]:
+        return Judgement(condition, "not known", math.nan, math.nan, f"a has no {name} to compare with{nothing['a']}")
+    return Judgement(condition, "not known", math.nan, math.nan, f"neither has a {name}{nothing['b']}")
+
+
+def _carries_nothing(metrics: Mapping[str, Metric], side: Literal["a", "b"]) -> bool:
+    return metrics.get("carried_mpps", {}).get(side) == 0
 
 
 def _change(metric: Metric) -> tuple[float, float]:
@@ -157,12 +191,17 @@ def _value(metric: Metric) -> tuple[float, float]:
     a, b = metric.get("a"), metric.get("b")
     if b is None:
         return math.nan, math.nan
+    if a is None:
+        return b, _number(metric.get("b_half_width"))
     return b, (abs(a) * _half_width_pct(metric) / 100 if a else math.nan)
 
 
 def _half_width_pct(metric: Metric) -> float:
-    wide = metric.get("half_width_pct")
-    return math.nan if wide is None else float(wide)
+    return _number(metric.get("half_width_pct"))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _absolute(where: str, metric: str, form: re.Match[str], number: float) -> float:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from wirespeed import scenarios
 from wirespeed.errors import InputError
 
 TRAFFIC = "Traffic and machine"
 OUTPUT = "Output"
 """The panels that they are shown in."""
 
-_RATES: Final = ("traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed")
-
 
 def one_of_each(settings: list[str] | None) -> list[str] | None:
-    """Settings of a command line, of which not two say how much is offered. Raises InputError.
+    """Settings of a command line, of which no two say how much is offered, or what the traffic is. Raises InputError.
 
     Of a path that is given twice the later value holds, as with any option.
     """
     paths = [setting.partition("=")[0].strip() for setting in settings or []]
     for place, path in enumerate(paths):
-        other = next((each for each in paths[:place] if each != path and {each, path} <= set(_RATES)), None)
-        if other is not None:
-            raise InputError(f"--set {path} and --set {other}: both say how much is offered; give one of them")
+        for other in (each for each in paths[:place] if each != path):
+            if (what := scenarios.both_say(path, other)) is not None:
+                raise InputError(f"--set {path} and --set {other}: both say {what}; give one of them")
     return settings
 
 

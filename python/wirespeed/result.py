@@ -154,18 +154,26 @@ def change_text(metric: Metric) -> str:
     """The change in percent with its half-width."""
     percent, wide = metric.get("change_pct"), metric.get("half_width_pct")
     if percent is None:
+        if not _both_known(metric):
+            return q.MISSING
         return "from zero" if metric.get("b") else "0 %"
     around = f" ± {q.digits(wide, 2)}" if wide else ""
     return q.change(percent).removesuffix(" %") + f"{around} %"
 
 
 def judgement(metric: Metric) -> str:
-    """Better, worse, other (a change that is neither), or noise."""
+    """Better, worse, other (a change that is neither), or noise; nothing where a value lacks."""
+    if not _both_known(metric):
+        return ""
     if metric.get("a") == metric.get("b"):
         return "same"
     if not metric.get("significant"):
         return "noise"
     return {True: "better", False: "worse"}.get(metric.get("better"), "differs")  # type: ignore[arg-type]
+
+
+def _both_known(metric: Metric) -> bool:
+    return q.is_number(metric.get("a")) and q.is_number(metric.get("b"))
 
 
 def read(folder: str | os.PathLike[str]) -> Result:

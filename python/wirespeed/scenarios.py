@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from wirespeed._wirespeed import preset, presets
 from wirespeed.errors import InputError, nearest
@@ -54,6 +55,44 @@ def find(scenario: str | os.PathLike[str]) -> Scenario:
     )
 
 
+# Settings of which one replaces the others, and what they say.
+_RATES: Final = ("traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed")
+_OF_A_PROFILE: Final = tuple(f"traffic.{name}" for name in ("profile", "sizes", "mix", "flows", "payload"))
+
+
+def both_say(path: str, other: str) -> str | None:
+    """What two settings both say, where one would replace the other; None where both hold.
+
+    >>> both_say("traffic.load", "traffic.rate"), both_say("traffic.flows.count", "traffic.capture")
+    ('how much is offered', 'what the traffic is')
+    >>> both_say("traffic.profile", "traffic.flows.count") is None
+    True
+    """
+    if path == other:
+        return "the same"
+    if path in _RATES and other in _RATES:
+        return "how much is offered"
+    for capture, profile in ((path, other), (other, path)):
+        if capture == "traffic.capture" and any(is_within(profile, each) for each in _OF_A_PROFILE):
+            return "what the traffic is"
+    return None
+
+
+def is_within(path: str, other: str) -> bool:
+    """Whether a path is another, or a part of it."""
+    return path == other or path.startswith(f"{other}.")
+
+
+def judge(settings: Iterable[str], options: Mapping[str, str]) -> None:
+    """Raises InputError where an option (by the path that it sets) and a setting say the same thing."""
+    for path in (setting.partition("=")[0].strip() for setting in settings):
+        for of_option, option in options.items():
+            what = both_say(path, of_option)
+            if what is not None:
+                what = f"{path}" if what == "the same" else what
+                raise InputError(f"{option} and --set {path}: both say {what}; give one of them")
+
+
 def scenario_names() -> list[str]:
     """The shipped scenarios."""
     return [name for kind, name, _ in presets() if kind == "scenario"]
@@ -85,6 +124,7 @@ def toml_value(value: object) -> str:
     >>> toml_value([1, 2.5, "a b", True]), toml_value({"rate": "10 Gbps"})
     ('[1, 2.5, "a b", true]', '{"rate" = "10 Gbps"}')
     """
+    value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -96,9 +136,15 @@ def toml_value(value: object) -> str:
         return "{" + ", ".join(f"{toml_value(str(k))} = {toml_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, Sequence):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
-    if hasattr(value, "item"):  # a number of numpy's
-        return toml_value(value.item())
     raise InputError(f"set: {value!r} ({type(value).__name__}) has no form in TOML; use a number, a text or a list")
+
+
+def plain(value: object) -> object:
+    """A number or an array of numpy's, or a column of a table, as what Python has for it; anything else as it is.
+
+    Numpy's float64 is a float too, but is not spelled as one.
+    """
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _read(path: str) -> str:

@@ -147,10 +147,16 @@ def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableT
             "fails": ("✗ fails", "bold red"),
             "within noise": ("~ noise", "yellow"),
             "ok": ("✓ ok", "green"),
+            "not known": ("? open", "bold red"),
         }[judgement.outcome]
         parts.append(Text.assemble((f"{mark:8}", style), judgement.sentence))
     if judgements:
-        parts.append(Text("A condition fails only where it holds for the whole 95 % half-width.", "dim"))
+        parts.append(
+            Text(
+                "A condition fails only where it holds for the whole 95 % half-width, or b lacks a value that a has.",
+                "dim",
+            )
+        )
     return Group(*parts)
 
 

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import struct
 import tomllib
 
 import numpy as np
 import pytest
 
+import documents
 import wirespeed
 from wirespeed import api
 from wirespeed.advise import advice as advice_of
@@ -121,6 +123,12 @@ def test_a_technique_that_is_on_already_does_not_fit():
     assert not {"hot_mbufs", "long_bursts", "allocator", "wide_io"} & {each.name for each in fit}
 
 
+def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():
+    fit, unfit = techniques.fitting(resolved(**{"mempool.size": 8192}))
+    assert "small_pool" in {each.name for each in unfit}
+    assert [each.name for each in techniques.left_out(["small_pool", "core"], fit)] == ["core"]
+
+
 def test_cheaper_is_no_new_chip_then_no_core_then_no_way_then_fewer_settings():
     by_name = {each.name: each for each in techniques.fitting(resolved())[0]}
 
@@ -207,13 +215,95 @@ def test_advice_is_shown_with_intervals_and_its_command(advice):
 
 def test_energy_that_is_not_known_is_left_out_and_told():
     responses = np.log([[5.0, 4.0, np.nan, 5.1], [5.2, 4.1, np.nan, 5.2]])
-    assert advice_of._against_known(responses, 2) is None
-    known = advice_of._against_known(responses, 1)
+    assert advice_of._against_known(bench.Measured(responses), 2) is None
+    known = advice_of._against_known(bench.Measured(responses), 1)
     assert known == advice_of.against(responses[:, [0, 1, 3]], 1, pooled=True)
     assert -22 < known["pct"] < -19
     ranked = [{"name": "a", "alone": {"energy": known}}, {"name": "b", "alone": {"energy": None}}]
     assert "not known with b" in advice_of._energy_note(ranked, {"energy_nj": 5.1})
     assert "currents" in advice_of._energy_note(ranked, {"energy_nj": None})
+
+
+def capture(folder):
+    """A capture and a table that routes all of it."""
+    (folder / "all.txt").write_text("0.0.0.0/0\n")
+    (folder / "one.txt").write_text("192.0.2.0/24\n")
+    frames = [documents.frame(i) for i in range(300)]
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    records = [struct.pack("<IIII", 1, 10 * i, len(each), len(each)) + each for i, each in enumerate(frames)]
+    (folder / "trace.pcap").write_bytes(head + b"".join(records))
+    return {"capture": folder / "trace.pcap", "table": folder / "all.txt"}
+
+
+SHORT = {name: value for name, value in SMALL.items() if name.startswith(("run.", "mempool.", "machine."))}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"table": "one.txt"}, "nothing is carried as it is: 100.0 % .* no_route .*--table"),
+        (
+            {"set": {"mempool.size": 1024, "nic.rx_descriptors": 128, "machine.cores": 4}},
+            "nothing is carried .* no_mbuf",
+        ),
+    ],
+)
+def test_traffic_that_is_not_carried_is_refused(given, says, tmp_path):
+    files = capture(tmp_path)
+    files |= {"table": tmp_path / given["table"]} if "table" in given else {}
+    asked = bench.Asked("forwarding", **files, set={**SHORT, **given.get("set", {})}, packets=2000, jobs=1)
+    of = bench.Bench(asked)
+    try:
+        with pytest.raises(wirespeed.InputError, match=says):
+            of.where_it_is(8192)
+    finally:
+        of.close()
+
+
+def test_little_of_it_carried_is_refused_too_but_what_a_filter_denies_is_its_work():
+    row = {"carried_mpps": 1.0, "packets": 1000.0, "drops.no_route": 600.0}
+    with pytest.raises(wirespeed.InputError, match=r"little is carried at line rate: 60.0 % .*--table"):
+        bench._refuse(row, "at line rate")
+    bench._refuse({**row, "drops.no_route": 400.0}, "at line rate")
+    bench._refuse({"carried_mpps": 1.0, "packets": 1000.0, "drops.denied": 900.0}, "at line rate")
+
+
+def test_sets_that_carry_nothing_have_a_response_all_the_same(monkeypatch):
+    of = bench.Bench(bench.Asked("forwarding", set=SMALL, jobs=1))
+    of._saturated = 10.0
+    rows = [
+        {"case": f"{place} {regime}", "replication": 0, "error": None, "carried_mpps": 0.0, "loss": 1.0}
+        for place in (0, 1)
+        for regime in ("saturated", "own")
+    ]
+    monkeypatch.setattr(of, "_study", lambda *_: rows)
+    found = of.measure("x", [frozenset(), frozenset()], [], 1)
+    of.close()
+    assert np.isfinite(found["rate"].runs).all()
+
+
+def test_a_capture_that_is_the_same_for_every_seed_has_half_widths_of_batches(tmp_path):
+    asked = bench.Asked("forwarding", **capture(tmp_path), set=SHORT, packets=8000, jobs=1)
+    of = bench.Bench(asked)
+    try:
+        fit, _ = techniques.fitting(of.resolved)
+        on = next(each for each in fit if each.name == "core")
+        of._lift, of._saturated, of.warmup = ["traffic.load=1.0"], 1.0, 12_000
+        found = of.measure("x", [frozenset(), frozenset({on.name})], [on], 2)
+    finally:
+        of.close()
+    assert of.same_for_every_seed
+    for name in ("rate", "p99"):
+        effect = advice_of._against(found[name], 1, pooled=True)
+        assert effect["half_width_pct"] > 0
+        main = advice_of._effects(factorial.full(1), found[name], [[0]])
+        assert main[0].half_width == pytest.approx(np.hypot(*found[name].within))
+
+
+def test_seeds_that_change_nothing_are_told():
+    document = {"same_for_every_seed": True}
+    assert "the same for every seed" in text.seeds(document)
+    assert text.seeds({"same_for_every_seed": False}) is None
 
 
 def test_where_the_port_is_the_limit_nothing_has_to_change():
@@ -232,6 +322,8 @@ def test_where_the_port_is_the_limit_nothing_has_to_change():
         ({"goal": "speed"}, "must be one of rate, p99"),
         ({"packets": 10}, "must be at least 1000"),
         ({"without": ["cores"]}, "must be one of"),
+        ({"without": ["small_pol"]}, "did you mean `small_pool`"),
+        ({"set": {"run.packets": 500_000}}, "as many as --packets says"),
         ({"target": "fast"}, "must be a rate"),
         ({"target": "0 Mpps"}, "must be a rate"),
         ({"set": {"machine.llc.wais": 3}}, "did you mean `ways`"),

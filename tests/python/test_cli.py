@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -293,3 +294,52 @@ def test_two_rates_on_a_command_line_are_refused(wirespeed: Any) -> None:
     ran = wirespeed("run", "forwarding", "--set", "traffic.rate=40 Gbps", "--set", "traffic.load=0.5")
     assert ran.code == 2
     assert "--set traffic.load and --set traffic.rate: both say how much is offered" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--set", "traffic.capture=a.pcap", "--set", "traffic.profile=isp"], "both say what the traffic is"),
+        (["--set", "traffic.flows.count=9", "--set", "traffic.capture=a.pcap"], "both say what the traffic is"),
+        (["--seed", "3", "--set", "run.seed=4"], "--seed and --set run.seed: both say run.seed"),
+        (["--search", "ndr", "--set", "run.search=pdr"], "--search and --set run.search"),
+        (["--table", "a.txt", "--set", "function.forward.table=b.txt"], "--table and --set function.forward.table"),
+        (["--capture", "a.pcap", "--set", "traffic.flows.count=9"], "--capture and --set traffic.flows.count"),
+    ],
+)
+def test_settings_and_options_that_say_the_same_are_refused(wirespeed: Any, words: list[str], says: str) -> None:
+    ran = wirespeed("run", "forwarding", *words)
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_a_seed_that_is_none_is_bad_input() -> None:
+    for seed in (-1, 1 << 63):
+        with pytest.raises(InputError, match="must be 0 or more"):
+            api.resolve("forwarding", seed=seed)
+
+
+def test_a_gate_that_cannot_be_judged_does_not_pass(wirespeed: Any) -> None:
+    few = ["--set", "run.packets=2000", "--set", "run.curve=[]", "--set", "function.forward.prefixes=100", "--quiet"]
+    dead = "forwarding,mempool.size=1024,nic.rx_descriptors=128"
+    ran = wirespeed("compare", "forwarding", dead, *few, "--fail-if", "p99 > +5%")
+    assert ran.code == 1
+    assert "b has no p99: nothing was carried" in ran.out
+    ran = wirespeed("compare", dead, dead, *few, "--fail-if", "p99 > 20 us", "--format", "json")
+    assert ran.code == 1
+    document = json.loads(ran.out)
+    assert document["failed"]
+    assert document["comparisons"][0]["conditions"][0]["outcome"] == "not known"
+
+
+def test_a_pipe_is_inspected(wirespeed: Any, tmp_path: Path) -> None:
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    capture = head + struct.pack("<IIII", 1, 0, 60, 60) + bytes(12) + b"\x08\x00" + bytes(46)
+    read, write = os.pipe()
+    os.write(write, capture)
+    os.close(write)
+    ran = wirespeed("inspect", f"/dev/fd/{read}", "--quiet", "--format", "json")
+    os.close(read)
+    assert (ran.code, json.loads(ran.out)["packets"]) == (0, 1)
+    assert wirespeed("inspect", str(tmp_path)).err.endswith("is a folder\n")
+    assert wirespeed("inspect", str(tmp_path / "x")).err.endswith("no such file\n")

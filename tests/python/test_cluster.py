@@ -127,3 +127,21 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
     monkeypatch.setattr(dask, "_ANSWERS_WITHIN_S", 0.5)
     with pytest.raises(wirespeed.InputError, match="no scheduler of Dask answers there"):
         wirespeed.sweep("forwarding", LOADS, set=SMALL, engine="dask", scheduler="tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("localhost", "needs a host and a port"),
+        ("tcp://10.0.0.1:nine", "needs a host and a port"),
+        ("foo://1", "foo:// must be one of"),
+        ("tpc://localhost:8786", "did you mean `tcp`"),
+        ("", "needs a host and a port"),
+    ],
+)
+def test_what_is_no_address_is_told_at_once(address, says, monkeypatch):
+    from wirespeed.sweep import cluster as dask
+
+    monkeypatch.setattr(dask, "_CONNECT", None)  # no client is made
+    with pytest.raises(wirespeed.InputError, match=says):
+        dask.Dask(address).start(())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wirespeed import InputError, gate
 from wirespeed.gate import Metric
+from wirespeed.result import change_text, judgement
 
 OPS = st.sampled_from([">", "<", ">=", "<="])
 NUMBERS = st.decimals(min_value=0, max_value=10**6, places=4, allow_nan=False).map(lambda d: f"{d:f}")
@@ -149,3 +150,37 @@ def test_a_change_from_zero_counts_where_the_comparison_calls_it_significant() -
 def test_a_metric_that_the_runs_lack_is_an_input_error() -> None:
     with pytest.raises(InputError, match="the runs do not report `copy`"):
         gate.judge(gate.parse("copy > +5%"), metric())
+
+
+def dead(**values: object) -> dict[str, Metric]:
+    """A comparison with a machine that forwards nothing."""
+    carried = {"metric": "carried_mpps", "unit": "Mpps", "a": 9.0, "b": 0.0, "change_pct": -100.0}
+    nothing = metric(b=None, change_pct=None, half_width_pct=None, significant=False, better=None, **values)
+    ring = nothing["p99"] | {"metric": "ring", "b": 0.0, "change_pct": -100.0}
+    return nothing | {"carried_mpps": carried, "ring": ring}  # type: ignore[return-value, dict-item]
+
+
+@pytest.mark.parametrize("condition", ["p99 > +5%", "p99 > 20 us", "p99 < 20 us", "ring > +5%", "ring > 1 us"])
+def test_a_machine_that_forwards_nothing_fails_every_condition_on_time(condition: str) -> None:
+    found = gate.judge(gate.parse(condition), dead())
+    assert found.outcome == "fails"
+    assert "nothing was carried" in found.sentence
+    # What is measured of it is judged as ever.
+    assert gate.judge(gate.parse("carried_mpps < 5 Mpps"), dead()).outcome != "ok"
+
+
+def test_what_neither_has_is_not_known_and_no_pass() -> None:
+    found = gate.judge(gate.parse("p99 > +5%"), dead(a=None))
+    assert found.outcome == "not known"
+    assert found.outcome in gate.NO_PASS
+    # A value needs no baseline, a change does.
+    alone = metric(a=None, change_pct=None, half_width_pct=None, b_half_width=5.0)
+    assert gate.judge(gate.parse("p99 > +5%"), alone).outcome == "not known"
+    assert gate.judge(gate.parse("p99 > 1 us"), alone).outcome == "fails"
+    assert gate.judge(gate.parse("p99 > 1058 ns"), alone).outcome == "within noise"
+    assert gate.judge(gate.parse("p99 > 2 us"), alone).outcome == "ok"
+
+
+def test_a_change_that_is_not_known_is_not_called_none() -> None:
+    row = dead()["p99"]
+    assert (change_text(row), judgement(row)) == ("–", "")

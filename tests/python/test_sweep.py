@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -11,10 +12,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
+import documents
 import wirespeed
+from wirespeed import cli, scenarios
 from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
 from wirespeed.sweep import text as words
@@ -22,6 +26,7 @@ from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
 from wirespeed.sweep.axes import parse
 from wirespeed.sweep.folder import Folder
+from wirespeed.sweep.metrics import METRICS, columns
 from wirespeed.sweep.plan import read
 from wirespeed.sweep.work import Outcome, Task
 
@@ -157,6 +162,39 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert small(vary, out=tmp_path, retry_failed=True).ran == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"vary": LOADS, "capture": "nope.pcap"}, r"nope\.pcap: no such file"),
+        ({"vary": LOADS, "table": "nope.txt"}, r"nope\.txt: no such file"),
+        ({"vary": {"traffic.profile": ["isp", "nope"]}}, "--vary traffic.profile, value nope: .* no shipped profile"),
+        ({"vary": {"traffic.profile": ["imx"]}}, "did you mean `imix`"),
+        ({"vary": {"traffic.capture": ["nope.pcap"]}}, r"--vary traffic.capture, value nope\.pcap: .*no such file"),
+        ({"vary": LOADS, "capture": "."}, "is no regular file"),
+    ],
+)
+def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(wirespeed.InputError, match=says):
+        wirespeed.sweep("forwarding", **given, set=SMALL, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
+    with pytest.raises(wirespeed.InputError, match=r"every run failed; the first: .*line rate"):
+        swept("--vary", "traffic.packet_rate=800 Mpps,900 Mpps", out=tmp_path)
+    # It is recorded all the same.
+    assert (tmp_path / study.RESULTS_FILE).exists()
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path) in (None, 0)
+
+
+def swept(*words, out):
+    """The command, with short runs."""
+    words = ["sweep", "forwarding", *words, "--jobs=1", "--quiet", f"--out={out}"]
+    sets = [f"--set={override}" for override in scenarios.overrides(SMALL)]
+    return cli.app(args=[*words, *sets], prog_name="wirespeed", standalone_mode=False)
+
+
 def test_results_are_tables_that_others_read(tmp_path):
     found = small()
     found.write(tmp_path)
@@ -194,6 +232,61 @@ def test_a_point_is_run_until_its_half_width_is_met():
     assert wide <= 0.03 * mean or len(values) == 12
     # One run fewer was not enough.
     assert len(values) == 3 or rule.interval(values[:-1])[1] > 0.03 * rule.interval(values[:-1])[0]
+
+
+def test_a_capture_that_is_the_same_for_every_seed_is_run_no_more_than_it_takes_to_see_it(tmp_path):
+    frames = [documents.frame(i) for i in range(300)]
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    records = [struct.pack("<IIII", 1, 10 * i, len(each), len(each)) + each for i, each in enumerate(frames)]
+    (tmp_path / "trace.pcap").write_bytes(head + b"".join(records))
+    (tmp_path / "all.txt").write_text("0.0.0.0/0\n")
+    settings = {"run.packets": 10_000, "run.warmup": 500, "run.curve": []}
+    with threads() as pool:
+        found = wirespeed.sweep(
+            "forwarding",
+            {"machine.cores": [1, 2]},
+            set=settings,
+            capture=tmp_path / "trace.pcap",
+            table=tmp_path / "all.txt",
+            until=["mean 0.0001%", "carried_mpps 50%"],
+            executor=pool,
+        )
+    assert len(found.rows) == 2 * rule.LEAST
+    results = found.document["results"]
+    assert all(result["same_packets"] for result in results)
+    # The half-width is that of the batches of one run, not none.
+    assert results[0]["mean"]["half_width"] >= found.rows[0]["sojourn_ns.half_width"] > 0.01
+    assert results[0]["carried_mpps"]["half_width"] > 0
+    told = words.widths(found.document)
+    assert "the capture is the same for every seed" in told[0]
+    assert "'mean 0.0001%' is not met at 2 of 2 points" in told[1]
+
+
+def test_a_metric_that_no_run_reports_is_not_waited_for():
+    """A machine whose DRAM has no currents, and one that forwards nothing, reported none until the most runs."""
+    rules = rule.replications(None, ["dram_energy 1%"], 30)
+    done = [{"carried_mpps": 1.0 + seed} for seed in range(3)]
+    assert not rules.enough(done[:2])
+    assert rules.enough(done)
+    document = {
+        "until": ["dram_energy 1%"],
+        "results": [{"at": {"x": 1}, "error": None, "same_packets": False, "runs": 3}],
+    }
+    assert words.widths(document) == ["dram_energy has no value at any point: 'dram_energy 1%' is not waited for there"]
+
+
+def test_the_half_width_of_a_run_is_students_over_its_batches():
+    run = columns({"carried_mpps": 2.0, "carried_gbps": 20.0, "batches": {"carried_mpps": [1.0, 2.0, 3.0]}})
+    _, wide = rule.interval([1.0, 2.0, 3.0])
+    assert rule.within(METRICS["carried_mpps"], run) == pytest.approx(wide)
+    assert rule.within(METRICS["carried_gbps"], run) == pytest.approx(10 * wide)
+    assert rule.within(METRICS["dram_energy"], run) is None
+    assert rule.within(METRICS["loss"], {"loss_half_width": 0.1}) == 0.1
+
+
+def test_a_half_width_of_zero_is_not_shown():
+    assert "±" not in words.value("ndr", {"mean": 10.0, "half_width": 0.0})
+    assert "±" in words.value("ndr", {"mean": 10.0, "half_width": 0.1})
 
 
 def test_a_wanted_half_width_that_is_out_of_reach_ends_at_the_most_runs():
@@ -428,6 +521,20 @@ def test_a_thousand_points_with_a_worker_killed_every_20_s_and_the_driver_once_a
         ({"vary": {"traffic.load": [0.1]}, "set": {"traffic.load": 0.5}}, "only one of them would hold"),
         ({"vary": {"run.seed": [1, 2]}, "replications": 2}, "replications have seeds of their own"),
         ({"vary": {}}, "nothing to vary"),
+        (
+            {"vary": {"traffic.capture": ["a.pcap"], "traffic.profile": ["imix", "isp"]}},
+            "sets traffic.profile, but --vary traffic.capture sets traffic.capture",
+        ),
+        (
+            {"vary": {"traffic.flows.count": [1, 2]}, "set": {"traffic.capture": "a.pcap"}},
+            "only one of them would hold",
+        ),
+        ({"vary": {"traffic.profile": ["isp"]}, "capture": "a.pcap"}, "--capture sets traffic.capture"),
+        ({"vary": {"function.forward.table": ["a", "b"]}, "table": "a"}, "--table sets function.forward.table"),
+        ({"vary": LOADS, "set": {"function.forward.table": "b"}, "table": "a"}, "--table and --set"),
+        ({"vary": LOADS, "set": {"run.search": "pdr"}, "metrics": ["ndr"]}, "--metric ndr and --set run.search"),
+        ({"vary": LOADS, "seed": 5}, "simulation is --set run.seed=5"),
+        ({"vary": ["traffic.load=0.1..1.0"]}, "in which steps.*--design latin"),
         ({"vary": LOADS, "design": "grit"}, "did you mean `grid`"),
         ({"vary": LOADS, "design": "sobol"}, "needs --samples"),
         ({"vary": LOADS, "samples": 4}, "a grid has as many points"),
@@ -517,6 +624,53 @@ def test_a_wrong_study_file_is_told(text, says, tmp_path):
     file.write_text('scenario = "forwarding"\n' + text)
     with pytest.raises(wirespeed.InputError, match=says):
         read(file)
+
+
+def test_a_range_ends_where_it_says():
+    def values(text):
+        return [level.value for level in parse(f"traffic.load={text}").levels]
+
+    assert values("0.1..0.3+0.1") == [0.1, 0.2, 0.3]
+    assert values("0.1..1+0.1") == [round(0.1 * i, 1) for i in range(1, 11)]
+    assert values("0.1..0.35+0.1") == [0.1, 0.2, 0.3]
+    assert values("0.1..0.8*2") == [0.1, 0.2, 0.4, 0.8]
+    assert values("0.001..1000*10") == [0.001, 0.01, 0.1, 1, 10, 100, 1000]
+    assert values("1..4") == [1, 2, 3, 4]
+    assert values("10000000000..10000000002") == [10**10, 10**10 + 1, 10**10 + 2]
+
+
+def test_numbers_and_arrays_of_numpy_are_values(tmp_path):
+    plan = Plan(
+        Ask("forwarding", {"traffic.load": np.linspace(0.1, 0.3, 3), "nic.burst": np.array([16, 32])}, set=SMALL)
+    )
+    assert [plan.values(place)["traffic.load"] for place in (0, 2, 4)] == [0.1, 0.2, 0.3]
+    assert {type(value) for value in plan.values(0).values()} == {float, int}
+    loaded = [wirespeed.resolve("forwarding", set={"traffic.load": load}) for load in (np.float64(0.3), 0.3)]
+    assert loaded[0] == loaded[1]
+    curve = wirespeed.resolve("forwarding", set={"run.curve": np.array([0.25, 0.5])})
+    assert curve == wirespeed.resolve("forwarding", set={"run.curve": [0.25, 0.5]})
+    assert "ways = 4" in wirespeed.resolve("forwarding", set={"machine.llc.ways": np.int64(4)})
+
+
+def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('scenario = "forwarding"\n[vary]\nmempool.shuffled = [true, false]\nnic.burst = "16..32*2"\n')
+    found = command.asked(str(file), ["traffic.load=0.2,0.4"], ["run.packets=2000"], {})
+    plan = Plan(found)
+    assert [axis.name for axis in plan.axes] == ["mempool.shuffled", "nic.burst", "traffic.load"]
+    assert len(plan.points) == 8
+    assert plan.values(0)["mempool.shuffled"] is True
+    for again in (["nic.burst=8"], ["traffic.load=0.2", "traffic.load=0.4"]):
+        with pytest.raises(wirespeed.InputError, match=r"varies it too|is given twice"):
+            command.asked(str(file), again, None, {})
+    with pytest.raises(wirespeed.InputError, match="must be PATH=VALUES"):
+        command.asked(str(file), ["traffic.load"], None, {})
+
+
+def test_truths_are_shown_as_they_are_set():
+    document = described({True: 100.0, False: 300.0})
+    assert [row[0] for row in words.rows(document)[1]] == ["true", "false"]
+    assert "best at x=true" in words.extremes(document)[0]
 
 
 def test_ranges_are_told_apart():

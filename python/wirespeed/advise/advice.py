@@ -22,7 +22,7 @@ import numpy as np
 
 from wirespeed import quantities
 from wirespeed.advise import factorial, techniques
-from wirespeed.advise.bench import Asked, Bench
+from wirespeed.advise.bench import Asked, Bench, Measured
 from wirespeed.advise.factorial import Effect, Runs
 from wirespeed.advise.techniques import Technique, Unfit
 from wirespeed.errors import InputError, nearest
@@ -46,7 +46,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     started = time.monotonic()
     bench = Bench(asked)
     fit, unfit = techniques.fitting(bench.resolved)
-    left_out = techniques.named(list(asked.without), fit)
+    left_out = techniques.left_out(list(asked.without), fit)
     fit, clashing = bench.composing([each for each in fit if each not in left_out])
     unfit = [*unfit, *clashing, *(Unfit(each.name, each.title, "left out with --without") for each in left_out)]
     if not fit:
@@ -81,6 +81,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         else reached | {"command": bench.command(techniques.named(reached["techniques"], fit))},
         "runs": bench.runs,
         "ran": bench.ran,
+        "same_for_every_seed": bench.same_for_every_seed,
         "packets": asked.packets,
         "warmup": bench.warmup,
         "seconds": time.monotonic() - started,
@@ -93,18 +94,17 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     sets = [frozenset(each.name for each, on in zip(fit, row, strict=True) if on) for row in design.on]
     responses = bench.measure("screening", sets, fit, SEEDS)
     main = [[place] for place in range(len(fit))]
-    found: dict[str, Any] = {name: factorial.effects(design, responses[name], main) for name in ("rate", "p99", "loss")}
+    found: dict[str, Any] = {name: _effects(design, responses[name], main) for name in ("rate", "p99", "loss")}
     # A main effect is confused with interactions of three: what a technique does alone is run too.
     singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
     alone = bench.measure("each alone", singly, fit, SEEDS)
     found["alone"] = {
-        name: [against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
+        name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     groups = design.aliases()
-    together = factorial.effects(design, responses[goal], [list(pairs[0]) for pairs in groups], True)
+    together = _effects(design, responses[goal], [list(pairs[0]) for pairs in groups], True)
     found["interactions"] = _sure_interactions(fit, groups, together)
-    found["mean"] = float(responses["rate"].mean())
     return found
 
 
@@ -142,14 +142,14 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
     responses = bench.measure("the best in every combination", sets, best, SEEDS_OF_BEST)
     pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
-    together = factorial.effects(design, responses[goal], [list(group[0]) for group in pairs], True)
+    together = _effects(design, responses[goal], [list(group[0]) for group in pairs], True)
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
-            "rate": against(responses["rate"], place),
-            "p99": against(responses["p99"], place),
+            "rate": _against(responses["rate"], place),
+            "p99": _against(responses["p99"], place),
             "energy": _against_known(responses["energy"], place),
-            "loss": float(responses["loss"][:, place].mean()),
+            "loss": float(responses["loss"].runs[:, place].mean()),
         }
         for place, chosen in enumerate(sets)
     ]
@@ -174,16 +174,29 @@ def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     return max(math.hypot(a["half_width_pct"], b["half_width_pct"]), 0.1)
 
 
-def against(responses: Runs, place: int, pooled: bool = False) -> dict[str, float]:
+def _effects(
+    design: factorial.Design, of: Measured, products: Sequence[Sequence[int]], together: bool = False
+) -> list[Effect]:
+    return factorial.effects(design, of.runs, products, together, of.within)
+
+
+def _against(of: Measured, place: int, pooled: bool = False) -> dict[str, float]:
+    return against(of.runs, place, pooled, of.within)
+
+
+def against(responses: Runs, place: int, pooled: bool = False, within: Runs | None = None) -> dict[str, float]:
     """A set against none (the first), seed by seed, in percent with half-width.
 
     The error is that of the set's own seeds; or, where `pooled` says so, of all sets together, as few seeds say little:
     what is left of responses without the means of seeds and sets. Pooling the changes themselves would count the error
-    of the set without techniques, which all of them share, once for each.
+    of the set without techniques, which all of them share, once for each. `within` are half-widths of the responses
+    `[set]` where all seeds see the same packets.
     """
     changes = responses - responses[:, :1]
     mean, wide = until.interval([float(x) for x in changes[:, place]])
-    if pooled:
+    if within is not None:
+        wide = math.hypot(within[place], within[0]) if place else 0.0
+    elif pooled:
         from scipy.special import stdtrit
 
         seeds, sets = responses.shape
@@ -194,12 +207,14 @@ def against(responses: Runs, place: int, pooled: bool = False) -> dict[str, floa
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
 
 
-def _against_known(responses: Runs, place: int) -> dict[str, float] | None:
+def _against_known(of: Measured, place: int) -> dict[str, float] | None:
     """As `against`, pooled over the sets of which the response is known; None where the set is not among them."""
+    responses = of.runs
     known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
     if 0 not in known or place not in known:
         return None
-    return against(responses[:, known], known.index(place), pooled=True)
+    within = None if of.within is None else of.within[known]
+    return against(responses[:, known], known.index(place), True, within)
 
 
 def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.sweep import Ask, study, until
 from wirespeed.sweep.engine import Local
+from wirespeed.sweep.metrics import METRICS
 from wirespeed.sweep.plan import PathLike
 
 PACKETS: Final = 60_000
@@ -35,6 +36,32 @@ _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 _CONFIRMED_FROM: Final = 1000
 _TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
 _RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
+
+
+# Rejections that are not what a function is for, as those of a filter are: traffic that does not suit the scenario.
+_NOT_CARRIED: Final = (
+    *("no_route", "not_ip", "truncated", "bad_version", "bad_header_length", "bad_total_length", "bad_checksum"),
+    *("source_martian", "destination_martian", "destination_multicast", "destination_broadcast", "link_local"),
+    *("ttl_expired", "hop_limit_exceeded", "nat_untranslatable", "nat_no_session", "unknown_teid", "unknown_ue"),
+)
+# The share of packets rejected for these above which advice is about what is not carried.
+_MOST_REJECTED: Final = 0.5
+_REASONS: Final[Mapping[str, str]] = {
+    "no_route": "the routing table has no route to their destinations",
+    "no_mbuf": "the mempool is empty: it is smaller than rings and bursts hold",
+    "no_rx_descriptor": "receive rings are full",
+    "not_ip": "they are not IP",
+    "nat_no_session": "no session is known for them",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Responses `[replication, set]`."""
+
+    runs: Runs
+    within: Runs | None = None
+    """Where replications see the same packets: the half-width of each response `[set]` by batches of that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +86,10 @@ class Bench:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self._set = [*scenarios.overrides(asked.set), "run.curve=[]"]
+        given = scenarios.overrides(asked.set)
+        if any(override.partition("=")[0].strip() == "run.packets" for override in given):
+            raise InputError("--set run.packets: the runs of advice have as many as --packets says; give that")
+        self._set = [*given, "run.curve=[]"]
         self.resolved = tomllib.loads(api.resolve(asked.scenario, asked.capture, asked.table, self._set))
         # A seed is of all sets alike: replications have theirs from it.
         self._seed = int(self.resolved["run"]["seed"])
@@ -70,6 +100,9 @@ class Bench:
         self.warmup = int(self.resolved["run"].get("warmup") or 0)
         self.runs = self.ran = 0
         self._lift: list[str] = []
+        self._saturated = 0.0
+        self.same_for_every_seed = False
+        """Whether all seeds turned out to see the same packets, as with a capture."""
         self._engine = Local(asked.jobs, held=True)
 
     def close(self) -> None:
@@ -98,6 +131,7 @@ class Bench:
         own = self._study("as it is", {"own": []}, ["run.packets=100000"], 1, self.warmup == 0)[0]
         if own["error"] is not None:
             raise InputError(str(own["error"]))
+        _refuse(own, "as it is")
         if self.warmup == 0:
             # All points are measured from the same packet on: after every mbuf was used, and the sojourn had settled.
             settled = int(own.get("warmup_packets") or 0)
@@ -114,6 +148,8 @@ class Bench:
             row, lift, self._lift = found, factor, lifted
             if row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED):
                 break
+        _refuse(row, "at line rate")
+        self._saturated = float(row["carried_mpps"])
         ndr = self._search([])
         return {
             "carried_mpps": own["carried_mpps"],
@@ -130,8 +166,8 @@ class Bench:
 
     def measure(
         self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int
-    ) -> dict[str, Runs]:
-        """Responses `[replication, set]`: log of the rate at saturation; the others at the scenario's own load.
+    ) -> dict[str, Measured]:
+        """Responses: log of the rate at saturation; the others at the scenario's own load.
 
         Those are log of p99, loss, and log of DRAM's energy a packet, NaN where it is not known.
         """
@@ -143,21 +179,31 @@ class Bench:
             cases[f"{place} own"] = on
         rows = self._study(phase, cases, [f"run.packets={self._asked.packets}"], seeds)
         found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss", "energy")}
+        wide = {name: np.full(len(sets), np.nan) for name in found}
+        by_case: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
+            by_case.setdefault(str(row["case"]), []).append(row)
             number, regime = str(row["case"]).split()
             at = (int(row["replication"]), int(number))
             if row["error"] is not None:
                 raise InputError(f"with {', '.join(sorted(sets[int(number)])) or 'no technique'}: {row['error']}")
             if regime == "saturated":
                 found["rate"][at] = row["carried_mpps"]
+                wide["rate"][at[1]] = _relative("carried_mpps", row)
             else:
+                wide["loss"][at[1]] = until.within(METRICS["loss"], row) or 0.0
+                wide["p99"][at[1]] = _relative("p99", row)
+                wide["energy"][at[1]] = _relative("dram_energy", row)
                 found["p99"][at] = math.log(max(row.get("sojourn_ns.p99") or 1.0, 1.0))
                 found["loss"][at] = row["loss"]
                 found["energy"][at] = math.log(row.get("dram.energy_nj_per_packet") or math.nan)
         # A set that carries next to nothing would drown all others in the mean of logarithms.
-        floor = _FLOOR * float(np.median(found["rate"]))
+        floor = _FLOOR * (float(np.median(found["rate"])) or self._saturated)
         found["rate"] = np.log(np.maximum(found["rate"], floor))
-        return found
+        if self.resolved["traffic"].get("capture") and all(until.see_the_same(runs) for runs in by_case.values()):
+            self.same_for_every_seed = True
+            return {name: Measured(runs, wide[name]) for name, runs in found.items()}
+        return {name: Measured(runs) for name, runs in found.items()}
 
     def carries(self, chosen: Sequence[Technique], mpps: float) -> bool:
         """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
@@ -184,10 +230,13 @@ class Bench:
         self._count(found)
         if (why := next((row["error"] for row in found.rows if row["error"] is not None), None)) is not None:
             raise InputError(f"as the best set was run again: {why}")
-        rates = {
-            name: until.interval([row["carried_mpps"] for row in found.rows if row["case"] == name]) for name in cases
-        }
-        before, after = rates["as it is"], rates["best"]
+        rates = {result["at"]["case"]: result["carried_mpps"] for result in found.document["results"]}
+        before, after = (
+            (each["mean"], each["mean"] if each["half_width"] is None else each["half_width"])
+            for each in (rates[name] for name in cases)
+        )
+        if before[0] <= 0:
+            raise InputError(f"nothing is carried as it is, with other packets: {_why_nothing(found.rows[0])}")
         gain = 100 * (after[0] / before[0] - 1)
         # Of a ratio of independent means, by the sum of squares of relative half-widths.
         wide = 100 * after[0] / before[0] * math.hypot(before[1] / before[0], after[1] / after[0])
@@ -198,6 +247,7 @@ class Bench:
             "gain_pct": gain,
             "half_width_pct": wide,
             "runs": len(found.rows),
+            "same_packets": all(result["same_packets"] for result in found.document["results"]),
             "ndr_mpps": {"before": now["ndr_mpps"], "after": ndr["mpps"]},
         }
 
@@ -281,6 +331,41 @@ class Bench:
         nic = self.resolved["nic"]
         rates = {"nic.rate": nic["rate"], "nic.pcie.rate": nic["pcie"]["rate"]}
         return ["traffic.load=1.0", *(f'{path}="{_gbps(rate) * factor:g} Gbps"' for path, rate in rates.items())]
+
+
+def _relative(name: str, row: Mapping[str, Any]) -> float:
+    """The half-width of a metric by the batches of its run, as a share of it: of its logarithm. Unknown it counts as 1.
+
+    A quantile is not bounded where too few packets were seen.
+    """
+    metric = METRICS[name]
+    wide, value = until.within(metric, row), row.get(metric.column)
+    return min(wide / value, 1.0) if wide is not None and value else 1.0
+
+
+def _refuse(row: Mapping[str, Any], when: str) -> None:
+    """Raises InputError for traffic that the machine does not carry: there is nothing to compare."""
+    rejected = sum(row.get(f"drops.{name}") or 0.0 for name in _NOT_CARRIED)
+    if row["carried_mpps"] > 0 and rejected <= _MOST_REJECTED * float(row.get("packets") or 1.0):
+        return
+    what = "nothing" if row["carried_mpps"] <= 0 else "little"
+    raise InputError(f"{what} is carried {when}: {_why_nothing(row)}")
+
+
+def _why_nothing(row: Mapping[str, Any]) -> str:
+    """The reason that most packets are not carried for, and what to do."""
+    packets = float(row.get("packets") or 0.0)
+    drops = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("drops.") and value}
+    if not packets or not drops:
+        return "no packet was measured; give more with run.packets"
+    reason = max(drops, key=lambda name: float(drops[name]))
+    share = quantities.share(float(drops[reason]) / packets)
+    remedy = "`wirespeed run` says what to change"
+    if reason == "no_route":
+        remedy = "give the routing table of this traffic with --table"
+    elif reason in _NOT_CARRIED:
+        remedy = "`wirespeed inspect` shows what the capture holds"
+    return f"{share} of the packets are dropped for {reason} ({_REASONS.get(reason, reason)}); {remedy}"
 
 
 def _gbps(rate: object) -> float:

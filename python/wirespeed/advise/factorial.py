@@ -5,7 +5,9 @@ no main effect is confused with an interaction of two (Box and Hunter, Technomet
 chapter 5). Interactions of two are confused among themselves; `aliases` says which.
 
 The error of an effect comes from replications: what a contrast differs by from seed to seed, pooled over all contrasts.
-It says how well the simulated effect is known, not how well the model fits a machine.
+It says how well the simulated effect is known, not how well the model fits a machine. Where replications see the same
+packets (a capture that every seed replays alike), the error comes from `within`: the half-width of each response by
+itself. Runs on the same packets are taken as independent there, so the intervals are wider than need be.
 """
 
 from __future__ import annotations
@@ -71,15 +73,20 @@ def full(factors: int) -> Design:
 
 
 def effects(
-    design: Design, replications: Runs, products: Sequence[Sequence[int]], together: bool = False
+    design: Design,
+    replications: Runs,
+    products: Sequence[Sequence[int]],
+    together: bool = False,
+    within: Runs | None = None,
 ) -> list[Effect]:
     """Effects of products of factors (one factor: its main effect), on responses `replications[replication, run]`.
 
     An effect is the mean where the product is positive less where it is negative; of an interaction half of it, as is
     usual, so that effects of a model add up. `together`: that all intervals hold is 95 % sure (Bonferroni), for where
-    products are picked by being sure; else each of them is.
+    products are picked by being sure; else each of them is. `within` are the 95 % half-widths of the responses `[run]`
+    where replications say nothing.
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
     signs = np.where(design.on, 1.0, -1.0)
     found = []
@@ -91,12 +98,15 @@ def effects(
     each = np.array(found)  # product, replication
     count = replications.shape[0]
     mean = each.mean(axis=1)
+    outside = 0.025 / (len(found) if together else 1)
+    if within is not None:
+        wide = 2 / len(within) * math.sqrt(float((within**2).sum())) * float(ndtri(1 - outside) / ndtri(0.975))
+        return [Effect(float(value), wide) for value in mean]
     if count < 2:
         return [Effect(float(value), math.inf) for value in mean]
     contrasts = _all_contrasts(design, replications)
     degrees = contrasts.shape[0] * (count - 1)
     variance = float(contrasts.var(axis=1, ddof=1).mean())
-    outside = 0.025 / (len(found) if together else 1)
     wide = float(stdtrit(degrees, 1 - outside)) * math.sqrt(variance / count)
     return [Effect(float(value), wide) for value in mean]
 

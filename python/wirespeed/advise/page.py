@@ -18,6 +18,8 @@ def page(document: Mapping[str, Any]) -> str:
     best = document["best"]
     under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
+    same = text.seeds(document)
+    under += f"<p class=about>{escape(same)}.</p>" if same else ""
     met = text.target(document)
     body = "<section><h2>Run it</h2>" + _code(best["command"])
     if met is not None:

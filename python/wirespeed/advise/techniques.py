@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import cost as hardware
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "software", "core", "hardware"]
 Resolved = Mapping[str, Any]
@@ -382,9 +382,15 @@ def order(techniques: list[Technique]) -> tuple[int, int, int, int, int]:
 
 
 def named(names: list[str], among: list[Technique]) -> list[Technique]:
-    """The techniques of these names. Raises InputError for one that is not there."""
+    """The techniques of these names."""
     by_name = {each.name: each for each in among}
-    for name in names:
-        if name not in by_name:
-            raise InputError(f"--without {name}: must be one of {', '.join(by_name)}")
     return [by_name[name] for name in names]
+
+
+def left_out(names: list[str], among: list[Technique]) -> list[Technique]:
+    """Those that are to be left out; one that does not fit is none of them. Raises InputError for an unknown name."""
+    known = [name for name, *_ in _ALL]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--without {name}: must be one of {', '.join(known)}{nearest(name, known)}")
+    return [each for each in among if each.name in names]

@@ -124,10 +124,23 @@ def confirmation(document: Mapping[str, Any]) -> str:
     """What the long runs say."""
     found = document["best"]["confirmed"]
     rate, wide, ndr = found["saturated_mpps"], found["half_width_mpps"], found["ndr_mpps"]
+    runs = f"Confirmed by {found['runs']} longer runs"
+    if found["same_packets"]:
+        runs = "In longer runs, of the same capture"
     return (
-        f"Confirmed by {found['runs']} longer runs: {_rate(rate['before'], wide['before'])} as it is, "
+        f"{runs}: {_rate(rate['before'], wide['before'])} as it is, "
         f"{_rate(rate['after'], wide['after'])} with the best, {_gain(found['gain_pct'], found['half_width_pct'])}; "
         f"highest rate without loss {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])}."
+    )
+
+
+def seeds(document: Mapping[str, Any]) -> str | None:
+    """What is said where seeds change nothing."""
+    if not document["same_for_every_seed"]:
+        return None
+    return (
+        "The capture is the same for every seed: ± is that of batches of packets within a run, as if the runs that are "
+        "compared had seen different packets, so it is wider than it need be. Another capture would say more"
     )
 
 
@@ -152,6 +165,8 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
     parts.append(Text(f"· {confirmation(document)}"))
+    same = seeds(document)
+    parts += [Text(f"· {same}.")] if same else []
     met = target(document)
     parts += [Text(f"· {met}")] if met else []
     parts.append(Text(f"· {document['energy_note']}", "dim"))

@@ -18,8 +18,6 @@ from wirespeed.tune import knobs
 
 OPTION: Final = "--vary"
 CASE: Final = "case"
-# Settings of which one replaces the others: two of them cannot be varied side by side.
-_ONE_OF: Final = (("traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed"),)
 _INTERVAL: Final = re.compile(r"\s*([^.\s]+(?:\.\d+)?)\s*\.\.\s*([^*+/\s]+)\s*")
 
 Value = str | int | float | bool
@@ -60,6 +58,7 @@ class Axis:
 
 def level(path: str, value: Any) -> Level:
     """A parameter at a value."""
+    value = scenarios.plain(value)
     shown = value if isinstance(value, Value) else scenarios.toml_value(value)
     return Level(shown, tuple(scenarios.overrides({path: value})))
 
@@ -109,11 +108,15 @@ def cases(bundles: Mapping[str, scenarios.Overrides]) -> list[Axis]:
     return [Axis(CASE, levels)] if levels else []
 
 
-def judge(axes: Sequence[Axis], fixed: Sequence[str], replicated: bool) -> None:
-    """Raises InputError where axes, or an axis and a setting given with `--set`, set the same thing."""
+def judge(axes: Sequence[Axis], fixed: Sequence[str], options: Mapping[str, str], replicated: bool) -> None:
+    """Raises InputError where axes, or an axis and a setting that is given, set the same thing.
+
+    `fixed` are overrides given with `--set`, `options` other options by the path that each sets.
+    """
     if not axes:
         raise InputError(f"there is nothing to vary: give at least one {OPTION} PATH=VALUES")
-    taken: dict[str, str] = {_path(override): "--set" for override in fixed}
+    scenarios.judge(fixed, options)
+    taken: dict[str, str] = {_path(override): "--set" for override in fixed} | dict(options)
     for axis in axes:
         if any(axis.name == other.name for other in axes if other is not axis):
             raise InputError(f"{OPTION} {axis.name}: is given twice; put all its values into one")
@@ -133,9 +136,8 @@ def judge(axes: Sequence[Axis], fixed: Sequence[str], replicated: bool) -> None:
 
 
 def _clash(path: str, other: str) -> bool:
-    if path == other or path.startswith(f"{other}.") or other.startswith(f"{path}."):
-        return True
-    return any(path in group and other in group for group in _ONE_OF)
+    nested = scenarios.is_within(path, other) or scenarios.is_within(other, path)
+    return nested or scenarios.both_say(path, other) is not None
 
 
 def _path(override: str) -> str:
@@ -144,5 +146,5 @@ def _path(override: str) -> str:
 
 def _listed(path: str, values: object) -> list[object]:
     if isinstance(values, Iterable):
-        return list(values)
+        return [scenarios.plain(value) for value in values]
     raise InputError(f"{OPTION} {path}: {values!r} is one value; give a list of values, or use `set`")

@@ -9,7 +9,7 @@ import contextlib
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, nearest
 from wirespeed.sweep import work
 from wirespeed.sweep.work import Files
 
@@ -18,6 +18,8 @@ try:
 except ImportError:
     raise InputError("--engine dask needs Dask: pip install 'wirespeed[cluster]'") from None
 
+# Schemes of addresses without a port.
+_WITHOUT_PORT: Final = ("inproc",)
 _ANSWERS_WITHIN_S: Final = 15.0
 _CONNECT: Any = distributed.Client  # untyped
 
@@ -41,6 +43,7 @@ class Dask:
 
     def start(self, files: Files) -> Executor:
         """Asks every worker who it is. Raises InputError where nobody answers, or one does not fit."""
+        _judge(self._scheduler)
         try:
             self._client = _CONNECT(self._scheduler, timeout=_ANSWERS_WITHIN_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as e:
@@ -73,3 +76,24 @@ class Dask:
         """Takes back what waits, and leaves the cluster as it is."""
         if self._client is not None:
             self._client.close()
+
+
+def _judge(scheduler: str) -> None:
+    """Raises InputError for what is no address: a client of it would try for half a minute, and complain as it ends."""
+    where = f"--scheduler {scheduler}: is no address of a scheduler"
+    example = "as in tcp://10.0.0.1:8786"
+    try:
+        scheme, place = distributed.comm.parse_address(scheduler)
+    except (TypeError, ValueError) as e:
+        raise InputError(f"{where}: {e}; {example}") from None
+    known = sorted({"inproc", "tcp", "tls", "ws", "wss", *distributed.comm.registry.backends})
+    if scheme not in known:
+        raise InputError(f"{where}: {scheme}:// must be one of {', '.join(known)}{nearest(scheme, known)}, {example}")
+    if scheme in _WITHOUT_PORT:
+        return
+    try:
+        host, port = distributed.comm.addressing.parse_host_port(place)
+    except ValueError:
+        host, port = place, 0
+    if not host or not 0 < port < 1 << 16:
+        raise InputError(f"{where}: it needs a host and a port from 1 to 65535, {example} (Dask's own is 8786)")

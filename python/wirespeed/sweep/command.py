@@ -17,7 +17,7 @@ from wirespeed import options, scenarios, terminal
 from wirespeed.errors import InputError
 from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
-from wirespeed.sweep import plan, study, text
+from wirespeed.sweep import axes, plan, study, text
 from wirespeed.sweep.plan import Ask
 
 _EPILOG: Final = (
@@ -30,7 +30,7 @@ _EPILOG: Final = (
     "Values: a list (1,4,8), so many at equal distances (0.1..1.0/10), a range by a step (16..64+16) or by a factor "
     "(128..4096*2); with --design latin or sobol FIRST..LAST is an interval.\n\n"
     "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
-    "Exit code: 0 fine (points that failed are listed), 2 bad input, 130 stopped by Ctrl-C."
+    "Exit code: 0 fine (points that failed are listed), 2 bad input or every point failed, 130 stopped by Ctrl-C."
 )
 _STUDY, _WHERE = "Study", "Where it runs"
 DEFAULT_FOLDER: Final = "wirespeed-sweep"
@@ -159,6 +159,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
         if not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+        if found.failed == len(found.rows):
+            raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
         return 0
 
 
@@ -173,10 +175,11 @@ def asked(scenario: str, vary: list[str] | None, settings: list[str] | None, giv
         both = sorted({text.partition("=")[0].strip() for text in vary} & set(varied))
         if both:
             raise InputError(f"--vary {both[0]}: {scenario} varies it too; leave it out of one of them")
-        kept = [f"{path}={_spelled(values)}" for path, values in varied.items()]
-        found = replace(found, vary=[*kept, *vary])
+        for text in vary:
+            path, equals, values = text.partition("=")
+            if not equals or path.strip() in varied:
+                axes.parse(text)  # says what is wrong with it
+                raise InputError(f"--vary {path.strip()}: is given twice; put all its values into one")
+            varied[path.strip()] = values
+        found = replace(found, vary=varied)
     return replace(found, set=[*scenarios.overrides(found.set), *(settings or [])], **given)
-
-
-def _spelled(values: object) -> str:
-    return values if isinstance(values, str) else ",".join(str(value) for value in values)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,6 +60,7 @@ _LEFT_OUT: Final = frozenset(
     {"batches", "inputs", "load_s", "machine", "packets_per_wall_s", "routes", "seed", "series", "table", "traffic"}
     | {"wall_s", "sojourn_cdf", "schema", "attribution_labels", "drop_kinds", "notes", "policy", "warmup"}
 )
+_BATCHED: Final = ("carried_mpps", "dram_energy")
 _TEXTS: Final = ("run_id", "version", "commit")
 
 
@@ -77,7 +79,22 @@ def columns(summary: Mapping[str, Any]) -> dict[str, float | str]:
     """
     texts = {name: str(summary[name]) for name in _TEXTS if name in summary}
     measured = {name: value for name, value in summary.items() if name not in _LEFT_OUT}
-    return {**texts, **dict(_flat("", measured))}
+    return {**texts, **dict(_flat("", measured)), **_batches(summary.get("batches") or {})}
+
+
+def _batches(means: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """What gives a half-width to a rate and to energy, of which a run reports none; Student's factor is the driver's.
+
+    >>> _batches({"carried_mpps": [1.0, 3.0], "loss": [0.0, 0.0]})
+    {'batches.carried_mpps.count': 2.0, 'batches.carried_mpps.variance': 2.0}
+    """
+    found = {}
+    for name in _BATCHED:
+        values = means.get(name) or ()
+        if len(values) > 1:
+            found[f"batches.{name}.count"] = float(len(values))
+            found[f"batches.{name}.variance"] = statistics.variance(values)
+    return found
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, float]]:

@@ -29,7 +29,8 @@ def page(document: Mapping[str, Any]) -> str:
         if drawn is not None:
             figures.append(f"<section><h2>{escape(metric.title)}</h2><figure>{drawn}</figure></section>")
     heads, rows = text.rows(document)
-    best = "".join(f"<li>{escape(line)}</li>" for line in text.extremes(document))
+    told = [*text.extremes(document), *text.widths(document)]
+    best = "".join(f"<li>{escape(line[:1].upper() + line[1:])}</li>" for line in told)
     failed = "".join(
         f"<li><code>{escape(where)}</code>: {escape(why)}</li>" for where, why in text.errors(document)[:_ROWS]
     )
@@ -104,14 +105,16 @@ def chart(document: Mapping[str, Any], metric: Metric) -> str | None:
 def _means(measured: Sequence[Mapping[str, Any]], along: str, by: str | None, metric: Metric) -> list[dict[str, Any]]:
     cells: dict[tuple[Any, str], list[float]] = {}
     for result in measured:
-        key = (result["at"][along], str(result["at"][by]) if by else "")
+        key = (result["at"][along], text.at(result["at"][by]) if by else "")
         cells.setdefault(key, []).append(result[metric.name]["mean"])
     return [
         {
             "x": x,
             "by": series,
             "y": statistics.fmean(values) / metric.scale,
-            "words": f"{along}={x}" + (f", {by}={series}" if by else "") + f": {metric.text(statistics.fmean(values))}",
+            "words": f"{along}={text.at(x)}"
+            + (f", {by}={series}" if by else "")
+            + f": {metric.text(statistics.fmean(values))}",
         }
         for (x, series), values in cells.items()
     ]

@@ -22,9 +22,13 @@ from wirespeed.sweep.until import Replications
 from wirespeed.sweep.work import Files, Task
 
 PathLike = str | os.PathLike[str]
+# Options that say what a setting says, with its path.
+_OPTIONS: Final = {"--capture": "traffic.capture", "--table": "function.forward.table"}
 SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
+_CAPTURE: Final = re.compile(r'^capture = "', re.MULTILINE)
+_PROFILE: Final = re.compile(r'^profile = "([^"\n]+)"$', re.MULTILINE)
 
 
 # One title for all points: those that are the same scenario by other settings are the same run.
@@ -41,7 +45,7 @@ class Ask:
     set: scenarios.Overrides = None
     design: str = "grid"
     samples: int | None = None
-    seed: int = 0
+    seed: int | None = None
     replications: int | None = None
     until: Sequence[str] = ()
     most_replications: int | None = None
@@ -57,19 +61,31 @@ class Plan:
         """Raises InputError for what cannot be studied: see `wirespeed.sweep`."""
         if isinstance(ask.until, str) or isinstance(ask.metrics, str):
             raise InputError("until, metrics: must be lists of texts")
-        if ask.seed < 0:
+        if ask.seed is not None and ask.seed < 0:
             raise InputError(f"--seed {ask.seed}: must be 0 or more")
         self.replications: Replications = until.replications(ask.replications, ask.until, ask.most_replications)
         self.metrics: list[Metric] = [metric(name) for name in _metrics(ask)]
         self._found = scenarios.find(ask.scenario)
         self._files = {name: None if path is None else os.fspath(path) for name, path in _files(ask).items()}
         self._digests: dict[str, str] = {}
-        self.set = [*self._found.overrides, *scenarios.overrides(ask.set), *_search(self.metrics)]
+        self._lacking: dict[str, str | None] = {}
+        given = [*self._found.overrides, *scenarios.overrides(ask.set)]
+        search = _search(self.metrics)
+        self.set = [*given, *search]
         self.ask = ask
         self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
-        space.judge(self.axes, self.set, self.replications.most > 1)
-        self.base = tomllib.loads(self._resolve((), title=()))
-        self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed)
+        options = {path: name for name, path in _OPTIONS.items() if self._files[name.strip("-")] is not None}
+        if search:
+            options["run.search"] = f"--metric {search[0].partition('=')[2].strip(chr(34))}"
+        space.judge(self.axes, given, options, self.replications.most > 1)
+        if ask.seed is not None and ask.design == "grid":
+            raise InputError(
+                f"--seed {ask.seed}: draws the samples of --design latin and sobol, and a grid has none; that of the "
+                f"simulation is --set run.seed={ask.seed}"
+            )
+        self._base = self._resolve((), title=())
+        self.base = tomllib.loads(self._base)
+        self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed or 0)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
         self._refuse()
 
@@ -94,6 +110,10 @@ class Plan:
     def overrides(self, place: int) -> list[str]:
         """What a point adds to the scenario."""
         return [override for at in self.points[place] for override in at.overrides]
+
+    def replays(self, place: int) -> bool:
+        """Whether a point's traffic is a capture."""
+        return _CAPTURE.search(self._resolved[place][0]) is not None
 
     def seed(self, place: int, replication: int) -> int:
         """The seed of a run."""
@@ -125,7 +145,7 @@ class Plan:
             "table": self._files["table"],
             "design": ask.design,
             "samples": ask.samples,
-            "seed": ask.seed,
+            "seed": ask.seed or 0,
             "replications": [self.replications.least, self.replications.most],
             "until": [each.text for each in self.replications.until],
             "axes": [
@@ -154,12 +174,25 @@ class Plan:
 
     def _judged(self, point: Point) -> tuple[str, str | None]:
         try:
-            return self._resolve([override for at in point for override in at.overrides]), None
+            text = self._resolve([override for at in point for override in at.overrides])
         except InputError as e:
             return "", str(e)
+        return text, self._lacks(text)
+
+    def _lacks(self, text: str) -> str | None:
+        """What a resolved scenario names that is not there: files are opened, and profiles looked up, by runs only."""
+        for path in _NAMED_FILE.findall(text):
+            if path not in self._lacking:
+                self._lacking[path] = _unreadable(Path(path))
+            if (why := self._lacking[path]) is not None:
+                return why
+        return next((why for name in _PROFILE.findall(text) if (why := _no_profile(name)) is not None), None)
 
     def _refuse(self) -> None:
         """Raises InputError for a level that no point makes sound; a combination that cannot start is no mistake."""
+        own = self._lacks(self._base)
+        if own is not None and all(why == own for _, why in self._resolved):
+            raise InputError(own)
         for place, axis in enumerate(self.axes):
             starts: dict[Level, bool] = {}
             for point, (_, why) in zip(self.points, self._resolved, strict=True):
@@ -215,6 +248,25 @@ def read(path: PathLike) -> Ask | None:
         if name in document and beside.is_file():
             document[name] = str(beside)
     return Ask(**document)
+
+
+def _unreadable(path: Path) -> str | None:
+    if not path.exists():
+        return f"{path}: no such file"
+    if not path.is_file():
+        return f"{path}: is no regular file, which all runs of a study could read; write it to one"
+    return None if os.access(path, os.R_OK) else f"{path}: may not be read"
+
+
+def _no_profile(name: str) -> str | None:
+    """Why a profile is none that is shipped; paths of files have an extension."""
+    shipped = [each for kind, each, _ in _wirespeed.presets() if kind == "traffic"]
+    if Path(name).suffix or name in shipped:
+        return None
+    return (
+        f"traffic.profile {name!r}: no shipped profile has that name{nearest(name, shipped)}; shipped are "
+        f"{', '.join(shipped)}, and a file of your own is named with its extension"
+    )
 
 
 _KINDS: Final = {dict: "a table", list: "a list", str: "a text", int: "a whole number"}

@@ -87,7 +87,7 @@ def sweep(
     set: scenarios.Overrides = None,
     design: str = "grid",
     samples: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     replications: int | None = None,
     until: Sequence[str] = (),
     most_replications: int | None = None,
@@ -106,8 +106,8 @@ def sweep(
 
     `vary` maps dotted paths to values, or to a range: `{"machine.llc.slices": [1, 4, 8], "traffic.load":
     "0.1..1.0/10"}`. `cases` are bundles of settings by name, an axis of their own. `design` is "grid" (every
-    combination), "latin" or "sobol" (`samples` points; a range without a step is an interval then). A point runs
-    `replications` times, with seeds that are the same at all points, or `until` half-widths such as "carried_mpps 1%"
+    combination), "latin" or "sobol" (`samples` points, drawn by `seed`; a range without a step is an interval then). A
+    point runs `replications` times, with seeds that are the same at all points, or `until` half-widths such as "carried_mpps 1%"
     are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page shows.
 
     Runs go to `jobs` processes of this machine, to the Dask cluster of `scheduler` (engine "dask"), or to any
@@ -248,7 +248,7 @@ class _Runs:
             done = [found for task in self._tasks[place] if (found := self._folder.get(task.key)) is not None]
             if any(found.error is not None for found in done):
                 return []
-            if self._plan.replications.enough([found.values for found in done]):
+            if self._plan.replications.enough([found.values for found in done], self._plan.replays(place)):
                 return []
             task = self._add(place, len(done))
             self._folder.find([task.key])
@@ -278,13 +278,19 @@ def _document(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
     results = []
     for place, runs in by_point.items():
         means: dict[str, Any] = {}
+        same = plan.replays(place) and until.see_the_same(runs)
         for metric in plan.metrics:
             values = [run[metric.column] for run in runs if run.get(metric.column) is not None]
             if values:
-                mean, wide = until.interval(values)
-                means[metric.name] = {"mean": mean, "half_width": wide if len(values) > 1 else None}
+                mean, over_runs = until.interval(values)
+                wide = over_runs if len(values) > 1 else None
+                if same:
+                    by_batches = until.within(metric, runs[0])
+                    wide = None if by_batches is None else max(by_batches, over_runs)
+                means[metric.name] = {"mean": mean, "half_width": wide}
         error = next((run["error"] for run in runs if run["error"] is not None), None)
-        results.append({"point": place, "at": plan.values(place), "runs": len(runs), "error": error, **means})
+        about = {"point": place, "at": plan.values(place), "runs": len(runs), "same_packets": same, "error": error}
+        results.append({**about, **means})
     return {"schema": SCHEMA, **plan.document(), "results": results}
 
 

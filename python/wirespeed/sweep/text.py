@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
+from wirespeed.sweep import until
 from wirespeed.sweep.metrics import METRICS
 
 # Points that a terminal shows; all are in the files.
@@ -34,9 +35,18 @@ def value(name: str, of: Mapping[str, Any] | None) -> str:
     if metric.unit == "µs":
         return q.interval(of["mean"], wide)
     shown = metric.text(of["mean"])
-    if wide is None or not of["mean"] or metric.unit == "%":
+    if not wide or not of["mean"] or metric.unit == "%":
         return shown
     return f"{shown} ± {q.digits(100 * wide / abs(of['mean']), 2)} %"
+
+
+def at(level: object) -> str:
+    """A value of an axis, as `--set` takes it.
+
+    >>> at(True), at(0.1), at("imix")
+    ('true', '0.1', 'imix')
+    """
+    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def extremes(document: Mapping[str, Any]) -> list[str]:
@@ -63,13 +73,42 @@ def extremes(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def widths(document: Mapping[str, Any]) -> list[str]:
+    """What there is to say about half-widths: runs that are the same, and wanted ones that are not met."""
+    lines = []
+    sound = [result for result in document["results"] if result["error"] is None]
+    same = sum(result["same_packets"] for result in sound)
+    if same:
+        where = "all points" if same == len(sound) else f"{same} of {len(sound)} points"
+        lines.append(
+            f"the runs of {where} see the same packets: the capture is the same for every seed. Half-widths there are "
+            "those of batches of one run; more packets (run.packets) say more, more runs do not"
+        )
+    for each in map(until.parse, document["until"]):
+        name = each.metric.name
+        lacking = [result for result in sound if name not in result]
+        if lacking:
+            lines.append(f"{name} has no value at {_places(lacking, sound)}: {each.text!r} is not waited for there")
+        known = [result[name] for result in sound if name in result]
+        missed = [of for of in known if of["half_width"] is None or not each.is_met(of["mean"], of["half_width"])]
+        if missed:
+            lines.append(f"{each.text!r} is not met at {len(missed)} of {len(known)} points")
+    return lines
+
+
+def _places(some: Sequence[Mapping[str, Any]], of: Sequence[Mapping[str, Any]]) -> str:
+    if len(some) == 1 < len(of):
+        return _where(some[0])
+    return "any point" if len(some) == len(of) else f"{len(some)} of {len(of)} points"
+
+
 def _is_level(best: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether a mean differs from the best by no more than both half-widths together allow."""
     return bool(abs(best["mean"] - other["mean"]) <= math.hypot(best["half_width"] or 0.0, other["half_width"] or 0.0))
 
 
 def _where(result: Mapping[str, Any]) -> str:
-    return ", ".join(f"{axis}={at}" for axis, at in result["at"].items())
+    return ", ".join(f"{axis}={at(level)}" for axis, level in result["at"].items())
 
 
 def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -79,7 +118,7 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     heads = [*axes, *metrics, *(["runs"] if document["replications"][1] > 1 else [])]
     out = []
     for result in document["results"]:
-        row = [str(result["at"][axis]) for axis in axes]
+        row = [at(result["at"][axis]) for axis in axes]
         row += [
             "failed" if result["error"] and name not in result else value(name, result.get(name)) for name in metrics
         ]
@@ -106,5 +145,6 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     if len(cells) > _SHOWN:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
     parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
+    parts += [Text(f"· {line}", "yellow") for line in widths(document)]
     parts += [Text(f"· failed at {where}: {why}", "red") for where, why in errors(document)[:5]]
     return Group(*parts)

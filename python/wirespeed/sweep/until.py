@@ -3,6 +3,10 @@
 The half-width is Student's, at 95 %, over replications with seeds of their own. A rule that stops when the interval is
 small stops a little too often when it is small by chance; at least three replications keep that small (Law, "Simulation
 Modeling and Analysis", section 9.4.1, asks for the same caution).
+
+A capture is replayed from its first packet on, whatever the seed: replications see the same packets, and what they
+differ by (where mbufs lie) says nothing about others. There the half-width is that of one run, by means of consecutive
+batches of its packets, and no more runs are made.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from wirespeed.errors import InputError
 from wirespeed.sweep.metrics import METRICS, Metric, metric
@@ -40,9 +44,10 @@ class Until:
 
     def holds(self, values: Sequence[float]) -> bool:
         """Whether replications with these values are enough. A value that never varies is known."""
-        if len(values) < LEAST:
-            return False
-        mean, wide = interval(values)
+        return len(values) >= LEAST and self.is_met(*interval(values))
+
+    def is_met(self, mean: float, wide: float) -> bool:
+        """Whether a mean with that half-width is known as well as is wanted."""
         return wide <= (abs(mean) * self.width if self.relative else self.width)
 
 
@@ -54,11 +59,15 @@ class Replications:
     most: int = 1
     until: tuple[Until, ...] = ()
 
-    def enough(self, done: Sequence[Mapping[str, float | str]]) -> bool:
-        """Whether a point with these runs, in order of replication, needs no more."""
+    def enough(self, done: Sequence[Mapping[str, float | str]], replays: bool = False) -> bool:
+        """Whether a point with these runs, in order of replication, needs no more. `replays`: it has a capture."""
         if len(done) < self.least:
             return False
-        return len(done) >= self.most or all(each.holds(_column(each.metric, done)) for each in self.until)
+        if len(done) >= self.most or (replays and see_the_same(done)):
+            return True
+        values = [(each, _column(each.metric, done)) for each in self.until]
+        # What none of the runs reports no further one is waited for to report.
+        return all(each.holds(column) or not column for each, column in values)
 
 
 def replications(number: int | None, until: Sequence[str], most: int | None) -> Replications:
@@ -119,6 +128,36 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         return mean, math.inf
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     return mean, float(stdtrit(n - 1, 0.975)) * math.sqrt(variance / n)
+
+
+def see_the_same(runs: Sequence[Mapping[str, object]]) -> bool:
+    """Whether several runs of a capture saw the same packets at the same times: what was offered is equal to the bit.
+
+    >>> see_the_same([{"offered_mpps": 9.13}, {"offered_mpps": 9.13}]), see_the_same([{"offered_mpps": 9.13}])
+    (True, False)
+    """
+    offered = [run.get("offered_mpps") for run in runs]
+    return len(offered) > 1 and None not in offered and len(set(offered)) == 1
+
+
+def within(of: Metric, run: Mapping[str, Any]) -> float | None:
+    """The half-width of a metric by the batches of one run; None where none is reported."""
+    if of.name in ("carried_gbps", "carried_mpps"):
+        wide, mean = _of_batches(run, "carried_mpps"), run.get("carried_mpps")
+        return wide * run[of.column] / mean if wide is not None and mean else wide
+    if of.name == "dram_energy":
+        return _of_batches(run, "dram_energy")
+    wide = run.get({"loss": "loss_half_width", "mean": "sojourn_ns.half_width"}.get(of.name, f"{of.column}_half_width"))
+    return float(wide) if isinstance(wide, int | float) else None
+
+
+def _of_batches(run: Mapping[str, Any], name: str) -> float | None:
+    from scipy.special import stdtrit
+
+    count, variance = run.get(f"batches.{name}.count"), run.get(f"batches.{name}.variance")
+    if count is None or variance is None:
+        return None
+    return float(stdtrit(count - 1, 0.975)) * math.sqrt(variance / count)
 
 
 def seed(first: int, replication: int) -> int:

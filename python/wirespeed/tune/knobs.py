@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from wirespeed import scenarios
 from wirespeed.errors import InputError
 from wirespeed.tune.target import Settings, Target
 
@@ -18,6 +19,7 @@ MOST_POINTS: Final = 100_000
 # Points that are judged to find one in which a value is accepted.
 _JUDGED: Final = 2000
 
+_ROUNDING: Final = 1e-9
 _RANGE: Final = re.compile(r"\s*([^.\s]+(?:\.\d+)?)\s*\.\.\s*([^*+/\s]+)\s*(?:([*+/])\s*(\S+))?\s*")
 
 
@@ -59,7 +61,7 @@ def parse(text: str, option: str = "--knob") -> Knob:
 
 def knob(path: str, values: Iterable[object], option: str = "--knob") -> Knob:
     """A knob of values; raises InputError where there is none, or one twice."""
-    listed = tuple(values)
+    listed = tuple(scenarios.plain(value) for value in values)
     if not listed:
         raise InputError(f"{option} {path}: there are no values; give at least one")
     if len(listed) > MOST_VALUES:
@@ -128,6 +130,12 @@ def _range(where: str, given: str, first: str, last: str, sign: str | None, by: 
     low, high = _number(where, given, first), _number(where, given, last)
     if sign == "/":
         return _even(where, given, low, high, _number(where, given, by or ""))
+    if by is None and not (isinstance(low, int) and isinstance(high, int)):
+        says = "; with --design latin or sobol it is an interval" if where.startswith("--vary") else ""
+        raise InputError(
+            f"{where}={given}: in which steps? Give {given.strip()}/COUNT for so many values at equal distances, or "
+            f"FIRST..LAST+STEP{says}"
+        )
     step = _number(where, given, by) if by is not None else 1
     factor = sign == "*"
     if factor and (step <= 1 or low <= 0):
@@ -137,10 +145,14 @@ def _range(where: str, given: str, first: str, last: str, sign: str | None, by: 
     if low > high:
         raise InputError(f"{where}={given}: the range is empty, {first} is above {last}; swap them")
     values: list[object] = []
-    value = low
-    while value <= high and len(values) <= MOST_VALUES:
-        values.append(value)
-        value = value * step if factor else value + step
+    # Of floats the last may miss its end by rounding; each is reckoned from the first, so that errors do not add up.
+    whole = all(isinstance(each, int) for each in (low, high, step))
+    end = high if whole else high + _ROUNDING * (abs(high) if factor else step)
+    while len(values) <= MOST_VALUES:
+        value = low * step ** len(values) if factor else low + step * len(values)
+        if value > end:
+            break
+        values.append(value if isinstance(value, int) else float(f"{value:.12g}"))
     return values
 
 
