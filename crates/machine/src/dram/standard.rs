@@ -376,10 +376,12 @@ impl Standard {
     /// # Errors
     /// It does not, with the clocks that it takes.
     pub(super) fn check_refresh(&self, refresh: Command, interval: u32) -> Result<(), MachineError> {
-        let longest = |prev: &[Command], next: &[Command]| {
+        const WITHIN: [Level; 3] = [Level::Bank, Level::Group, Level::Rank];
+        let among = |levels: &[Level], prev: &[Command], next: &[Command]| {
             let mut most = 0;
-            for row in self.constraints.iter().filter(|row| row.level != Level::OtherRank) {
-                if row.window == 1
+            for row in &self.constraints {
+                if levels.contains(&row.level)
+                    && row.window == 1
                     && row.prev.iter().any(|c| prev.contains(c))
                     && row.next.iter().any(|c| next.contains(c))
                 {
@@ -388,12 +390,36 @@ impl Standard {
             }
             Ok::<u32, MachineError>(most)
         };
+        let longest = |prev: &[Command], next: &[Command]| among(&WITHIN, prev, next);
+        let came = |of: &str| {
+            let clocks = |name: &str| self.timings.get(name).copied().unwrap_or(0);
+            format!("{} with {of} = {}", clocks("REFI"), clocks(of))
+        };
+        let most_bus = Command::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
+        if refresh == Command::RefBank {
+            let banks = self.banks_per_channel();
+            let after = among(&[Level::Group, Level::Rank], &[refresh], &[Command::Act])?;
+            let slot = after + 2 * most_bus;
+            if interval / banks < slot {
+                return Err(self.error(
+                    "timings.REFI",
+                    came("RREFD"),
+                    &format!(
+                        "REFI of at least {}: {after} from a refresh to a row of another bank, and {} for the commands, for \
+                         each of {banks} banks",
+                        u64::from(slot) * u64::from(banks),
+                        2 * most_bus,
+                    ),
+                    "between two refreshes another bank has to open a row".into(),
+                ));
+            }
+        }
         let close = longest(&[Command::Act, Command::Rd, Command::Wr], &[Command::Pre])?;
         let precharge = longest(&[Command::Pre], &[refresh])?;
         let refreshed = longest(&[refresh], &[Command::Act])?;
         let open = longest(&[Command::Act], &[Command::Rd, Command::Wr])?;
         // Each of the four commands may find the bus taken by another one.
-        let bus = 4 * Command::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
+        let bus = 4 * most_bus;
         let least = [close, precharge, refreshed, open, bus].into_iter().map(u64::from).sum::<u64>();
         if u64::from(interval) >= least {
             return Ok(());
@@ -404,11 +430,7 @@ impl Standard {
             if refresh == Command::RefBank { rounded.next_multiple_of(self.banks_per_channel()) } else { rounded };
         Err(self.error(
             "timings.REFI",
-            format!(
-                "{} with {of} = {}",
-                self.timings.get("REFI").copied().unwrap_or(0),
-                self.timings.get(of).copied().unwrap_or(0)
-            ),
+            came(of),
             &format!(
                 "REFI of at least {refi}: {close} until a row may be closed, {precharge} to close it, {refreshed} to \
                  refresh, {open} to open a row, and {bus} for the commands"
