@@ -140,6 +140,7 @@ def simulate_dram(
     *,
     standard: str | None = None,
     map: str | None = None,
+    map_file: str | None = None,
     offered: str | None = None,
     queue: int | None = None,
     order: str | None = None,

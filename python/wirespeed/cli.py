@@ -528,7 +528,10 @@ def memory_dram(
         typer.Option("--writes", metavar="HOW", help="mixed, or drain=QUEUE/HIGH/LOW.", show_default="mixed"),
     ] = None,
     page: Annotated[
-        str | None, typer.Option("--page", metavar="HOW", help="open, closed or adaptive=CLOCKS.", show_default="open")
+        str | None,
+        typer.Option(
+            "--page", metavar="HOW", help="open, closed or adaptive=CLOCKS.", show_default="open; closed with HMC"
+        ),
     ] = None,
     refresh: Annotated[
         str | None, typer.Option("--refresh", metavar="HOW", help="all-bank, per-bank or off.", show_default="all-bank")
@@ -562,7 +565,7 @@ def memory_dram(
     epilog="Examples:\n\n"
     "  wirespeed memory cache --levels 32KiB/8,1MiB/16,16MiB/16 --trace loads.rw\n\n"
     "  wirespeed memory cache --levels 48KiB/12,2MiB/16:srrip,L3=32MiB/16:victim --trace lackey.txt.gz\n\n"
-    "Options of a level stand behind colons: lru, fifo, mru, tree-plru, random, srrip; non-inclusive, inclusive, "
+    "Options of a level stand behind colons: lru, fifo, mru, tree-plru, random, srrip, age=N; non-inclusive, inclusive, "
     "victim; write-back, write-through; write-allocate, write-validate, write-around; next-line=N, stride=N, "
     "stream=N; ways=MASK.",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import json
+import operator
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ def simulate_dram(
     is_write: Any = None,
     arrivals: Any = None,
     map: str | os.PathLike[str] | None = None,
-    offered: str = "saturated",
+    offered: str | None = None,
     queue: int | None = None,
     order: str | None = None,
     writes: str | None = None,
@@ -57,8 +58,10 @@ def simulate_dram(
 
     `trace` holds byte addresses (a file, a Trace, or an array of integers of 8 bytes); of an array, `is_write` says
     which are writes (none if left out) and `arrivals` at which clock each arrives. `preset` is a shipped standard
-    or a TOML file, `map` the parts of the address from high to low (`"row bank group column"`) or a TOML file.
-    `offered` is "saturated", "every=20" (clocks) or "trace", which takes the arrivals. `queue`, `order`, `writes`,
+    or a TOML file, `map` the parts of the address from high to low (`"row bank group column"`) or a TOML file; "hmc-2.1"
+    is a cube with its links and crossbar, "hmc-2.1-vault" its vaults alone.
+    `offered` is "saturated", "every=20" (clocks) or "trace", which takes the arrivals; if left out "trace" where
+    `arrivals` are given, and else "saturated". `queue`, `order`, `writes`,
     `page` and `refresh` set the controller. With `record` the document has `accepted_clk` and `finished_clk`, too: by
     request, the clock in which it was accepted and the one after its last data, as uint64 memoryviews.
 
@@ -71,6 +74,10 @@ def simulate_dram(
     >>> found["requests"], found["peak_share"] > 0.9
     (10000, True)
     """
+    if offered is None:
+        offered = "saturated" if arrivals is None else "trace"
+    elif arrivals is not None and offered != "trace":
+        raise InputError(f"arrivals: given with offered = {offered!r}, which does not look at them: leave one of them out")
     standard, name = _file_or_name(preset)
     mapping, mapping_name = _file_or_name(map) if map is not None else (None, None)
     document, finished, accepted = _wirespeed.simulate_dram(
@@ -78,8 +85,9 @@ def simulate_dram(
         name,
         standard=standard,
         map=mapping if mapping is not None else mapping_name,
+        map_file=mapping_name if mapping is not None else None,
         offered=offered,
-        queue=queue,
+        queue=None if queue is None else _count("queue", queue, 0, 2**32 - 1),
         order=order,
         writes=writes,
         page=page,
@@ -111,9 +119,27 @@ def simulate_cache(
     >>> [(level["name"], level["hits"]) for level in memory.simulate_cache(lines, "32KiB/8,128KiB/16")["levels"]]
     [('L1', 0), ('L2', 1024)]
     """
-    text = levels if isinstance(levels, str) else ",".join(levels)
-    found: dict[str, Any] = json.loads(_wirespeed.simulate_cache(requests(trace, is_write, None), text, seed, sample))
+    if isinstance(levels, str):
+        text = levels
+    elif isinstance(levels, Sequence) and all(isinstance(level, str) for level in levels):
+        text = ",".join(levels)
+    else:
+        raise InputError(f'levels: {levels!r}: must be a text or a list of texts, as in "32KiB/8,1MiB/16"')
+    seed = _count("seed", seed, 0, 2**64 - 1)
+    one_in = None if sample is None else _count("sample", sample, 1, 2**64 - 1)
+    found: dict[str, Any] = json.loads(_wirespeed.simulate_cache(requests(trace, is_write, None), text, seed, one_in))
     return found
+
+
+def _count(name: str, value: Any, least: int, most: int) -> int:
+    """An integer of Python's or of numpy's within bounds. Raises InputError."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} = {value!r}: must be an integer") from None
+    if not least <= count <= most:
+        raise InputError(f"{name} = {count}: allowed are {least} to {most}")
+    return count
 
 
 def requests(trace: Requests, is_write: Any = None, arrivals: Any = None) -> Trace:
@@ -127,8 +153,14 @@ def requests(trace: Requests, is_write: Any = None, arrivals: Any = None) -> Tra
     return Trace(_integers("addresses", trace), None if is_write is None else _flags(is_write), clocks)
 
 
+def _array(values: Any) -> Any:
+    """The array of a column of pandas or polars; anything else as it is."""
+    return values.to_numpy() if hasattr(values, "to_numpy") else values
+
+
 def _integers(name: str, values: Any) -> Any:
     """Something that holds integers of 8 bytes in one dimension."""
+    values = _array(values)
     if hasattr(values, "dtype") and hasattr(values, "astype"):
         if values.dtype.kind not in "iu":
             raise InputError(f"{name}: an array of {values.dtype}: must be integers")
@@ -143,11 +175,19 @@ def _integers(name: str, values: Any) -> Any:
 
 
 def _flags(values: Any) -> Any:
+    values = _array(values)
     if isinstance(values, (list, tuple)):
         return bytes(map(bool, values))
+    if hasattr(values, "dtype") and hasattr(values, "astype") and values.dtype.kind in "iu":
+        _one_dimension("is_write", values)
+        wrong = (values != 0) & (values != 1)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise InputError(f"is_write[{at}] = {values[at]}: allowed are 0 and 1")
+        values = values.astype("uint8")
     view = _one_dimension("is_write", values)
     if view.format not in ("?", "B", "b"):
-        raise InputError(f"is_write: an array of format {view.format!r}: must be booleans")
+        raise InputError(f"is_write: an array of format {view.format!r}: must be booleans, or integers of 0 and 1")
     return view.tobytes()
 
 

@@ -97,7 +97,7 @@ _BUS: Final[tuple[tuple[str, str, Family], ...]] = (
     ("refresh", "refresh", "wait"),
 )
 # Neighbours in the bar differ in shade too, so that it reads without colour.
-_SHADES: Final = "█▓▒░"
+_SHADES: Final = "█▓▒░▚▖"
 _REST: Final = "·"
 
 

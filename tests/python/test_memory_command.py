@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from wirespeed import InputError, cli, memory
+from wirespeed import InputError, cli, memory, terminal
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 LINE = 64
@@ -314,7 +314,7 @@ def test_what_contradicts_itself_ends_with_two_and_its_numbers(
     [
         ("R 40\nX 80\n", "t.rw:2: `X 80`: expected `R|W HEXADDRESS [CLOCK]`"),
         ("R 40 7\nR 80 5\n", "t.rw:2: clock 5 after 7: expected clocks that do not decrease"),
-        ("R ffffffffff\n", "addresses = [0] = 0xffffffffff: allowed is below the device's"),
+        ("# far\nR 40\n\nR ffffffffff\n", "t.rw:4: address 0xffffffffff: allowed is below the device's 0x200000000"),
         ("", "t.rw: not a single request in it"),
     ],
 )
@@ -335,9 +335,105 @@ def test_a_trace_that_is_wrong_ends_with_two_and_its_line(wirespeed: Any, trace:
         ({"trace": 64}, "addresses: int: must be an array or a list"),
         ({"trace": [0, 64], "is_write": [True]}, "writes: 1 values for 2 addresses"),
         ({"trace": [0, 64], "is_write": np.zeros(2)}, "is_write: an array of format 'd': must be booleans"),
+        ({"trace": [0, 64], "is_write": np.array([0, 2])}, r"is_write\[1\] = 2: allowed are 0 and 1"),
         ({"trace": [0, 64], "arrivals": [5, 3], "offered": "trace"}, r"arrivals = \[1\] = 3 after 5"),
+        ({"trace": [0, 64], "arrivals": [5, 3]}, r"arrivals = \[1\] = 3 after 5"),
+        ({"trace": [0], "arrivals": [5], "offered": "saturated"}, "arrivals: given with offered = 'saturated'"),
+        ({"trace": [0], "arrivals": [5], "offered": "every=9"}, "arrivals: given with offered = 'every=9'"),
+        ({"trace": [0], "queue": -1}, "queue = -1: allowed are 0 to 4294967295"),
+        ({"trace": [0], "queue": 1.5}, "queue = 1.5: must be an integer"),
     ],
 )
 def test_arrays_that_are_wrong_are_told(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
         memory.simulate_dram(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"seed": -1}, "seed = -1: allowed are 0 to 18446744073709551615"),
+        ({"sample": -1}, "sample = -1: allowed are 1 to 18446744073709551615"),
+        ({"sample": 0}, "sample = 0: allowed are 1 to"),
+        ({"seed": 0.5}, "seed = 0.5: must be an integer"),
+        ({"levels": None}, "levels: None: must be a text or a list of texts"),
+        ({"levels": [32]}, r"levels: \[32\]: must be a text or a list of texts"),
+    ],
+)
+def test_numbers_and_levels_that_are_wrong_are_told(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        memory.simulate_cache([0, 64], **{"levels": "32KiB/8", **given})
+
+
+def test_arrivals_that_are_given_are_kept() -> None:
+    found = memory.simulate_dram([0, 64, 128], arrivals=[0, 1000, 50_000], record=True)
+    assert found["offered"] == "trace"
+    assert list(found["accepted_clk"]) == [0, 1000, 50_000]
+
+
+class Column:
+    """What pandas and polars hand out: no buffer and no list, and an array when asked."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def to_numpy(self) -> Any:
+        return self._values
+
+
+def test_columns_of_a_table_and_flags_of_integers_are_taken() -> None:
+    addresses, flags = uniform(500), np.arange(500) % 3 == 0
+
+    def found(trace: Any, is_write: Any) -> dict[str, Any]:
+        document = memory.simulate_dram(trace, is_write=is_write)
+        return {key: value for key, value in document.items() if key != "cpu_s"}
+
+    wanted = found(addresses, flags)
+    assert found(Column(addresses), Column(flags)) == wanted
+    for kind in ("int64", "uint8", "int32"):
+        assert found(addresses, flags.astype(kind)) == wanted
+    assert found(Column(addresses.astype("int64")), Column(flags.astype("int64"))) == wanted
+
+
+def test_estimated_counts_are_integers() -> None:
+    level = memory.simulate_cache(uniform(20_000), "32KiB/8", sample=8)["levels"][0]
+    assert all(isinstance(level[key], int) for key in ("hits", "misses", "evictions", "writebacks"))
+
+
+def test_a_cube_is_a_preset_and_may_be_changed(wirespeed: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "s.bin"
+    memory.write_trace(stream(40_000), trace)
+    code, out, _ = wirespeed("memory", "dram", "--preset", "hmc-2.1", "--trace", str(trace), "--format", "json")
+    cube = json.loads(out)
+    assert (code, cube["preset"], cube["peak_gb_per_s"], cube["controller"]["page"]) == (0, "hmc-2.1", 160.0, "closed")
+    assert 150 < cube["bandwidth_gb_per_s"] <= 160
+    assert cube["links"]["answers_share"] > 0.95
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
+    missing = keys(cube) - set(re.findall(r"`([\w-]+)`", page))
+    assert not missing, f"docs/guide/memory.md does not describe {sorted(missing)}"
+    code, out, _ = wirespeed("memory", "dram", "--preset", "hmc-2.1", "--trace", str(trace))
+    assert (code, "the links are the limit" in re.sub(r"\s+", " ", out)) == (0, True)
+    code, text, _ = wirespeed("presets", "hmc-2.1")
+    assert code == 0
+    half = tmp_path / "half.toml"
+    half.write_text(text.replace("\nlinks = 4", "\nlinks = 2"))
+    found = memory.simulate_dram(trace, half, record=True)
+    assert (found["peak_gb_per_s"], len(found["accepted_clk"])) == (80.0, 40_000)
+    assert memory.simulate_dram(stream(40_000), "hmc-2.1-vault")["controller"]["page"] == "closed"
+
+
+def test_a_file_that_is_no_map_or_no_standard_is_named_with_its_line(trace: Path, tmp_path: Path) -> None:
+    mapped, mine = tmp_path / "map.toml", tmp_path / "mine.toml"
+    mapped.write_text('[[fields]]\npart = "vault"\nbits = [6]\n')
+    with pytest.raises(InputError, match=r"map\.toml:2 = unknown variant `vault`, expected one of `channel`"):
+        memory.simulate_dram(trace, map=mapped)
+    mapped.write_text("row bank column")
+    with pytest.raises(InputError, match=r"map\.toml: not TOML: "):
+        memory.simulate_dram(trace, map=mapped)
+    mine.write_text('name = "mine"\n')
+    with pytest.raises(InputError, match=r"mine\.toml:1 = missing field `source`"):
+        memory.simulate_dram(trace, mine)
+
+
+def test_all_causes_have_shades_of_their_own() -> None:
+    assert len(set(terminal._SHADES)) == len(terminal._SHADES) >= len(terminal._BUS)

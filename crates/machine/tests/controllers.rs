@@ -6,7 +6,7 @@ use machine::cores::{Core, CoreModel, CoreSpec, Step};
 use machine::dram::map::AddressMap;
 use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Record, Trace, simulate};
-use machine::dram::{ControllerSetting, DramSpec};
+use machine::dram::{ControllerSetting, DramSpec, PagePolicy};
 use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec};
 use machine::{Level, Memory, Reply, Served};
 use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests};
@@ -52,7 +52,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
 
 fn closed() -> ControllerSetting {
     ControllerSetting {
-        page: "closed".parse().unwrap(),
+        page: Some("closed".parse().unwrap()),
         refresh: "off".parse().unwrap(),
         writes: Some("mixed".parse().unwrap()),
         ..ControllerSetting::default()
@@ -175,7 +175,7 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
                 map: parts.into(),
                 order: order.parse().unwrap(),
                 writes: Some(writes.parse().unwrap()),
-                page: page.parse().unwrap(),
+                page: Some(page.parse().unwrap()),
                 ..ControllerSetting::default()
             };
             let mut memory = hierarchy(standard, None, setting.clone());
@@ -202,7 +202,8 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
                 lines.iter().filter(|&&line| seen.insert(line)).map(|line| line * 64 % alone.capacity()).collect()
             };
             let trace = Trace { addresses: &addresses, writes: &[], arrivals: Arrivals::Saturated };
-            let expected = simulate(&alone, &map, &setting.spec(), &trace, Record::default()).unwrap().report;
+            let expected =
+                simulate(&alone, &map, &setting.spec(PagePolicy::Open), &trace, Record::default()).unwrap().report;
             let through = addresses.len() as f64 * 64.0 / end.as_secs();
             let off = through / expected.bytes_per_s - 1.0;
             assert!(off.abs() < 0.01, "{standard} {order} random {random}: {:.2} % off", off * 100.0);
@@ -323,7 +324,7 @@ proptest! {
         let mut results = Vec::new();
         for quantum in [1 << 40, quantum, 0] {
             let setting = ControllerSetting { writes: (!drain).then(|| "mixed".parse().unwrap()), ..ControllerSetting::default() };
-            let setting = ControllerSetting { page: page.parse().unwrap(), ..setting };
+            let setting = ControllerSetting { page: Some(page.parse().unwrap()), ..setting };
             let mut spec = spec(standard, Some(channels), setting);
             spec.prefetcher = prefetcher;
             spec.tlb = tlb.then(|| TlbSpec {
@@ -373,7 +374,7 @@ proptest! {
 
 #[test]
 fn a_cube_has_links_and_their_unloaded_latency() {
-    let setting = ControllerSetting { page: "closed".parse().unwrap(), ..ControllerSetting::default() };
+    let setting = ControllerSetting { page: Some("closed".parse().unwrap()), ..ControllerSetting::default() };
     let mut memory = hierarchy("hmc-2.1-vault", None, setting);
     let cube = machine::dram::hmc::CubeSpec::default();
     assert_eq!(memory.controllers().unwrap().unloaded_miss(), cube.unloaded_read());
@@ -417,6 +418,33 @@ fn copies_by_a_table_wait_for_their_source() {
 }
 
 #[test]
+fn rows_are_closed_as_the_standard_or_the_devices_say_unless_the_controller_does() {
+    let hits = |standard: &str, change: fn(&mut DramSpec, &mut ControllerSetting)| {
+        // Lines that follow each other lie in a row.
+        let parts = if standard.starts_with("hmc") { "row bank column" } else { "row bank group column" };
+        let mut setting =
+            ControllerSetting { refresh: "off".parse().unwrap(), map: parts.into(), ..ControllerSetting::default() };
+        let mut memory = spec(standard, Some(1), ControllerSetting::default());
+        change(&mut memory.dram, &mut setting);
+        memory.dram.controller = Some(setting);
+        let mut memory = Hierarchy::new(&memory, 1, "machine").unwrap();
+        // Two lines of a row, one long after the other.
+        for (i, line) in [0u64, 1].into_iter().enumerate() {
+            memory.access(&request(0, line, Access::Load), Ps(1_000_000 * (i as u64 + 1)));
+        }
+        let report = memory.dram_report(Ps(3_000_000)).unwrap().report;
+        (report.row_hits, report.row_misses)
+    };
+    let nothing = |_: &mut DramSpec, _: &mut ControllerSetting| {};
+    assert_eq!(hits("ddr4-2400u", nothing), (1, 1));
+    assert_eq!(hits("hmc-2.1-vault", nothing), (0, 2));
+    assert_eq!(hits("ddr4-2400u", |dram, _| dram.page = PagePolicy::Closed), (0, 2));
+    assert_eq!(hits("hmc-2.1-vault", |dram, _| dram.page = PagePolicy::Open), (1, 1));
+    assert_eq!(hits("ddr4-2400u", |_, c| c.page = Some("closed".parse().unwrap())), (0, 2));
+    assert_eq!(hits("hmc-2.1-vault", |_, c| c.page = Some("open".parse().unwrap())), (1, 1));
+}
+
+#[test]
 fn contradictions_are_named() {
     let bad = |standard: Option<&str>, change: fn(&mut DramSpec, &mut ControllerSetting)| {
         let mut memory = spec(standard.unwrap_or("ddr4-2400u"), Some(6), ControllerSetting::default());
@@ -440,6 +468,20 @@ fn contradictions_are_named() {
         (
             bad(None, |_, c| c.refresh = "per-bank".parse().unwrap()),
             "machine.dram.controller.refresh = per-bank refresh of ddr4-2400u: allowed is standards with RFC_B",
+        ),
+        (
+            bad(None, |dram, c| {
+                dram.page = PagePolicy::Closed;
+                c.page = Some("open".parse().unwrap());
+            }),
+            "machine.dram.controller.page = open with machine.dram.page = closed: allowed is one that says the same",
+        ),
+        (
+            bad(Some("hmc-2.1-vault"), |dram, c| {
+                dram.page = PagePolicy::Open;
+                c.page = Some("closed".parse().unwrap());
+            }),
+            "machine.dram.controller.page = closed with machine.dram.page = open: allowed is one that says the same",
         ),
         (
             bad(None, |_, c| c.links = Some(Default::default())),

@@ -87,6 +87,8 @@ fn presets() -> Vec<(&'static str, &'static str, String)> {
     let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title().to_string()));
     let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
     let dram = sim::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
+    let cube = "HMC specification 2.1: a cube of 8 GiB, links and crossbar before the vaults of hmc-2.1-vault";
+    let dram = dram.chain([("dram", sim::memory::CUBE, cube.to_string())]);
     let gpus = sim::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
     scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).collect()
 }
@@ -94,6 +96,10 @@ fn presets() -> Vec<(&'static str, &'static str, String)> {
 /// The TOML text of a shipped file.
 #[pyfunction]
 fn preset(kind: &str, name: &str) -> PyResult<String> {
+    if kind == "dram" && name == sim::memory::CUBE {
+        let cube = sim::memory::shipped_cube();
+        return toml::to_string(&cube).map_err(|e| PyRuntimeError::new_err(e.to_string()));
+    }
     if kind == "dram" {
         let standard = sim::memory::standard(name, None).map_err(error)?;
         return toml::to_string(&standard).map_err(|e| PyRuntimeError::new_err(e.to_string()));

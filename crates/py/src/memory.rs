@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
-use sim::memory::{Dram, DramSettings, levels};
+use sim::memory::{ADDRESSES, Dram, DramSettings, levels};
 use traffic::{MOST_REQUESTS, RequestFormat, Requests};
 
 use super::{InputError, error, interruptible};
@@ -20,6 +20,8 @@ use super::{InputError, error, interruptible};
 #[pyclass(frozen, module = "wirespeed._wirespeed")]
 pub struct Trace {
     requests: Arc<Requests>,
+    /// The file that it was read from.
+    path: Option<PathBuf>,
 }
 
 #[pymethods]
@@ -55,7 +57,7 @@ impl Trace {
                 )));
             }
         }
-        Ok(Trace { requests: Arc::new(Requests::new(addresses, writes, clocks)) })
+        Ok(Trace { requests: Arc::new(Requests::new(addresses, writes, clocks)), path: None })
     }
 
     /// Of a file, in the format of that name, or else in the one that its first line tells.
@@ -69,9 +71,10 @@ impl Trace {
                 InputError::new_err(format!("format = {name:?}: allowed are {}", names.join(", ")))
             })?),
         };
-        let read = interruptible(py, None, move || Requests::open(path, format))?;
+        let file = path.clone();
+        let read = interruptible(py, None, move || Requests::open(file, format))?;
         let requests = read.map_err(|e| InputError::new_err(e.to_string()))?;
-        Ok(Trace { requests: Arc::new(requests) })
+        Ok(Trace { requests: Arc::new(requests), path: Some(path) })
     }
 
     /// How many requests.
@@ -120,11 +123,26 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// An error about an address of a file, with the line that it is on.
+    fn where_it_is(&self, error: &ScenarioError) -> Option<PyErr> {
+        let (ScenarioError::Machine(wrong), Some(path)) = (error, &self.path) else { return None };
+        if wrong.path != ADDRESSES {
+            return None;
+        }
+        let (index, address) = wrong.came.strip_prefix('[')?.split_once("] = ")?;
+        let format = self.requests.format;
+        let line = Requests::line_of(path, format, index.parse().ok()?)?;
+        let (path, allowed, remedy) = (path.display(), &wrong.allowed, &wrong.remedy);
+        Some(InputError::new_err(format!("{path}:{line}: address {address}: allowed is {allowed} ({remedy})")))
+    }
+}
+
 /// Runs a trace through a DRAM; JSON, and by request the clock after its last data and the clock in
 /// which it was accepted, both as 8 bytes each and empty unless wanted.
 #[pyfunction]
-#[pyo3(signature = (trace, preset, *, standard=None, map=None, offered=None, queue=None, order=None, writes=None,
-                    page=None, refresh=None, record=false))]
+#[pyo3(signature = (trace, preset, *, standard=None, map=None, map_file=None, offered=None, queue=None, order=None,
+                    writes=None, page=None, refresh=None, record=false))]
 #[expect(clippy::too_many_arguments, reason = "one for each setting of the command line")]
 pub fn simulate_dram<'py>(
     py: Python<'py>,
@@ -132,6 +150,7 @@ pub fn simulate_dram<'py>(
     preset: &str,
     standard: Option<&str>,
     map: Option<&str>,
+    map_file: Option<&str>,
     offered: Option<&str>,
     queue: Option<u32>,
     order: Option<&str>,
@@ -140,11 +159,11 @@ pub fn simulate_dram<'py>(
     refresh: Option<&str>,
     record: bool,
 ) -> PyResult<(String, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let settings = DramSettings { preset, standard, map, offered, queue, order, writes, page, refresh };
+    let settings = DramSettings { preset, standard, map, map_file, offered, queue, order, writes, page, refresh };
     let dram = Dram::new(&settings).map_err(error)?;
     let requests = trace.requests.clone();
     let (done, cpu_s) = interruptible(py, None, move || timed(|| dram.simulate(&requests, record)))?;
-    let mut result = done.map_err(error)?;
+    let mut result = done.map_err(|e| trace.where_it_is(&e).unwrap_or_else(|| error(e)))?;
     result.document["cpu_s"] = cpu_s.into();
     let completions = if record { &result.completions[..] } else { &[] };
     Ok((result.document.to_string(), bytes(py, completions)?, bytes(py, &result.accepted)?))

@@ -1,6 +1,7 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
 
 pub mod applications;
+mod clos;
 pub mod compare;
 pub mod copies;
 mod load;

@@ -1,12 +1,14 @@
 //! Other programs on the machine: the control plane beside a user plane, or a tenant. Each keeps a core of its own busy
 //! with loads and stores of random lines of its working set, at a given pace or as fast as memory lets it, all the time
-//! or in turns. It shares LLC, DRAM and what lies between with packet cores, in class of service 0 ("everyone else").
+//! or in turns. It shares LLC, DRAM and what lies between with packet cores, in class of service 0 ("everyone else") unless
+//! `machine.clos` says otherwise.
 //!
 //! Left out: what the program computes, shared data with packet cores, and moves from core to core. Working sets of real
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
 use std::ops::Range;
 
+use crate::clos::{self, Classes};
 use machine::cores::{Core, CoreSpec, Step};
 use machine::memory::{Hierarchy, LevelCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
@@ -167,6 +169,7 @@ impl Neighbour {
     /// A core that cannot be.
     pub(crate) fn of_all(
         neighbours: &[NeighbourSpec],
+        classes: &Classes,
         core: &CoreSpec,
         first: u32,
         mut random: impl FnMut(u32) -> Pcg64,
@@ -177,8 +180,10 @@ impl Neighbour {
             for _ in 0..spec.cores {
                 let number = all.len() as u32;
                 let id = CoreId((first + number) as u16);
+                let mut core = Core::new(core, id, "machine.core")?;
+                core.set_clos(clos::of_neighbour(classes, spec));
                 all.push(Neighbour {
-                    core: Core::new(core, id, "machine.core")?,
+                    core,
                     spec: spec.clone(),
                     of,
                     first_line,
@@ -208,7 +213,7 @@ impl Neighbour {
     /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
     /// no work of packets, and does not count among what memory does for them.
     pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
-        let before = memory.counters();
+        let (before, sampled) = (memory.counters(), memory.sample_counters());
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
                 Step::Done(at) => break Some(self.rest(at.max(now))),
@@ -221,6 +226,7 @@ impl Neighbour {
         };
         self.waits = at.is_none();
         let did = memory.set_counters(before);
+        memory.set_sample_counters(sampled);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;
         at

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use functions::upf::SessionLoad;
 use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec, WorkSpec};
 use machine::buffer::{BufferSpec, PacketBuffer};
-use machine::cache::{CacheSpec, PrefetcherSpec};
+use machine::cache::{CacheSpec, PrefetcherSpec, Replacement};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
 use machine::memory::{
@@ -21,6 +21,7 @@ use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec}
 use units::{Addr, LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
+use crate::clos::{self, ClosSpec};
 use crate::neighbours::NeighbourSpec;
 use crate::recorded::TraceSpec;
 use crate::steer::PolicySpec;
@@ -395,6 +396,11 @@ pub struct MachineSpec {
     /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
     #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
     pub sampling: u32,
+    /// Classes of service of the LLC by number, 0 to 15: which ways each may fill, and which cores and neighbours are in it.
+    /// Packet cores that none names are in class 1, or in class 2 where they work on what others have received; neighbours
+    /// are in class 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub clos: BTreeMap<String, ClosSpec>,
     /// Several sockets: which cores, the NIC and memory are on, and the links between them. One when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketsSpec>,
@@ -880,6 +886,9 @@ impl Scenario {
                 return error(&format!("neighbours[{i}].{field}"), message);
             }
         }
+        if let Err((path, message)) = clos::check(self) {
+            return error(&path, message);
+        }
         self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
         if let Some(sockets) = &self.machine.sockets {
             let one_socket =
@@ -922,6 +931,18 @@ impl Scenario {
         idle.extend(without_copies.map(|(path, _)| {
             format!("{path} has nothing to do: this function copies nothing (function.copy and function.socket copy packets)")
         }));
+        let (llc, usual) = (&m.llc, LlcSpec::USUAL_AGES);
+        let by_age = matches!(llc.replacement, Replacement::Age | Replacement::AgeRandom);
+        if !by_age && (llc.core_age, llc.io_age) != usual {
+            idle.push(
+                "machine.llc.core_age and io_age have nothing to do: only machine.llc.replacement = \"age\" or \"age_random\" \
+                 looks at them"
+                    .into(),
+            );
+        }
+        if llc.core_ways.is_some() && self.policy.is_some() {
+            idle.push("machine.llc.core_ways has nothing to do: the policy sets the ways of all classes".into());
+        }
         idle
     }
 
@@ -1354,6 +1375,28 @@ mod tests {
         assert!(idle(&["machine.copy_table={}"])[0].starts_with("machine.copy_table has nothing to do"));
         assert!(idle(&["machine.copy_engine={by=\"dma\"}"])[0].starts_with("machine.copy_engine has nothing to do"));
         assert_eq!(idle(&["machine.copy_table={}", "function.copy={}"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn ages_and_masks_that_nobody_looks_at_are_told_of() {
+        let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+        assert!(idle(&["machine.llc.core_age=1"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));
+        assert!(idle(&["machine.llc.io_age=0"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));
+        assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age"]).is_empty());
+        assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age_random"]).is_empty());
+        assert!(idle(&["machine.llc.core_ways=0b11"]).is_empty());
+    }
+
+    #[test]
+    fn the_energy_of_every_machine_is_known_or_its_standard_has_no_currents() {
+        for machine in MACHINES {
+            let s = read("", &[&format!("machine.preset={}", machine.name)]).unwrap();
+            let named = s.machine.dram.of_currents().unwrap_or_else(|| panic!("{} names no currents", machine.name));
+            let standard = machine::dram::presets::preset(named).unwrap();
+            let known = s.machine.dram.energy("machine.dram").unwrap().is_some();
+            assert_eq!(known, standard.currents.is_some(), "{}", machine.name);
+            assert_eq!(known, !named.starts_with("ddr5"), "{}", machine.name);
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ use stats::{Attribution, Reason};
 use traffic::Source;
 use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
 
+use crate::clos;
 use crate::neighbours::{self, Neighbour, NeighbourCounters};
 use crate::owners;
 use crate::scenario::{Scenario, ScenarioError};
@@ -414,6 +415,7 @@ impl Server {
             |group, name| m.page_of(group, name),
         )?;
         m.place(&mut memory, &layout)?;
+        clos::apply(&m.clos, &mut memory)?;
         owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
         let scattered = match &scenario.buffer {
             None => None,
@@ -443,10 +445,10 @@ impl Server {
                     Input::Nic(rx)
                 }
             };
-            core.set_clos(match input {
+            core.set_clos(clos::of_core(&m.clos, i.into()).unwrap_or(match input {
                 Input::Nic(_) => RX_CLASS,
                 Input::Queue(..) => WORK_CLASS,
-            });
+            }));
             let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
             cores.push(Worker {
                 core,
@@ -502,7 +504,7 @@ impl Server {
             handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
-            neighbours: Neighbour::of_all(&scenario.neighbours, &m.core, m.cores, |i| {
+            neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, m.cores, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
             inside: 0,

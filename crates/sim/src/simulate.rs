@@ -17,13 +17,14 @@ use engine::Seed;
 use functions::{Function, Share};
 use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{
-    ApplicationState, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters, SocketCounters,
-    StackedCounters,
+    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters,
+    SocketCounters, StackedCounters,
 };
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
 
+use crate::clos::{self, CLASSES};
 use crate::measure::{Activity, Measure};
 use crate::neighbours::NeighbourCounters;
 use crate::owners::{self, ApplicationFound};
@@ -52,6 +53,8 @@ pub struct Measured {
     pub memory: MemoryCounters,
     /// Lookups of the LLC in the measured part by cores that receive, and by those that work on what others have received.
     pub classes: [LevelCounters; 2],
+    /// What each class of service did in the measured part, and has at its end.
+    pub clos: [ClassCounters; CLASSES],
     /// Counters of the copy table in the measured part; zeros without one.
     pub copies: CopyCounters,
     /// What the copy engine did; zeros without one.
@@ -188,6 +191,7 @@ impl Setup<'_> {
         Ok(Measured {
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
+            clos: clos::between(&from.clos, &to.clos),
             copies: to.copies - from.copies,
             engine: to.engine - from.engine,
             applications: owners::between(&from.applications, &to.applications),
@@ -289,6 +293,7 @@ struct Snapshot {
     at: Ps,
     memory: MemoryCounters,
     classes: [LevelCounters; 2],
+    clos: [ClassCounters; CLASSES],
     copies: CopyCounters,
     engine: EngineCounters,
     applications: Vec<ApplicationState>,
@@ -310,6 +315,7 @@ impl Snapshot {
             at: server.now(),
             memory: server.memory().counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
+            clos: clos::counters(server.memory()),
             copies: server.memory().copy_counters(),
             engine: server.memory().engine_counters(),
             dram: server.memory().dram_counters(),

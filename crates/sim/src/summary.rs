@@ -1,11 +1,12 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
-use machine::dram::{CommandReport, ControllerSetting, EnergyModel, Work};
+use machine::dram::{CommandReport, ControllerSetting, EnergyModel, PagePolicy, Work};
 use machine::memory::CopyEngineSpec;
 use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
 use units::{LINE_BYTES, Ps};
 
+use crate::clos;
 use crate::load::Routing;
 use crate::measure::{CLASSES, Counted, Measure};
 use crate::neighbours::{NeighbourCounters, NeighbourSpec};
@@ -140,7 +141,10 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("classes", classes(m));
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
-    put("llc_by_cores", llc_by_cores(measured));
+    let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty());
+    // Classes tell kinds of cores apart only where nobody has put cores into others.
+    put("llc_by_cores", if named { json!([]) } else { llc_by_cores(measured) });
+    put("clos", clos::summary(&scenario.machine.clos, &measured.clos));
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
     put("sockets", sockets(measured));
@@ -415,7 +419,7 @@ fn dram(scenario: &Scenario, measured: &Measured) -> Value {
             "refresh": s.refresh,
             "idle": s.idle,
         });
-        out["controllers"] = controllers(found, setting);
+        out["controllers"] = controllers(found, setting, scenario.machine.dram.page);
     }
     let energy = energy_model(scenario).map(|model| model.of(&measured.dram_work));
     let carried = measured.measure.carried.packets;
@@ -450,8 +454,8 @@ fn energy_model(scenario: &Scenario) -> Result<EnergyModel, String> {
 }
 
 /// What DRAM controllers did in the measured part.
-fn controllers(found: &CommandReport, setting: &ControllerSetting) -> Value {
-    let (report, spec) = (&found.report, setting.spec());
+fn controllers(found: &CommandReport, setting: &ControllerSetting, page: PagePolicy) -> Value {
+    let (report, spec) = (&found.report, setting.spec(page));
     let latency = &found.read_latency;
     let mut reads = of_histogram(latency);
     reads["n"] = json!(latency.n());

@@ -489,7 +489,7 @@ impl Facts<'_> {
         let scenario = &self.result.scenario;
         let controller = scenario.machine.dram.controller.as_ref();
         let mut remedies = Vec::new();
-        if controller.is_some_and(|c| !c.spec().order.to_string().starts_with("fr-fcfs")) {
+        if controller.is_some_and(|c| !c.order.to_string().starts_with("fr-fcfs")) {
             remedies.push("an order that looks for open rows (machine.dram.controller.order=\"fr-fcfs=16\"), ");
         }
         let in_one_piece =

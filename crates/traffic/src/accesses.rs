@@ -5,6 +5,7 @@
 use memchr::{memchr, memmem};
 
 pub(crate) const BYTES_AT: &[u8] = b"byte(s) @ 0x";
+pub(crate) const BY_PC: &[u8] = b" by PC ";
 
 /// What a line holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,8 @@ pub(crate) fn dynamorio(line: &[u8]) -> Option<AccessLine> {
         let own: [&[u8]; 6] = [b"Output format:", b"---", b"===", b"View tool", b"Warmup", b"Trace"];
         let known = own.iter().any(|start| line.starts_with(start))
             || memchr(b'<', line).is_some()
-            || memmem::find(line, b": total ").is_some();
+            || memmem::find(line, b": total ").is_some()
+            || is_rest_of_instruction(line);
         return known.then_some(AccessLine::Nothing);
     };
     let address = words(&line[at + BYTES_AT.len()..]).next().and_then(digits::<16>);
@@ -65,6 +67,20 @@ pub(crate) fn dynamorio(line: &[u8]) -> Option<AccessLine> {
         kind if memmem::find(kind, b"flush").is_some() => Some(AccessLine::Nothing),
         _ => None,
     }
+}
+
+/// Whether a line has nothing but bytes in hex, perhaps behind a record's number, an instruction's and a thread's name: of
+/// an instruction of more than eight bytes the view tool prints the others on a line of their own.
+fn is_rest_of_instruction(line: &[u8]) -> bool {
+    const LONGEST: usize = 15;
+    let mut all: Vec<&[u8]> = words(line).take(LONGEST + 4).collect();
+    let numbered = all.len() > 3 && decimal(all[0]).is_some() && all[1].strip_suffix(b":").and_then(decimal).is_some();
+    if numbered {
+        all.drain(..3);
+    }
+    let is_bytes = |word: &&[u8]| word.len() % 2 == 0 && word.iter().all(u8::is_ascii_hexdigit);
+    let bytes: usize = all.iter().map(|word| word.len() / 2).sum();
+    (1..=LONGEST).contains(&bytes) && all.iter().all(is_bytes)
 }
 
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -16,13 +16,14 @@
 //! first line that is wrong is an error with its number. Access sizes are not kept: an access counts
 //! as one of the line that its first byte is in.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use memchr::{memchr, memmem};
 use serde::Serialize;
 
-use crate::accesses::{AccessLine, BYTES_AT, decimal, dynamorio, hex, lackey, words};
+use crate::accesses::{AccessLine, BY_PC, BYTES_AT, decimal, dynamorio, hex, lackey, words};
 use crate::damage::Damage;
 use crate::error::TrafficError;
 use crate::input::{Compression, Input, first_bytes};
@@ -116,6 +117,9 @@ pub struct Requests {
     pub writes: Vec<bool>,
     /// When they arrive, in clocks that do not decrease; empty where the trace does not say.
     pub clocks: Vec<u64>,
+    /// The place in the program of each, numbered in the order of their first use; empty where the trace does not say.
+    /// Places after the 65,535th share a number.
+    pub sites: Vec<u16>,
     /// How it was written.
     pub format: RequestFormat,
     /// How it was compressed.
@@ -132,7 +136,8 @@ const BLOCK: usize = 1 << 16;
 impl Requests {
     /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
     pub fn new(addresses: Vec<u64>, writes: Vec<bool>, clocks: Vec<u64>) -> Requests {
-        Requests { addresses, writes, clocks, format: RequestFormat::Binary, compression: Compression::Plain }
+        let (format, compression) = (RequestFormat::Binary, Compression::Plain);
+        Requests { addresses, writes, clocks, sites: Vec::new(), format, compression }
     }
 
     /// Reads a file. The format is told from the first line that says something if it is not given.
@@ -144,6 +149,18 @@ impl Requests {
     pub fn open(path: impl AsRef<Path>, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
         let path = path.as_ref();
         Reader::new(Input::open(path)?, path.display().to_string()).read(format)
+    }
+
+    /// The line of a file in `format` that request `index` is on; of a binary trace its record. [`None`] if the file cannot
+    /// be read up to there.
+    pub fn line_of(path: impl AsRef<Path>, format: RequestFormat, index: usize) -> Option<u64> {
+        if format == RequestFormat::Binary {
+            return Some(index as u64 + 1);
+        }
+        let mut reader = Reader::new(Input::open(path.as_ref()).ok()?, String::new());
+        reader.enough = index + 1;
+        reader.lines(Some(format)).ok()?;
+        (reader.requests.addresses.len() > index).then_some(reader.number)
     }
 
     /// As [`Requests::open`], of bytes; `name` is for errors.
@@ -173,6 +190,12 @@ impl Requests {
             }
         }
         Ok(())
+    }
+
+    /// Of which place in the program the requests are that came since.
+    fn at_site(&mut self, site: u16) {
+        // Without a place before the first one.
+        self.sites.resize(self.addresses.len(), site);
     }
 
     fn push(&mut self, address: u64, write: bool) {
@@ -205,13 +228,19 @@ struct Reader {
     requests: Requests,
     /// Of the line at hand; of the record, of a binary trace.
     number: u64,
+    /// No line is read after so many requests.
+    enough: usize,
+    /// Numbers of the places in the program, by address.
+    places: HashMap<u64, u16>,
+    /// The address of the latest instruction.
+    fetched: Option<u64>,
 }
 
 impl Reader {
     fn new(input: Input, name: String) -> Reader {
         let empty = Requests::new(Vec::new(), Vec::new(), Vec::new());
         let requests = Requests { compression: input.compression, ..empty };
-        Reader { input, name, requests, number: 0 }
+        Reader { input, name, requests, number: 0, enough: usize::MAX, places: HashMap::new(), fetched: None }
     }
 
     fn read(mut self, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
@@ -314,6 +343,18 @@ impl Reader {
                     return Err(self.wrong(came, known.expected().into()));
                 };
                 self.line(parsed)?;
+                if let Some(pc) = program_counter(known, line) {
+                    self.fetched = Some(pc);
+                }
+                if let Some(pc) = self.fetched
+                    && self.requests.sites.len() < self.requests.addresses.len()
+                {
+                    let site = self.place(pc);
+                    self.requests.at_site(site);
+                }
+            }
+            if self.requests.addresses.len() >= self.enough {
+                return Ok(());
             }
             self.input.consume(length + 1);
             if self.number.is_multiple_of(BLOCK as u64) {
@@ -346,6 +387,15 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    fn place(&mut self, pc: u64) -> u16 {
+        let next = self.places.len().min(usize::from(u16::MAX)) as u16;
+        if next == u16::MAX {
+            self.places.get(&pc).copied().unwrap_or(next)
+        } else {
+            *self.places.entry(pc).or_insert(next)
+        }
     }
 
     fn clock(&mut self, clock: u64) -> Result<(), TrafficError> {
@@ -431,7 +481,22 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
     }
 }
 
-/// Access sizes and instructions are not kept.
+/// The address of the instruction that a line is about.
+fn program_counter(format: RequestFormat, line: &[u8]) -> Option<u64> {
+    match format {
+        RequestFormat::Lackey if line[0] == b'I' => match lackey(line)? {
+            AccessLine::Fetch(pc) => Some(pc),
+            _ => None,
+        },
+        RequestFormat::Dynamorio => {
+            let at = memmem::find(line, BY_PC)?;
+            words(&line[at + BY_PC.len()..]).next().and_then(hex)
+        }
+        _ => None,
+    }
+}
+
+/// Access sizes are not kept.
 fn request(line: AccessLine) -> Line {
     match line {
         AccessLine::Nothing | AccessLine::Fetch(_) => Line::Nothing,
@@ -502,7 +567,9 @@ mod tests {
         ];
         for (format, text, addresses, writes) in texts {
             let found = read(text).unwrap();
-            assert_eq!((found.format, found.addresses, found.writes), (format, addresses, writes));
+            let places = usize::from(matches!(format, Lackey | Dynamorio)) * addresses.len();
+            assert_eq!((found.format, found.sites), (format, vec![0; places]));
+            assert_eq!((found.addresses, found.writes), (addresses, writes));
         }
         assert_eq!(read("0x40 READ 3\n0x40 READ 9").unwrap().clocks, [3, 9]);
         assert_eq!(read("R 40 3\nR 40 9").unwrap().clocks, [3, 9]);
@@ -540,6 +607,36 @@ mod tests {
         let cut = gzip("R 40\n".repeat(100_000).as_bytes());
         let cut = Requests::from_bytes(cut[..cut.len() / 2].to_vec(), "t", None).unwrap_err().to_string();
         assert!(cut.starts_with("t: the gzip stream breaks here") || cut.contains("expected"), "{cut}");
+    }
+
+    #[test]
+    fn places_in_the_program_are_numbered_as_they_come() {
+        let view = |pcs: &[u64]| -> String {
+            let line = |pc: &u64| format!("1 1: W0.T3 read 8 byte(s) @ 0x40 by PC 0x{pc:x}\n");
+            pcs.iter().map(line).collect()
+        };
+        assert_eq!(read(&view(&[9, 7, 9, 8, 7])).unwrap().sites, [0, 1, 0, 2, 1]);
+        let many: Vec<u64> = (0..70_000).chain([3, 69_999]).collect();
+        let sites = read(&view(&many)).unwrap().sites;
+        assert_eq!((sites[65_534], sites[65_535], sites[69_999]), (65_534, u16::MAX, u16::MAX));
+        assert_eq!(sites[70_000..], [3, u16::MAX]);
+        // A load and a store of one instruction; what came before the first instruction is taken to be its.
+        assert_eq!(read(" L 40,8\nI  9,3\n M 40,8\nI  7,3\n S 80,8\n").unwrap().sites, [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn bytes_of_long_instructions_on_a_line_of_their_own_are_passed_over() {
+        let text = "Output format:\n  10  4:  W0.T3 ifetch      10 byte(s) @ 0x0000000000404a78 48 b8 ff ff ff 7f 00 00 mov\n\
+                    \x20 10  4:  W0.T3                                          00 26\n\
+                    \x20 11  4:  W0.T3 read         8 byte(s) @ 0x0000000000002000 by PC 0x404a78\n\
+                    \x20 12  5:  W0.T3 ifetch      11 byte(s) @ 0x0000000000404a82 48 81 84 24 00 00 00 00 add\n\
+                    \x20                                                             ff ff 7f\n\
+                    \x20 13  5:  W0.T3        00000026\n\
+                    \x20 14  5:  W0.T3 write        8 byte(s) @ 0x0000000000003000 by PC 0x404a82\n";
+        let found = read(text).unwrap();
+        assert_eq!((found.addresses, found.writes), (vec![0x2000, 0x3000], vec![false, true]));
+        assert!(wrong(&format!("{text}  15  5:  W0.T3 hello\n")).contains("t:8: `15  5:  W0.T3 hello`"));
+        assert!(wrong(&format!("{text}cafe zz\n")).contains("t:8: "));
     }
 
     #[test]

@@ -17,12 +17,12 @@ use units::{LINE_BYTES, Line, Ps};
 use super::channel::{Channel, Class, Goal, Sink, Waits};
 use super::energy::Work;
 use super::map::{AddressMap, Decoder, Place};
-use super::policy::Writes;
+use super::policy::{Page, Writes};
 use super::presets;
 use super::simulate::REQUEST_BYTES;
 use super::standard::Standard;
 use super::stats::{Gathered, Report};
-use super::{ControllerSetting, DramCounters, DramSpec, LinkSetting};
+use super::{ControllerSetting, DramCounters, DramSpec, LinkSetting, PagePolicy};
 use crate::MachineError;
 use crate::divisor::Divisor;
 
@@ -151,14 +151,22 @@ impl Commanded {
             return error("controller", "no standard".into(), allowed, "its commands keep the timings of a standard");
         };
         let of_standard = DramSpec::of_standard(name, spec.overhead)?;
+        let usual = of_standard.page;
         let same = DramSpec { channels: spec.channels, page: spec.page, controller: None, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
             let remedy = "leave it out, or remove dram.controller";
             return error(field, came, format!("the standard's {has} with a controller"), remedy);
         }
+        let is_given = spec.page != usual;
+        if let Some(page) =
+            setting.page.filter(|&page| is_given && (page == Page::Closed) != (spec.page == PagePolicy::Closed))
+        {
+            let came = format!("{page} with {path}.page = {}", spec.page);
+            return error("controller.page", came, "one that says the same".into(), "leave one of them out");
+        }
         let mut standard = presets::preset(name).unwrap_or_else(presets::ddr4_2400u);
         let (interleave, decoder) = places(&mut standard, &setting.map, spec.channels, path)?;
-        let controller = setting.spec();
+        let controller = setting.spec(spec.page);
         let channels = (0..spec.channels)
             .map(|_| {
                 let mut channel = Channel::new(&standard, &controller, REQUEST_BYTES)?;

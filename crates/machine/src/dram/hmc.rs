@@ -97,11 +97,24 @@ impl CubeSpec {
 
     /// The most data that reads can bring, in bytes a second: what links or vaults allow.
     pub fn peak_read_bytes_per_s(&self) -> f64 {
-        let links = f64::from(self.links) * f64::from(REQUEST_BYTES) / (LONG as f64 * self.flit().as_secs());
+        self.peak_bytes_per_s(1, 0)
+    }
+
+    /// The most data that a mix of so many reads and writes can move, in bytes a second: what the busier direction of the
+    /// links, or the vaults, allow.
+    pub fn peak_bytes_per_s(&self, reads: u64, writes: u64) -> f64 {
+        let flits = (reads * LONG + writes * SHORT).max(reads * SHORT + writes * LONG) as f64;
+        let data = (reads + writes) as f64 * f64::from(REQUEST_BYTES);
+        let links = f64::from(self.links) * data / (flits * self.flit().as_secs());
+        // Of no request it is the vaults' alone.
         links.min(self.vaults.peak_bytes_per_s())
     }
 
-    fn check(&self) -> Result<(), MachineError> {
+    /// Whether numbers agree with each other.
+    ///
+    /// # Errors
+    /// Links that HMC has not; vaults that contradict themselves.
+    pub fn check(&self) -> Result<(), MachineError> {
         let ranges = [
             ("links", self.links, 1, 8),
             ("lanes", self.lanes, 1, 16),
@@ -127,7 +140,7 @@ impl CubeSpec {
                 "take the preset hmc-2.1-vault".into(),
             ));
         }
-        Ok(())
+        self.vaults.check()
     }
 }
 
@@ -136,6 +149,8 @@ impl CubeSpec {
 pub struct CubeOutcome {
     /// By request, when the answer's last flit has come.
     pub completions: Vec<Ps>,
+    /// By request, when its first flit was sent.
+    pub sent: Vec<Ps>,
     /// From the request's first flit to the answer's last, in picoseconds.
     pub read_latency: Latencies,
     /// The same of writes.
@@ -304,6 +319,7 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
     };
     Ok(CubeOutcome {
         completions,
+        sent,
         read_latency: Latencies::of(&latency[0]),
         write_latency: Latencies::of(&latency[1]),
         bytes_per_s: if n == 0 { 0.0 } else { n as f64 * f64::from(REQUEST_BYTES) / seconds },

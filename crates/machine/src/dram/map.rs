@@ -4,6 +4,8 @@
 //! as controllers do so that strides do not all meet in one bank. A map is taken only if it is one
 //! to one: no address bit lost, none counted twice.
 
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::LINE_BYTES;
@@ -253,9 +255,15 @@ impl Decoder {
             }
         }
         if rank(&mut matrix) < usize::from(high - low) {
+            let apart = one_place(&matrix, low..high);
+            let bits: Vec<String> =
+                (low..high).filter(|bit| apart >> bit & 1 == 1).map(|bit| bit.to_string()).collect();
             return Err(error(
                 standard,
-                "XORs that cancel".into(),
+                format!(
+                    "XORs that cancel: addresses 0x0 and {apart:#x}, which differ in bits {}, are one place",
+                    bits.join(", ")
+                ),
                 "a map that is one to one",
                 "XOR a bank bit only with row bits that no other field is XORed with in a circle",
             ));
@@ -303,7 +311,18 @@ fn push_runs(bits: &[u8], above: u32, into: &mut Segments) {
     }
 }
 
-/// Rank over GF(2).
+/// Address bits that change no part together, of those in `bits`; `rows` are the parts' bits after [`rank`], which is
+/// less than the number of bits.
+fn one_place(rows: &[u64], bits: Range<u8>) -> u64 {
+    // Each row that is left has its own lowest bit, which no other one has.
+    let own = |row: u64| 1u64 << row.trailing_zeros();
+    let left: Vec<u64> = rows.iter().copied().filter(|&row| row != 0).collect();
+    let taken = left.iter().fold(0, |mask, &row| mask | own(row));
+    let Some(free) = bits.into_iter().find(|bit| taken >> bit & 1 == 0) else { return 0 };
+    left.iter().filter(|&&row| row >> free & 1 == 1).fold(1 << free, |mask, &row| mask | own(row))
+}
+
+/// Rank over GF(2); `rows` are reduced by it.
 fn rank(rows: &mut [u64]) -> usize {
     let mut rank = 0;
     for bit in 0..64 {

@@ -96,6 +96,15 @@ pub enum PagePolicy {
     Closed,
 }
 
+impl std::fmt::Display for PagePolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            PagePolicy::Open => "open",
+            PagePolicy::Closed => "closed",
+        })
+    }
+}
+
 impl DramSpec {
     /// Organisation and timings of a shipped standard, with the controller's `overhead`. A line takes as many column
     /// commands as it needs.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::channel::MOST_ENTRIES;
-use super::standard::Standard;
+use super::standard::{Command, Standard};
 use crate::MachineError;
 
 /// A channel's controller.
@@ -161,9 +161,14 @@ impl ControllerSpec {
             let allowed = format!("{} to {} clocks", Page::LEAST_TIMEOUT, Page::GREATEST_TIMEOUT);
             return error("page", format!("timeout of {timeout} clocks"), &allowed, "start with 128");
         }
-        if self.refresh == Refresh::PerBank && !standard.timings.contains_key("RFC_B") {
-            let came = format!("per-bank refresh of {}", standard.name);
-            return error("refresh", came, "standards with RFC_B and RREFD", "use all-bank refresh");
+        if self.refresh == Refresh::PerBank {
+            if !standard.timings.contains_key("RFC_B") {
+                let came = format!("per-bank refresh of {}", standard.name);
+                return error("refresh", came, "standards with RFC_B and RREFD", "use all-bank refresh");
+            }
+            let banks = standard.banks_per_channel();
+            let refi = standard.timings.get("REFI").copied().unwrap_or(0);
+            standard.check_refresh(Command::RefBank, (refi / banks).max(1) * banks)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::PagePolicy;
 use super::map::AddressMap;
 use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
 use super::standard::Standard;
@@ -32,10 +33,11 @@ pub struct ControllerSetting {
     #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub writes: Option<Writes>,
-    /// When rows are closed: `open` (lazy precharge), `closed` (eager), or `adaptive=CLOCKS`.
-    #[serde(with = "text")]
-    #[schemars(with = "String")]
-    pub page: Page,
+    /// When rows are closed: `open` (lazy precharge), `closed` (eager), or `adaptive=CLOCKS`; if left out as
+    /// `machine.dram.page` says, which is `open` but for the vaults of HMC.
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub page: Option<Page>,
     /// `all-bank`, `per-bank` or `off`.
     #[serde(with = "text")]
     #[schemars(with = "String")]
@@ -46,7 +48,7 @@ pub struct ControllerSetting {
 }
 
 impl Default for ControllerSetting {
-    /// What a server's controller is taken to be (assumed): FR-FCFS with a cap, writes drained together, open pages,
+    /// What a server's controller is taken to be (assumed): FR-FCFS with a cap, writes drained together,
     /// lines that follow each other in different bank groups and banks permuted by the row.
     fn default() -> ControllerSetting {
         ControllerSetting {
@@ -54,7 +56,7 @@ impl Default for ControllerSetting {
             queue: 32,
             order: Order::FrFcfs { cap: 16 },
             writes: None,
-            page: Page::Open,
+            page: None,
             refresh: Refresh::AllBank,
             links: None,
         }
@@ -86,8 +88,8 @@ impl Default for LinkSetting {
 }
 
 impl ControllerSetting {
-    /// What it decides, without the map.
-    pub fn spec(&self) -> ControllerSpec {
+    /// What it decides, without the map, over devices whose rows are closed as `page` says.
+    pub fn spec(&self, page: PagePolicy) -> ControllerSpec {
         ControllerSpec {
             queue: self.queue,
             order: self.order,
@@ -95,7 +97,10 @@ impl ControllerSetting {
                 Order::FrFcfs { .. } => Writes::Drain { queue: 32, high: 24, low: 8 },
                 _ => Writes::Mixed,
             }),
-            page: self.page,
+            page: self.page.unwrap_or(match page {
+                PagePolicy::Open => Page::Open,
+                PagePolicy::Closed => Page::Closed,
+            }),
             refresh: self.refresh,
         }
     }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::policy::Page;
 use crate::MachineError;
 
 /// What goes over the command bus.
@@ -343,6 +344,9 @@ impl Standard {
                 ));
             }
         }
+        if let Some(currents) = &self.currents {
+            self.check_currents(currents)?;
+        }
         for row in &self.constraints {
             self.clocks(row)?;
             if !(1..=8).contains(&row.window) {
@@ -363,7 +367,134 @@ impl Standard {
                 ));
             }
         }
+        self.check_refresh(Command::Ref, self.timings.get("REFI").copied().unwrap_or(0))
+    }
+
+    /// Whether a bank that is refreshed by `refresh` every `interval` clocks serves something in between: else requests
+    /// would wait for ever.
+    ///
+    /// # Errors
+    /// It does not, with the clocks that it takes.
+    pub(super) fn check_refresh(&self, refresh: Command, interval: u32) -> Result<(), MachineError> {
+        const WITHIN: [Level; 3] = [Level::Bank, Level::Group, Level::Rank];
+        let among = |levels: &[Level], prev: &[Command], next: &[Command]| {
+            let mut most = 0;
+            for row in &self.constraints {
+                if levels.contains(&row.level)
+                    && row.window == 1
+                    && row.prev.iter().any(|c| prev.contains(c))
+                    && row.next.iter().any(|c| next.contains(c))
+                {
+                    most = most.max(self.clocks(row)?);
+                }
+            }
+            Ok::<u32, MachineError>(most)
+        };
+        let longest = |prev: &[Command], next: &[Command]| among(&WITHIN, prev, next);
+        let came = |of: &str| {
+            let clocks = |name: &str| self.timings.get(name).copied().unwrap_or(0);
+            format!("{} with {of} = {}", clocks("REFI"), clocks(of))
+        };
+        let most_bus = Command::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
+        if refresh == Command::RefBank {
+            let banks = self.banks_per_channel();
+            let after = among(&[Level::Group, Level::Rank], &[refresh], &[Command::Act])?;
+            let slot = after + 2 * most_bus;
+            if interval / banks < slot {
+                return Err(self.error(
+                    "timings.REFI",
+                    came("RREFD"),
+                    &format!(
+                        "REFI of at least {}: {after} from a refresh to a row of another bank, and {} for the commands, for \
+                         each of {banks} banks",
+                        u64::from(slot) * u64::from(banks),
+                        2 * most_bus,
+                    ),
+                    "between two refreshes another bank has to open a row".into(),
+                ));
+            }
+        }
+        let close = longest(&[Command::Act, Command::Rd, Command::Wr], &[Command::Pre])?;
+        let precharge = longest(&[Command::Pre], &[refresh])?;
+        let refreshed = longest(&[refresh], &[Command::Act])?;
+        let open = longest(&[Command::Act], &[Command::Rd, Command::Wr])?;
+        // Each of the four commands may find the bus taken by another one.
+        let bus = 4 * most_bus;
+        let least = [close, precharge, refreshed, open, bus].into_iter().map(u64::from).sum::<u64>();
+        if u64::from(interval) >= least {
+            return Ok(());
+        }
+        let of = if refresh == Command::RefBank { "RFC_B" } else { "RFC" };
+        let rounded = u32::try_from(least).unwrap_or(u32::MAX);
+        let refi =
+            if refresh == Command::RefBank { rounded.next_multiple_of(self.banks_per_channel()) } else { rounded };
+        Err(self.error(
+            "timings.REFI",
+            came(of),
+            &format!(
+                "REFI of at least {refi}: {close} until a row may be closed, {precharge} to close it, {refreshed} to \
+                 refresh, {open} to open a row, and {bus} for the commands"
+            ),
+            "between two refreshes a bank has to serve a request".into(),
+        ))
+    }
+
+    /// # Errors
+    /// Numbers that no data sheet has, or that come to energies below zero.
+    fn check_currents(&self, c: &Currents) -> Result<(), MachineError> {
+        if !(1..=64).contains(&c.devices) {
+            return Err(self.error(
+                "currents.devices",
+                c.devices.to_string(),
+                "1 to 64",
+                "as many as share a command: 8 of x8 on 64 bits".into(),
+            ));
+        }
+        let all = [
+            ("vdd", c.vdd, 10.0),
+            ("idd0", c.idd0, 1e5),
+            ("idd2n", c.idd2n, 1e5),
+            ("idd3n", c.idd3n, 1e5),
+            ("idd4r", c.idd4r, 1e5),
+            ("idd4w", c.idd4w, 1e5),
+            ("idd5", c.idd5, 1e5),
+        ];
+        for (name, value, most) in all {
+            if !(value > 0.0 && value <= most) {
+                let unit = if name == "vdd" { "volts" } else { "mA" };
+                return Err(self.error(
+                    &format!("currents.{name}"),
+                    value.to_string(),
+                    &format!("above 0, up to {most} {unit}"),
+                    "look it up in the data sheet".into(),
+                ));
+            }
+        }
+        // A command's energy is what it takes above standby, which may not be less than nothing.
+        let t = |name: &str| f64::from(self.timings.get(name).copied().unwrap_or(0));
+        let standby = (c.idd3n * t("RAS") + c.idd2n * (t("RC") - t("RAS"))) / t("RC").max(1.0);
+        let pairs = [
+            ("idd0", c.idd0, "standby over a row cycle", standby),
+            ("idd4r", c.idd4r, "idd3n", c.idd3n),
+            ("idd4w", c.idd4w, "idd3n", c.idd3n),
+            ("idd5", c.idd5, "idd3n", c.idd3n),
+        ];
+        for (name, value, below, least) in pairs {
+            if value < least {
+                return Err(self.error(
+                    &format!("currents.{name}"),
+                    format!("{value} with {below} = {least:.1}"),
+                    &format!("{name} of at least {below}"),
+                    "a command takes no less than standby does".into(),
+                ));
+            }
+        }
         Ok(())
+    }
+
+    /// When rows are closed where nobody says so: at once in the vaults of HMC, else as late as may be.
+    pub fn usual_page(&self) -> Page {
+        if self.name.starts_with("hmc") { Page::Closed } else { Page::Open }
     }
 
     fn error(&self, field: &str, came: String, allowed: &str, remedy: String) -> MachineError {

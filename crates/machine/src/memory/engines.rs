@@ -111,8 +111,8 @@ pub(super) struct Engine {
     /// When it can begin another copy.
     free: Ps,
     /// Targets of copies that nobody has waited for, in the order of their beginnings: first line, lines, and when they
-    /// are there.
-    pub(super) under_way: VecDeque<(u64, u64, Ps)>,
+    /// may be touched, and when their data are there.
+    pub(super) under_way: VecDeque<(u64, u64, [Ps; 2])>,
     counters: EngineCounters,
 }
 
@@ -156,13 +156,14 @@ impl Engine {
     }
 
     /// Until when `line` is being copied, if that is later than `done`; what had ended by `now` is forgotten.
+    /// Devices wait for the data only, cores for the word that they are there.
     #[inline]
-    pub(super) fn until(&mut self, line: Line, now: Ps, done: Ps) -> Option<Ps> {
-        while self.under_way.front().is_some_and(|&(.., until)| until <= now) {
+    pub(super) fn until(&mut self, line: Line, by_device: bool, now: Ps, done: Ps) -> Option<Ps> {
+        while self.under_way.front().is_some_and(|&(.., [until, _])| until <= now) {
             self.under_way.pop_front();
         }
         let of_line = self.under_way.iter().filter(|&&(first, n, _)| (first..first + n).contains(&line.0));
-        let until = of_line.map(|&(.., until)| until).max().filter(|&until| until > done)?;
+        let until = of_line.map(|&(.., until)| until[usize::from(by_device)]).max().filter(|&until| until > done)?;
         self.counters.waits += 1;
         Some(until)
     }
@@ -191,7 +192,7 @@ impl Hierarchy {
         engine.counters.copies += 1;
         engine.counters.lines += m;
         let (spec, free) = (engine.spec.clone(), engine.free);
-        let (setup, at, done) = match &spec {
+        let (setup, at, done, data) = match &spec {
             CopyEngineSpec::NonTemporal => {
                 let loaded = self.access(src, now);
                 self.store_around(to, u64::from(dst.bytes) == LINE_BYTES, loaded.at);
@@ -212,9 +213,9 @@ impl Hierarchy {
                     EngineNotice::Polling { period } => {
                         let polls = done.since(start).0.div_ceil(period.ps().0).max(1);
                         let at = start + Ps(polls * period.ps().0);
-                        (setup.ps(), at, at)
+                        (setup.ps(), at, at, at)
                     }
-                    EngineNotice::Interrupt { cost } => (setup.ps(), start + cost.ps(), done + cost.ps()),
+                    EngineNotice::Interrupt { cost } => (setup.ps(), start + cost.ps(), done + cost.ps(), done),
                 }
             }
             CopyEngineSpec::Controller { retires, setup } => {
@@ -233,13 +234,13 @@ impl Hierarchy {
                 if let Some(engine) = &mut self.engine {
                     engine.free = done;
                 }
-                (setup.ps(), if *retires == Retires::Async { start } else { done }, done)
+                (setup.ps(), if *retires == Retires::Async { start } else { done }, done, done)
             }
         };
         if let Some(engine) = &mut self.engine
             && done > at
         {
-            engine.under_way.push_back((to.0, m, done));
+            engine.under_way.push_back((to.0, m, [done, data]));
         }
         let mut path = Path::of(Reason::Core, setup);
         path.push(Reason::Copy, at.since(now + setup));
@@ -278,8 +279,17 @@ impl Hierarchy {
     /// When a line is there that was asked for at `now` and answered at `done`: a copy onto it may be under way.
     #[inline]
     pub(super) fn after_copy(&mut self, line: Line, now: Ps, done: Ps, path: &mut Path) -> Ps {
-        let Some(until) = self.engine.as_mut().and_then(|engine| engine.until(line, now, done)) else { return done };
+        let Some(until) = self.engine.as_mut().and_then(|engine| engine.until(line, false, now, done)) else {
+            return done;
+        };
         path.push(Reason::Copy, until - done);
         until
+    }
+
+    /// When the data of a line are there that a device asked for at `now` and would have at `done`.
+    #[inline]
+    pub(super) fn after_copy_for_device(&mut self, line: Line, now: Ps, done: Ps) -> Ps {
+        let until = self.engine.as_mut().and_then(|engine| engine.until(line, true, now, done));
+        until.unwrap_or(done)
     }
 }

@@ -184,16 +184,43 @@ fn one_engine_makes_a_copy_after_the_other() {
     copy(&mut memory, 64, later(1));
     let first = 10 + MISS;
     let engine = memory.engine.as_mut().unwrap();
-    assert_eq!(engine.under_way[0].2 - later(1), Ps(first * NS));
+    assert_eq!(engine.under_way[0].2[0] - later(1), Ps(first * NS));
     // The second reads an open row, after the first.
-    let last = engine.under_way[1].2;
+    let last = engine.under_way[1].2[0];
     assert!(last >= later(1) + Ps((first + HIT) * NS), "{last:?}");
-    assert_eq!(engine.until(Line(DST / 64), later(1), later(1)), Some(last), "both are on the line: the last counts");
-    assert_eq!(engine.until(Line(DST / 64 + 1), later(1), later(1)), None);
-    assert_eq!(engine.until(Line(DST / 64), later(1), last), None, "it is there by then");
+    assert_eq!(
+        engine.until(Line(DST / 64), false, later(1), later(1)),
+        Some(last),
+        "both are on the line: the last counts"
+    );
+    assert_eq!(engine.until(Line(DST / 64 + 1), false, later(1), later(1)), None);
+    assert_eq!(engine.until(Line(DST / 64), false, later(1), last), None, "it is there by then");
     // One that ends after a later one does not hide it.
-    engine.under_way[0].2 = later(3);
-    assert_eq!(engine.until(Line(DST / 64), last, last), Some(later(3)));
+    engine.under_way[0].2 = [later(3); 2];
+    assert_eq!(engine.until(Line(DST / 64), false, last, last), Some(later(3)));
+}
+
+#[test]
+fn a_device_that_reads_the_target_waits_for_the_data() {
+    let mut memory = with(controller(Retires::Async));
+    let idle = memory.dma_read(Line(DST / 64), 1, later(1)) - later(1);
+    // One after the other, which takes longer than the read.
+    copy(&mut memory, 64, later(2));
+    copy(&mut memory, 64, later(2));
+    let until = memory.engine.as_ref().unwrap().under_way[1].2[1];
+    assert!(until > later(2) + idle);
+    assert_eq!(memory.dma_read(Line(DST / 64), 1, later(2)), until);
+    // Lines beside it are there; and afterwards nothing waits.
+    assert!(memory.dma_read(Line(DST / 64 + 8), 1, later(3)) - later(3) <= Ps((20 + MISS) * NS));
+    assert!(memory.dma_read(Line(DST / 64), 1, later(4)) - later(4) <= Ps((20 + MISS) * NS));
+
+    // An interrupt takes the core's time, not the device's.
+    let cost = Span::from_ns(10.0);
+    let mut memory = with(dma(EngineNotice::Interrupt { cost }));
+    copy(&mut memory, 64, later(1));
+    let [told, there] = memory.engine.as_ref().unwrap().under_way[0].2;
+    assert_eq!(told - there, cost.ps());
+    assert_eq!(memory.dma_read(Line(DST / 64), 1, later(1)), there);
 }
 
 #[test]

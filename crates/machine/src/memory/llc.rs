@@ -119,6 +119,9 @@ pub struct LlcSpec {
 }
 
 impl LlcSpec {
+    /// `core_age` and `io_age` where nobody sets them.
+    pub const USUAL_AGES: (u8, u8) = (OLDEST - 1, OLDEST);
+
     /// Whether lines wait for each other between slices and cores.
     pub(super) fn has_busy_links(&self) -> bool {
         matches!(
@@ -133,11 +136,11 @@ fn one() -> u32 {
 }
 
 fn young() -> u8 {
-    OLDEST - 1
+    LlcSpec::USUAL_AGES.0
 }
 
 fn oldest() -> u8 {
-    OLDEST
+    LlcSpec::USUAL_AGES.1
 }
 
 /// What a slice has done.

@@ -125,7 +125,7 @@ pub struct MemoryCounters {
     pub l2: LevelCounters,
     /// Lookups of the LLC by cores.
     pub llc: LevelCounters,
-    /// Device writes: of lines that the LLC or a private cache has, or of others (misses).
+    /// Device writes: of lines that a cache has, of whichever socket, or of others (misses).
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
@@ -431,6 +431,14 @@ impl Hierarchy {
         self.sampling.as_ref().map(|s| s.counters())
     }
 
+    /// Puts `counters` in place of what followed lines were counted to do, as [`Hierarchy::set_counters`]; nothing where
+    /// lines are not sampled.
+    pub fn set_sample_counters(&mut self, counters: Option<SampleCounters>) {
+        if let (Some(sampling), Some(counters)) = (&mut self.sampling, counters) {
+            sampling.set_counters(counters);
+        }
+    }
+
     /// The DRAM behind the LLC, where it has no controllers that answer later.
     pub fn dram(&self) -> &Dram {
         &self.dram
@@ -485,7 +493,7 @@ impl Hierarchy {
             check_ways("machine.llc.io_ways", ways, self.llc.ways(), true)?;
         }
         classes.iter().try_for_each(|&(clos, ways)| {
-            check_ways(&format!("machine.llc.clos[{clos}].cbm"), ways, self.llc.ways(), false)
+            check_ways(&format!("machine.clos.{clos}.ways"), ways, self.llc.ways(), false)
         })
     }
 
@@ -506,7 +514,7 @@ impl Hierarchy {
     /// Ways that the LLC does not have, none at all, or a mask that is not contiguous; nothing has
     /// changed then.
     pub fn set_class_ways(&mut self, clos: Clos, ways: Cbm) -> Result<(), MachineError> {
-        check_ways(&format!("machine.llc.clos[{clos}].cbm"), ways, self.llc.ways(), false)?;
+        check_ways(&format!("machine.clos.{clos}.ways"), ways, self.llc.ways(), false)?;
         let at = usize::from(clos.0);
         if self.class_ways.len() <= at {
             self.class_ways.resize(at + 1, None);
@@ -565,6 +573,7 @@ impl Hierarchy {
             && self.sockets.is_none()
             && self.applications.is_none()
             && self.stack.is_none()
+            && self.engine.as_ref().is_none_or(|engine| engine.under_way.is_empty())
             && self.llc.has_rows()
     }
 
@@ -650,11 +659,13 @@ impl Hierarchy {
         if self.copies.is_some() {
             self.before_write(line, at);
         }
+        let mut held = false;
         if self.sockets.is_some() {
+            held = self.others_have(line);
             at += self.claim_for_device(line, at);
         }
         self.overwritten(line);
-        let held = self.invalidate_private(line).is_some();
+        held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
         if io.ways.0 == 0 {
@@ -680,16 +691,18 @@ impl Hierarchy {
         let sharers = self.directory.get(line);
         let near = self.llc.has(spot) || self.private_has(line, sharers & self.cores_here());
         let found = near || self.private_has(line, sharers);
-        self.counters.dma_read.count(found);
-        if found {
+        // The LLC of another socket answers as DRAM does, and sooner.
+        self.counters.dma_read.count(found || self.sockets.is_some() && self.others_have(line));
+        let there = if found {
             self.join_for_device(line);
-            let hops = if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) };
-            return (at + hops, true);
-        }
-        if self.copies.is_some() {
-            self.before_device_read(line, at);
-        }
-        (self.read_for_device(line, at), false)
+            at + if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) }
+        } else {
+            if self.copies.is_some() {
+                self.before_device_read(line, at);
+            }
+            self.read_for_device(line, at)
+        };
+        (self.after_copy_for_device(line, now, there), found)
     }
 
     /// What a device does to `count` lines from `first` on, the first of them at `place` in its packet, where lines are
@@ -873,9 +886,15 @@ impl Hierarchy {
                 victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
             }
         }
-        if let (Route::Observed(class), Some(sampling)) = (route, &mut self.sampling) {
-            sampling.count(Sampled::L2, self.llc.spot(line).within(), found);
-            if found {
+        if let Some(sampling) = &mut self.sampling {
+            let within = self.llc.spot(line).within();
+            // What another core has just written is not of a class, and counts all the same.
+            if sampling.follows(within) {
+                sampling.count(Sampled::L2, within, found);
+            }
+            if let Route::Observed(class) = route
+                && found
+            {
                 let found = if exclusive { Found::L2 } else { Found::L2Shared };
                 sampling.saw(class, Outcome { found, ..Outcome::default() });
             }
@@ -894,6 +913,15 @@ impl Hierarchy {
         let upgrade = found && write && !exclusive;
         let hit = (found && !upgrade).then_some(Served::L2);
         Lookup { hit, upgrade, victims, prefetches, route }
+    }
+
+    /// Counts a followed line that was looked for in the LLC as [`MemoryCounters::llc`] does: prefetches too, and neither
+    /// upgrades nor what another core supplied.
+    fn sample_llc(&mut self, spot: Spot, upgrade: bool, served: Served) {
+        let Some(sampling) = &mut self.sampling else { return };
+        if !upgrade && served != Served::Snoop && sampling.follows(spot.within()) {
+            sampling.count(Sampled::Llc, spot.within(), served == Served::Llc);
+        }
     }
 
     /// How a request that misses L1 finds out what happens to it, where lines are sampled.
@@ -1367,15 +1395,14 @@ impl Memory for Hierarchy {
             done += link;
         }
         match lookup.route {
-            Route::Followed => {}
+            Route::Followed if self.sampling.is_none() => {}
+            Route::Followed => self.sample_llc(spot, lookup.upgrade, served),
             Route::Drawn(outcome) => self.write_back_drawn(line, outcome, at),
             Route::Observed(_) if lookup.upgrade => {}
             Route::Observed(class) => {
                 let outcome = Outcome { shared, ..self.outcome(line, Found::by(served), before) };
+                self.sample_llc(spot, lookup.upgrade, served);
                 if let Some(sampling) = &mut self.sampling {
-                    if request.access != probe::Access::Prefetch && served != Served::Snoop {
-                        sampling.count(Sampled::Llc, spot.within(), served == Served::Llc);
-                    }
                     sampling.saw(class, outcome);
                 }
             }

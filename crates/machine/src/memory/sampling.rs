@@ -262,6 +262,10 @@ impl Sampling {
         self.counters
     }
 
+    pub(super) fn set_counters(&mut self, counters: SampleCounters) {
+        self.counters = counters;
+    }
+
     /// Whether what the slices know as `within` is followed.
     #[inline(always)]
     pub(super) fn follows(&self, within: Line) -> bool {

@@ -187,6 +187,28 @@ fn who_is_to_write_a_line_has_the_only_copy_of_three_sockets() {
 }
 
 #[test]
+fn a_device_hits_what_the_llc_of_another_socket_has() {
+    let mut memory = build(Inclusion::NonInclusive, &sockets());
+    // Core 2 reads a line and pushes it out of its L2; the LLC of its socket keeps it.
+    for (i, line) in [0u64, 4, 12, 20, 28].into_iter().enumerate() {
+        after(&mut memory, 2, line * 64, Access::Load, NS * 1000 * i as u64);
+    }
+    memory.enter(Requester::Device);
+    assert!(memory.others_have(Line(0)) && !memory.private_has(Line(0), memory.directory.get(Line(0))));
+    memory.dma_read(Line(0), 1, Ps(NS * 100_000));
+    let counters = memory.counters();
+    assert_eq!((counters.dma_read.hits, counters.dma_read.misses), (1, 0));
+    assert_eq!(memory.socket_counters().unwrap().remote_llc, 1);
+    memory.dma_write(Line(0), 1, Ps(NS * 200_000));
+    let counters = memory.counters();
+    assert_eq!((counters.dma_write.hits, counters.dma_write.misses), (1, 0));
+    memory.dma_read(Line(1 << 12), 1, Ps(NS * 300_000));
+    memory.dma_write(Line(1 << 13), 1, Ps(NS * 400_000));
+    let counters = memory.counters();
+    assert_eq!((counters.dma_read.misses, counters.dma_write.misses), (1, 1), "no cache has these");
+}
+
+#[test]
 fn work_of_all_sockets_takes_energy() {
     let mut far = sockets();
     far.memory = Home::Socket(1);

@@ -5,7 +5,7 @@ use machine::Controller;
 use machine::dram::checker::Checker;
 use machine::dram::controller::DramController;
 use machine::dram::hmc::{self, CubeSpec};
-use machine::dram::map::{AddressMap, Decoder};
+use machine::dram::map::{AddressMap, Decoder, Part};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
 use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Isa, Outcome, Record, Trace, simulate, simulate_with};
@@ -303,30 +303,39 @@ fn unloaded_latency_and_peak_are_those_of_the_formulas() {
 }
 
 #[test]
-fn littles_law_holds() {
-    let standard = presets::ddr4_2400u();
-    let requests = torture(&standard, 4000, 3);
-    let outcome = engine(&standard, &ControllerSpec::default(), &requests, Isa::best());
-    // Count the requests inside at every clock; compare with rate times mean latency.
-    let end = *outcome.completions.iter().max().unwrap();
-    let mut change = vec![0i64; end as usize + 1];
-    for (&accepted, &done) in outcome.accepted.iter().zip(&outcome.completions) {
-        change[accepted as usize] += 1;
-        change[done as usize] -= 1;
+fn littles_law_holds_of_every_preset_and_controller() {
+    let orders = [Order::FrFcfs { cap: 4 }, Order::Fcfs { prefetch: 1 }];
+    let drain = Writes::Drain { queue: 16, high: 12, low: 4 };
+    for name in presets::NAMES {
+        let mut standard = presets::preset(name).unwrap();
+        standard.channels = 1;
+        for (seed, order) in (3..).zip(orders) {
+            let writes = if seed == 3 { drain } else { Writes::Mixed };
+            let spec = ControllerSpec { order, writes, page: standard.usual_page(), ..ControllerSpec::default() };
+            let requests = torture(&standard, 4000, seed);
+            let outcome = engine(&standard, &spec, &requests, Isa::best());
+            // Count the requests inside at every clock; compare with rate times mean latency.
+            let end = *outcome.completions.iter().max().unwrap();
+            let mut change = vec![0i64; end as usize + 1];
+            for (&accepted, &done) in outcome.accepted.iter().zip(&outcome.completions) {
+                change[accepted as usize] += 1;
+                change[done as usize] -= 1;
+            }
+            let mut inside = 0;
+            let area: i64 = change
+                .iter()
+                .map(|c| {
+                    inside += c;
+                    inside
+                })
+                .sum();
+            let report = &outcome.report;
+            let (reads, writes) = (report.read_latency, report.write_latency);
+            let waited = reads.mean * reads.n as f64 + writes.mean * writes.n as f64;
+            assert_eq!(reads.n + writes.n, 4000);
+            assert!((area as f64 - waited).abs() < 0.5, "{name} {order:?}: {area} and {waited}");
+        }
     }
-    let mut inside = 0;
-    let area: i64 = change
-        .iter()
-        .map(|c| {
-            inside += c;
-            inside
-        })
-        .sum();
-    let report = &outcome.report;
-    let (reads, writes) = (report.read_latency, report.write_latency);
-    let waited = reads.mean * reads.n as f64 + writes.mean * writes.n as f64;
-    assert_eq!(reads.n + writes.n, 4000);
-    assert!((area as f64 - waited).abs() < 0.5, "{area} and {waited}");
 }
 
 #[test]
@@ -534,6 +543,111 @@ fn energy_is_what_the_currents_say() {
     assert_eq!(outcome.report.heat.iter().flatten().sum::<u64>(), 100);
 }
 
+/// What a saturated mix comes to, or nothing where it does not end.
+fn ends(standard: &Standard, spec: &ControllerSpec, seed: u64) -> Option<u64> {
+    let (standard, spec) = (standard.clone(), *spec);
+    let (done, waits) = std::sync::mpsc::channel();
+    // Left behind where it does not end: the test has failed by then.
+    std::thread::spawn(move || {
+        let mut standard = standard;
+        standard.channels = 1;
+        let outcome = engine(&standard, &spec, &torture(&standard, 300, seed), Isa::best());
+        let _ = done.send(outcome.report.clocks);
+    });
+    waits.recv_timeout(std::time::Duration::from_secs(20)).ok()
+}
+
+#[test]
+fn whatever_passes_the_checks_ends_at_the_shortest_refresh_interval_that_does() {
+    for name in presets::NAMES {
+        for refresh in [Refresh::AllBank, Refresh::PerBank] {
+            let shipped = presets::preset(name).unwrap();
+            if refresh == Refresh::PerBank && !shipped.timings.contains_key("RFC_B") {
+                continue;
+            }
+            let map = map(&shipped);
+            for (page, order) in [
+                (Page::Open, Order::FrFcfs { cap: 0 }),
+                (Page::Closed, Order::Fcfs { prefetch: 2 }),
+                (Page::Open, Order::Batch { by: BatchBy::Direction, size: 4, prefetch: 0 }),
+            ] {
+                let spec = ControllerSpec { page, order, refresh, ..ControllerSpec::default() };
+                // Long refreshes of a bank, which all-bank refresh does not ask for.
+                for factor in if refresh == Refresh::PerBank { &[1, 8][..] } else { &[1][..] } {
+                    let with = |refi: u32| {
+                        let mut standard = shipped.clone();
+                        standard.timings.insert("REFI".into(), refi);
+                        if refresh == Refresh::PerBank {
+                            *standard.timings.get_mut("RFC_B").unwrap() *= factor;
+                            // Only the rule of this kind of refresh is looked at.
+                            standard.timings.insert("RFC".into(), 1);
+                        }
+                        standard
+                    };
+                    let none = Trace { addresses: &[], writes: &[], arrivals: Arrivals::Saturated };
+                    let is_taken = |refi: u32| simulate(&with(refi), &map, &spec, &none, Record::default()).is_ok();
+                    let least = (0..1u32 << 16).collect::<Vec<_>>().partition_point(|&refi| !is_taken(refi)) as u32;
+                    assert!(!is_taken(least - 1) && is_taken(least) && least < 1 << 16, "{name} {least}");
+                    for seed in 1..=6 {
+                        let found = ends(&with(least), &spec, seed);
+                        assert!(found.is_some(), "{name} {spec:?} with REFI = {least} does not end");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn refreshes_that_leave_no_time_for_requests_are_refused_with_the_numbers() {
+    for refi in [421, 430, 450, 480, 485] {
+        let mut standard = presets::ddr4_2400u();
+        standard.timings.insert("REFI".into(), refi);
+        let text = standard.check().unwrap_err().to_string();
+        assert_eq!(
+            text,
+            format!(
+                "dram.ddr4-2400u.timings.REFI = {refi} with RFC = 420: allowed is REFI of at least 497: 39 until a row \
+                 may be closed, 17 to close it, 420 to refresh, 17 to open a row, and 4 for the commands (between two \
+                 refreshes a bank has to serve a request)"
+            )
+        );
+    }
+    let mut standard = presets::hbm2_2000();
+    standard.timings.insert("RFC_B".into(), 4000);
+    standard.timings.insert("REFI".into(), 2000);
+    standard.check().unwrap();
+    let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
+    let none = Trace { addresses: &[], writes: &[], arrivals: Arrivals::Saturated };
+    let text = simulate(&standard, &map(&standard), &spec, &none, Record::default()).unwrap_err().to_string();
+    assert!(
+        text.starts_with("dram.hbm2-2000.timings.REFI = 2000 with RFC_B = 4000: allowed is REFI of at least 4"),
+        "{text}"
+    );
+}
+
+#[test]
+fn currents_that_come_to_energies_below_zero_are_refused() {
+    let broken = |change: fn(&mut machine::dram::standard::Currents)| {
+        let mut s = presets::ddr4_2400u();
+        change(s.currents.as_mut().unwrap());
+        s.check().unwrap_err().to_string()
+    };
+    assert_eq!(
+        broken(|c| c.vdd = -1.0),
+        "dram.ddr4-2400u.currents.vdd = -1: allowed is above 0, up to 10 volts (look it up in the data sheet)"
+    );
+    assert_eq!(
+        broken(|c| c.idd0 = 1.0),
+        "dram.ddr4-2400u.currents.idd0 = 1 with standby over a row cycle = 40.3: allowed is idd0 of at least standby \
+         over a row cycle (a command takes no less than standby does)"
+    );
+    assert!(broken(|c| c.idd4w = 10.0).contains("currents.idd4w = 10 with idd3n = 43.0: allowed is idd4w of at least"));
+    assert!(broken(|c| c.devices = 0).contains("currents.devices = 0: allowed is 1 to 64"));
+    assert!(broken(|c| c.idd5 = f64::NAN).contains("currents.idd5 = NaN: allowed is above 0"));
+    assert!(broken(|c| c.idd2n = f64::INFINITY).contains("currents.idd2n = inf: allowed is above 0"));
+}
+
 #[test]
 fn contradictions_are_named_with_their_numbers() {
     let standard = presets::ddr4_2400u();
@@ -558,6 +672,19 @@ fn contradictions_are_named_with_their_numbers() {
     map.fields[1].bits[0] = bit;
     let text = Decoder::new(&map, &standard).unwrap_err().to_string();
     assert!(text.starts_with("dram.ddr4-2400u.map = address bit 7 in group and column"), "{text}");
+    // A group bit and a bank bit that are XORed with each other are one bit twice.
+    let mut circle = AddressMap::ordered(&standard, "row bank group column").unwrap();
+    let at = |map: &AddressMap, part| map.fields.iter().position(|f| f.part == part).unwrap();
+    let (group, bank) = (at(&circle, Part::Group), at(&circle, Part::Bank));
+    let (g, b) = (circle.fields[group].bits[0], circle.fields[bank].bits[0]);
+    circle.fields[group].xor = vec![b];
+    circle.fields[bank].xor = vec![g];
+    let text = Decoder::new(&circle, &standard).unwrap_err().to_string();
+    let one = format!(
+        "XORs that cancel: addresses 0x0 and {:#x}, which differ in bits {g}, {b}, are one place",
+        1u64 << g | 1 << b
+    );
+    assert!(text.contains(&one), "{text}");
     let run = |addresses: &[u64], arrivals| {
         let map = AddressMap::permuted(&standard, "row bank group column").unwrap();
         let trace = Trace { addresses, writes: &[], arrivals };
