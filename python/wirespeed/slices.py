@@ -87,9 +87,21 @@ def _member(of: Any, name: str, path: str) -> Any:
     raise InputError(f"--set {path}: no {name} here{nearest(name, known)}; there are {', '.join(known)}")
 
 
-def record(scenario: _wirespeed.Scenario, packets: int = RECORDED_PACKETS) -> _wirespeed.RecordedLookups:
-    """What the packet function of a scenario that was judged looks up. Raises InputError."""
-    return _wirespeed.RecordedLookups(scenario, packets)
+def judged(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """`spec` with everything filled in. Raises InputError."""
+    try:
+        text = json.dumps(spec, allow_nan=False, default=str)
+    except ValueError as e:
+        raise InputError("a setting is no finite number: finite ones are allowed (see --format json)") from e
+    found: dict[str, Any] = json.loads(_wirespeed.slices_spec(text))
+    return found
+
+
+def record(
+    scenario: _wirespeed.Scenario, packets: int = RECORDED_PACKETS, line_bytes: int = 64
+) -> _wirespeed.RecordedLookups:
+    """What the packet function of a scenario that was judged looks up, in lines of so many bytes. Raises InputError."""
+    return _wirespeed.RecordedLookups(scenario, packets, line_bytes)
 
 
 def study(
@@ -103,16 +115,21 @@ def study(
 ) -> dict[str, Any]:
     """The three architectures under one setting.
 
-    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form, its `errors`.
-    Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32 batches of one.
-    Raises InputError.
+    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form (None where
+    there is none), what that does not know of (`preview_leaves_out`), and its `errors`. In `outcome`, `applications`
+    has the figures of each. `lookups` replace the first application's table: of `spec`, its `entries` and `alpha` are
+    left out then. Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32
+    batches of one. Raises InputError.
     """
-    shared = copy.deepcopy(dict(spec))
-    facts = None
+    shared = judged(spec)
+    echoed, facts = shared, None
     if lookups is not None:
         facts = json.loads(lookups.facts())
-        per_line = max(shared["line_bytes"] // max(shared["entry_bytes"], 1), 1)
-        shared["applications"][0]["entries"] = facts["lines"] * per_line
+        _refuse_unused(shared, facts)
+        echoed = copy.deepcopy(shared)
+        for name in ("entries", "alpha"):
+            del echoed["applications"][0][name]
+        shared["applications"][0]["entries"] = facts["lines"] * (shared["line_bytes"] // shared["entry_bytes"])
     each = [{**shared, "architecture": architecture} for architecture in ARCHITECTURES]
     previews = [_preview(one, lookups) for one in each]
     outcomes: list[dict[str, Any] | None] = [None] * len(each)
@@ -132,14 +149,15 @@ def study(
         {
             "architecture": one["architecture"],
             "outcome": outcome,
-            "preview": guess,
-            "errors": _errors(guess, outcome),
+            "preview": guess["found"],
+            "preview_leaves_out": guess["left_out"],
+            "errors": _errors(guess["found"], outcome),
         }
         for one, outcome, guess in zip(each, outcomes, previews, strict=True)
     ]
     return {
         "schema": "wirespeed.slices/1",
-        "spec": shared,
+        "spec": echoed,
         "lookups": facts,
         "runs": runs,
         "seed": seed,
@@ -147,14 +165,35 @@ def study(
     }
 
 
-def _preview(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> dict[str, Any] | None:
-    """None where closed forms say nothing: of several applications, and of several packets a core."""
-    if len(spec["applications"]) != 1 or spec["outstanding"] != 1:
-        # What is wrong with it is still said.
-        _wirespeed.slices_spec(json.dumps(spec))
-        return None
-    found: dict[str, Any] = json.loads(_wirespeed.preview_slices(json.dumps(spec), lookups))
-    return found
+def _refuse_unused(spec: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """What recorded lookups put out of use may not have been set."""
+    if spec["line_bytes"] != facts["line_bytes"]:
+        raise InputError(
+            f"line_bytes = {spec['line_bytes']}: allowed is {facts['line_bytes']}, of which the lookups were recorded "
+            "(record them with these lines)"
+        )
+    usual = default()
+    sizes = {usual["applications"][0]["entries"], default((), real_size=True)["applications"][0]["entries"]}
+    first, plain = spec["applications"][0], usual["applications"][0]
+    unused = [
+        ("applications[0].entries", first["entries"], first["entries"] in sizes),
+        ("applications[0].alpha", first["alpha"], first["alpha"] == plain["alpha"]),
+    ]
+    if len(spec["applications"]) == 1:
+        ranks = spec["reading"]["ranks"]
+        unused += [
+            ("reading.ranks", ranks, ranks == usual["reading"]["ranks"]),
+            ("entry_bytes", spec["entry_bytes"], spec["entry_bytes"] == usual["entry_bytes"]),
+        ]
+    for path, came, is_usual in unused:
+        if not is_usual:
+            raise InputError(f"{path} = {came}: recorded lookups have a table of their own (leave it out)")
+
+
+def _preview(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> dict[str, Any]:
+    """`found`, None where closed forms say nothing, and `left_out`, what they do not know of."""
+    told: dict[str, Any] = json.loads(_wirespeed.preview_slices(json.dumps(spec), lookups))
+    return told
 
 
 def _errors(guess: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None) -> dict[str, float | None] | None:
@@ -174,27 +213,60 @@ def _errors(guess: Mapping[str, Any] | None, outcome: Mapping[str, Any] | None) 
 def tables(found: Mapping[str, Any]) -> list[Table]:
     """The architectures side by side, for people."""
     rows = found["architectures"]
-    shown = Table(title=_title(found), title_justify="left")
-    shown.add_column("")
-    for row in rows:
-        shown.add_column(ARCHITECTURES[row["architecture"]], justify="right")
     outcomes = [row["outcome"] for row in rows]
+    shown = _beside(_title(found), rows)
     if outcomes[0] is not None:
-        for name, words, scale, digits in _SHOWN:
-            cells = [_cell(outcome[name], scale, digits) for outcome in outcomes]
-            if any(cell != q.MISSING for cell in cells):
-                shown.add_row(words, *cells)
-        shown.add_row("limit", *("saturated: " + o["saturated"] if o["saturated"] else "stable" for o in outcomes))
+        _add_figures(shown, outcomes)
+        shown.add_row("limit", *(_limit(outcome) for outcome in outcomes))
         shown.add_row("waits", *("steady" if o["steady"] else "still have a trend" for o in outcomes))
         shown.add_section()
     for name, words, is_share in _PREVIEWED:
         cells = [_guess(row, name, is_share) for row in rows]
         if any(cell != q.MISSING for cell in cells):
             shown.add_row(f"closed form: {words}", *cells)
-    out = [shown]
+    out = [shown] if shown.row_count else []
+    applications = found["spec"]["applications"]
+    if outcomes[0] is not None and len(applications) > 1:
+        for n, application in enumerate(applications):
+            each = _beside(f"applications[{n}]: {_application(application)}", rows)
+            _add_figures(each, [outcome["applications"][n] for outcome in outcomes])
+            if any(outcome["skip_changes"] for outcome in outcomes):
+                ends = [outcome["applications"][n]["skipping"] for outcome in outcomes]
+                each.add_row("skips the LLC at the end", *("yes" if skips else "no" for skips in ends))
+            out.append(each)
     if (facts := found["lookups"]) is not None:
         out.append(_facts(facts))
     return out
+
+
+def notes(found: Mapping[str, Any]) -> list[str]:
+    """What a reader should know of the numbers, for people."""
+    rows = found["architectures"]
+    told = [note for row in rows for note in (row["outcome"] or {}).get("notes", ())]
+    left_out = dict.fromkeys(told for row in rows for told in row["preview_leaves_out"])
+    return [*dict.fromkeys(told), *(f"closed forms leave out {what}" for what in left_out)]
+
+
+def _beside(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table with a column for each architecture."""
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("")
+    for row in rows:
+        shown.add_column(ARCHITECTURES[row["architecture"]], justify="right")
+    return shown
+
+
+def _add_figures(shown: Table, outcomes: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each figure that these have and one of them saw."""
+    for name, words, scale, digits in _SHOWN:
+        cells = [_cell(outcome[name], scale, digits) if name in outcome else q.MISSING for outcome in outcomes]
+        if any(cell != q.MISSING for cell in cells):
+            shown.add_row(words, *cells)
+
+
+def _limit(outcome: Mapping[str, Any]) -> str:
+    by = outcome["saturated"]
+    return "stable" if by is None else "limit K" if by == "limit" else f"saturated: {by}"
 
 
 _SHOWN: Final = (
@@ -215,18 +287,23 @@ _SHOWN: Final = (
     ("core_use", "cores busy, %", 100.0, 1),
     ("slice_use", "slices busy, %", 100.0, 1),
     ("bank_use", "banks busy, %", 100.0, 1),
+    ("header_use", "packet buffer busy, %", 100.0, 1),
 )
 
 
 def _title(found: Mapping[str, Any]) -> str:
     spec, facts = found["spec"], found["lookups"]
-    first = spec["applications"][0]
-    what = (
-        f"{first['entries']:,} entries, alpha {first['alpha']:g}"
-        if facts is None
-        else f"{q.count(facts['packets'])} packets, {facts['per_packet']:.1f} lookups each"
-    )
-    return f"{what}; {first['cores']} cores, {first['slices']} slices, rho {first['rho']:g}"
+    applications = spec["applications"]
+    what = "" if facts is None else f"{q.count(facts['packets'])} packets, {facts['per_packet']:.1f} lookups each; "
+    if len(applications) == 1:
+        return what + _application(applications[0])
+    cores, rho = (sum(application[name] for application in applications) for name in ("cores", "rho"))
+    return f"{what}{len(applications)} applications on {cores} cores, rho {rho:g}, isolation {spec['isolation']}"
+
+
+def _application(application: Mapping[str, Any]) -> str:
+    table = f"{application['entries']:,} entries, alpha {application['alpha']:g}; " if "alpha" in application else ""
+    return f"{table}{application['cores']} cores, {application['slices']} slices, rho {application['rho']:g}"
 
 
 def _cell(figure: Mapping[str, float | None], scale: float, digits: int) -> str:
@@ -258,7 +335,7 @@ def _facts(facts: Mapping[str, Any]) -> Table:
     shown.add_row("that look nothing up", q.count(facts["without"]))
     shown.add_row("lookups of each other", f"{facts['per_packet']:.2f}")
     shown.add_row("stores among them, taken as reads", f"{100 * facts['stores']:.1f} %")
-    shown.add_row("lines of the tables", q.count(facts["lines"]))
+    shown.add_row(f"lines of the tables, {facts['line_bytes']} B each", q.count(facts["lines"]))
     shown.add_row("lines looked up", q.count(facts["touched"]))
     for region in facts["regions"]:
         shown.add_row(f"  {region['name']}", f"{region['lines']:,} lines")
@@ -347,17 +424,17 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         quiet: QuietOpt = False,
     ) -> int:
         """LLC slices, a shared LLC and none, over stacked DRAM: side by side, simulated and in closed form."""
-        spec = default(settings or (), real_size)
+        spec = judged(default(settings or (), real_size))
         lookups = None
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             if any(given is not None for given in (function, scenario, capture, table)):
                 found = scenarios.find(scenario or "forwarding")
                 overrides = [*found.overrides, *([f"function.kind={function}"] if function else [])]
                 capture_file, table_file = _text(capture), _text(table)
-                judged = _wirespeed.Scenario(
+                resolved = _wirespeed.Scenario(
                     found.text, found.origin, overrides, capture=capture_file, table=table_file
                 )
-                lookups = record(judged, packets or RECORDED_PACKETS)
+                lookups = record(resolved, packets or RECORDED_PACKETS, spec["line_bytes"])
             elif packets is not None:
                 raise InputError(
                     "--packets without traffic: lookups by the Zipf-like law are not of packets "
@@ -370,16 +447,14 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         console = Console(file=sys.stdout)
         for shown in tables(result):
             console.print(shown)
-        notes = dict.fromkeys(
-            note for row in result["architectures"] for note in (row["outcome"] or {}).get("notes", ())
-        )
-        for note in notes:
+        for note in notes(result):
             console.print(f"Note: {note}", highlight=False)
-        console.print(
-            "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
-            "lookups as independent, and DRAM without interleaving.",
-            highlight=False,
-        )
+        if any(row["errors"] for row in result["architectures"]):
+            console.print(
+                "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
+                "lookups as independent, and DRAM without interleaving.",
+                highlight=False,
+            )
         return 0
 
 

@@ -49,9 +49,7 @@ def test_a_preview_simulates_nothing() -> None:
 
 @pytest.mark.parametrize("function", ["forward", "nat", "classify"])
 def test_functions_are_looked_up_as_they_touch_their_tables(function: str) -> None:
-    scenario = scenarios.find("forwarding")
-    overrides = [f"function.kind={function}", "function.forward.prefixes=5000"]
-    lookups = slices.record(_wirespeed.Scenario(scenario.text, scenario.origin, overrides), 3000)
+    lookups = recorded(function, 3000)
     facts = json.loads(lookups.facts())
     assert facts["packets"] == 3000
     assert facts["lines"] == sum(region["lines"] for region in facts["regions"]) >= facts["touched"] > 0
@@ -60,6 +58,80 @@ def test_functions_are_looked_up_as_they_touch_their_tables(function: str) -> No
     # A core is held for every lookup of a packet: at least by L1 each time.
     assert all(ns > facts["per_packet"] * 1.25 for ns in held.values())
     assert found["proposed"]["preview"]["held_ns"] > 0
+
+
+APART = (
+    "applications=[{cores=20, slices=14, rho=0.5, entries=2000000}, {cores=8, slices=14, rho=0.2, entries=8000}]",
+    "caches.slice.bytes=1024",
+)
+
+
+def test_several_applications_have_figures_each_and_own_slices_keep_a_noisy_neighbour_out() -> None:
+    given = [word for setting in APART for word in ("--set", setting)]
+    apart, shared = (outcomes(run(*SHORT, *given, *more)) for more in ((), ("--set", "isolation=shared")))
+    both = [found["proposed"]["outcome"]["applications"] for found in (apart, shared)]
+    assert [one["packets"] for one in both[0]] == pytest.approx([20_000 * 5 / 7, 20_000 * 2 / 7], rel=0.05)
+    own, among = (applications[1]["llc_hits"]["value"] for applications in both)
+    assert own > among + 0.1
+    assert all(row["preview"] is None for row in apart.values())
+    assert "several applications" in apart["proposed"]["preview_leaves_out"][0]
+
+
+def test_the_table_of_several_applications_names_each() -> None:
+    given = [word for setting in APART for word in ("--set", setting)]
+    done = CliRunner().invoke(cli.app, ["slices", "--quiet", *SHORT, *given])
+    assert done.exit_code == 0, done.output
+    assert "2 applications on 28 cores, rho 0.7, isolation slices" in done.output
+    assert "applications[1]: 8,000 entries, alpha 0.83; 8 cores, 14 slices, rho 0.2" in done.output
+    assert done.output.count("wait for a core W_e") == 3
+    assert "In brackets" not in done.output
+    assert "Note: closed forms leave out several applications" in done.output
+
+
+def test_what_a_preview_does_not_know_is_told() -> None:
+    skip = ["--set", "applications.0.bypass=true", "--set", "applications.0.skip={threshold=0.1}"]
+    header = ["--set", "header_read={channels=1,read_ns=500.0}"]
+    done = CliRunner().invoke(cli.app, ["slices", "--quiet", "--preview", *skip, *header])
+    assert done.exit_code == 0, done.output
+    for name in ("skip", "bypass", "header_read"):
+        assert f"Note: closed forms leave out {name}" in done.output
+    assert "Note:" not in CliRunner().invoke(cli.app, ["slices", "--quiet", "--preview"]).output
+
+
+def test_lookups_are_recorded_in_lines_of_the_setting() -> None:
+    found = [
+        run("--function", "lookup", "--packets", "500", "--preview", "--set", f"line_bytes={n}")["lookups"]
+        for n in (64, 128, 256)
+    ]
+    assert [facts["line_bytes"] for facts in found] == [64, 128, 256]
+    lines, touched = ([facts[name] for facts in found] for name in ("lines", "touched"))
+    assert lines[0] == pytest.approx(2 * lines[1], rel=0.01)
+    assert lines[1] == pytest.approx(2 * lines[2], rel=0.01)
+    assert touched[0] > touched[1] > touched[2]
+
+
+def test_of_recorded_lookups_no_table_and_popularity_is_told_and_none_may_be_set() -> None:
+    lookups = recorded("lookup", 500)
+    first = slices.study(slices.default(), lookups, preview=True)["spec"]["applications"][0]
+    assert "alpha" not in first
+    assert "entries" not in first
+    for setting in ("applications.0.alpha=2", "applications.0.entries=1000", 'reading.ranks="contiguous"'):
+        with pytest.raises(InputError, match=r"recorded lookups have a table of their own"):
+            slices.study(slices.default([setting]), lookups, preview=True)
+    with pytest.raises(InputError, match=r"line_bytes = 128: allowed is 64"):
+        slices.study(slices.default(["line_bytes=128"]), lookups, preview=True)
+
+
+def test_limits_are_named_in_the_table() -> None:
+    of = ["--set", "limit=5"]
+    assert "limit K" in CliRunner().invoke(cli.app, ["slices", "--quiet", *SHORT, *of]).output
+
+
+def recorded(function: str, packets: int) -> _wirespeed.RecordedLookups:
+    """What a packet function looks up in a small table."""
+    scenario = scenarios.find("forwarding")
+    overrides = [f"function.kind={function}", "function.forward.prefixes=5000"]
+    return slices.record(_wirespeed.Scenario(scenario.text, scenario.origin, overrides), packets)
 
 
 def test_a_forwarded_packet_of_a_real_table_makes_one_or_two_lookups() -> None:
@@ -83,6 +155,10 @@ def test_a_forwarded_packet_of_a_real_table_makes_one_or_two_lookups() -> None:
         (["--set", "architecture=no_llc"], "all three are simulated side by side"),
         (["--packets", "500"], "--packets without traffic"),
         (["--set", "limt=3"], "limt"),
+        (["--set", "slices=8"], "allowed is 1 to 8 (the system has slices = 8 for all applications together"),
+        (["--set", "limit=many"], "limit: invalid type: string"),
+        (["--set", "applications.0.rho=nan"], "a setting is no finite number"),
+        (["--function", "nat", "--set", "line_bytes=0"], "line_bytes = 0: allowed is 1 to 4096"),
         (["--set", "caches.l3.bytes=3"], "no l3 here"),
         (["--set", "limit"], "path=value is wanted"),
         (["--function", "farward"], "farward"),

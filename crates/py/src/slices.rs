@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use sim::slices::{Lookups, Point, SlicesError, SlicesSpec, preview};
+use sim::slices::{Lookups, Point, SlicesError, SlicesSpec, left_out, preview};
 
 use super::{InputError, Scenario, error as scenario_error, interruptible, json_of, pool};
 
@@ -32,27 +32,29 @@ pub(crate) struct RecordedLookups {
 
 #[pymethods]
 impl RecordedLookups {
-    /// Records `packets` packets of `scenario`, or as many as there are.
+    /// Records `packets` packets of `scenario`, or as many as there are, in lines of `line_bytes`.
     #[new]
-    fn new(py: Python<'_>, scenario: &Scenario, packets: u64) -> PyResult<RecordedLookups> {
+    #[pyo3(signature = (scenario, packets, line_bytes=64))]
+    fn new(py: Python<'_>, scenario: &Scenario, packets: u64, line_bytes: u32) -> PyResult<RecordedLookups> {
         let scenario = scenario.resolved.clone();
         let done = interruptible(py, None, move || {
             let loaded = sim::predict::load_one(&scenario)?;
             let files = loaded.inputs.iter().map(|file| (file.kind, PathBuf::from(&file.name))).collect();
-            let recording = sim::lookups::record(&scenario, &loaded, packets, &mut || true)?;
+            let recording = sim::lookups::record(&scenario, &loaded, packets, line_bytes, &mut || true)?;
             Ok(recording.map(|recording| RecordedLookups { recording, files }))
         })?;
         let recorded = done.map_err(scenario_error)?;
         recorded.ok_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err("stopped"))
     }
 
-    /// What was found, as JSON: packets, lookups of a packet, lines of the tables, stores, regions, files.
+    /// What was found, as JSON: packets, lookups of a packet, bytes of a line, lines of the tables, stores, regions, files.
     fn facts(&self) -> PyResult<String> {
         let found = &self.recording;
         json_of(&serde_json::json!({
             "packets": found.packets,
             "without": found.without,
             "per_packet": found.lookups.per_packet(),
+            "line_bytes": found.line_bytes,
             "lines": found.lookups.lines(),
             "touched": found.lookups.touched(),
             "stores": found.stores,
@@ -87,11 +89,17 @@ pub(crate) fn run_slices(
     pool::each(py, &parsed, &done, threads, run, error)
 }
 
-/// What closed forms say of a setting (JSON), as JSON, without simulating it.
+/// What closed forms say of a setting (JSON), without simulating it, as JSON: `found`, null of several applications or several
+/// packets a core, and `left_out`, what they do not know of.
 #[pyfunction]
 #[pyo3(signature = (spec, lookups=None))]
 pub(crate) fn preview_slices(spec: &str, lookups: Option<Py<RecordedLookups>>) -> PyResult<String> {
     let spec = SlicesSpec::read(spec).map_err(|e| error(0, 1, &e))?;
-    let found = preview(&spec, recorded(lookups.as_ref()).as_ref());
-    json_of(&found.map_err(|e| InputError::new_err(e.to_string()))?)
+    let lookups = recorded(lookups.as_ref());
+    let is_covered = spec.applications.len() == 1 && spec.outstanding == 1;
+    let found = is_covered.then(|| preview(&spec, lookups.as_ref())).transpose();
+    json_of(&serde_json::json!({
+        "found": found.map_err(|e| InputError::new_err(e.to_string()))?,
+        "left_out": left_out(&spec, lookups.is_some()),
+    }))
 }

@@ -8,7 +8,7 @@
 use functions::PacketFunction;
 use packet::Packet;
 use probe::{Probe, Ref, RegionId};
-use units::{LINE_BYTES, PacketId};
+use units::PacketId;
 
 use crate::load::Loaded;
 use crate::scenario::{Scenario, ScenarioError};
@@ -19,6 +19,8 @@ use crate::slices::Lookups;
 pub struct Recording {
     /// What packets look up.
     pub lookups: Lookups,
+    /// Bytes of its lines.
+    pub line_bytes: u32,
     /// Packets that went through the function.
     pub packets: u64,
     /// Of these, packets that looked nothing up.
@@ -29,29 +31,38 @@ pub struct Recording {
     pub regions: Vec<(String, u64)>,
 }
 
+/// The longest line.
+const MOST_BYTES: u32 = 4096;
 /// Packets between two looks at whether to go on.
 const CHECKED: u64 = 4096;
 
-/// Records `packets` packets, or as many as there are. `go_on` is asked now and then; [`None`] if it says no.
+/// Records `packets` packets, or as many as there are, in lines of `line_bytes`. `go_on` is asked now and then; [`None`] if it says no.
 ///
 /// # Errors
-/// A rate that traffic cannot have; a function without tables, or packets that look nothing up; tables of 2^31 lines and more.
+/// A rate that traffic cannot have; a function without tables, or packets that look nothing up; lines of 0 bytes or more than 4096;
+/// tables of 2^31 lines and more.
 pub fn record(
     scenario: &Scenario,
     loaded: &Loaded,
     packets: u64,
+    line_bytes: u32,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Recording>, ScenarioError> {
+    let wrong = |path: &str, message: String| ScenarioError::Value { origin: "scenario".into(), path: path.into(), message };
+    if !(1..=MOST_BYTES).contains(&line_bytes) {
+        let told = format!("{line_bytes}: allowed are 1 to {MOST_BYTES} bytes of a cache line (64 is usual)");
+        return Err(wrong("line_bytes", told));
+    }
     let seed = engine::Seed(scenario.run.seed);
     let load = scenario.traffic.offered(scenario.nic.rate);
     let mut source = loaded.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), &load)?;
     let mut function = loaded.function.clone();
     let burst = scenario.nic.burst.max(1) as usize;
-    let mut seen = ByPacket { of: vec![Vec::new(); burst], ..ByPacket::default() };
+    let mut seen = ByPacket { of: vec![Vec::new(); burst], line_bytes: line_bytes.into(), ..ByPacket::default() };
     let mut regions = Vec::new();
     let mut next = 0;
     for region in function.regions() {
-        let lines = region.bytes.div_ceil(LINE_BYTES);
+        let lines = region.bytes.div_ceil(line_bytes.into());
         let at = usize::from(region.id.0);
         if seen.first.len() <= at {
             seen.first.resize(at + 1, None);
@@ -60,13 +71,9 @@ pub fn record(
         next += lines;
         regions.push((region.name, lines));
     }
-    let wrong = |message: &str| ScenarioError::Value {
-        origin: "scenario".into(),
-        path: "function".into(),
-        message: message.into(),
-    };
     if next >= 1 << 31 {
-        return Err(wrong("its tables have 2^31 lines or more: allowed are less (use a smaller table)"));
+        let told = "its tables have 2^31 lines or more: allowed are less (use a smaller table or longer lines)";
+        return Err(wrong("function", told.into()));
     }
     let mut all: Vec<Vec<u32>> = Vec::new();
     let (mut frames, mut verdicts, mut taken) = (Vec::new(), Vec::new(), 0u64);
@@ -95,10 +102,11 @@ pub fn record(
     let without = all.iter().filter(|lines| lines.is_empty()).count() as u64;
     let references: usize = all.iter().map(Vec::len).sum();
     let lookups = Lookups::new(all.iter().map(Vec::as_slice), next).ok_or_else(|| {
-        wrong("looks nothing up in tables of its own: allowed is one that does, such as forward, lookup, nat, classify")
+        let told = "looks nothing up in tables of its own: allowed is one that does, such as forward, lookup, nat, classify";
+        wrong("function", told.into())
     })?;
     let stores = seen.stores as f64 / references.max(1) as f64;
-    Ok(Some(Recording { lookups, packets: taken, without, stores, regions }))
+    Ok(Some(Recording { lookups, line_bytes, packets: taken, without, stores, regions }))
 }
 
 /// Keeps references to tables with the packet they were made for.
@@ -110,6 +118,7 @@ struct ByPacket {
     of: Vec<Vec<u32>>,
     current: usize,
     stores: u64,
+    line_bytes: u64,
 }
 
 impl ByPacket {
@@ -122,7 +131,7 @@ impl Probe for ByPacket {
     fn touch(&mut self, r: Ref) {
         let Some(first) = self.first_of(r.region) else { return };
         let Some(of) = self.of.get_mut(self.current) else { return };
-        let lines = r.offset / LINE_BYTES..=(r.offset + u64::from(r.bytes.max(1)) - 1) / LINE_BYTES;
+        let lines = r.offset / self.line_bytes..=(r.offset + u64::from(r.bytes.max(1)) - 1) / self.line_bytes;
         for line in lines {
             of.push((first + line) as u32);
             self.stores += u64::from(r.access.writes());

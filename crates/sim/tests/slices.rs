@@ -173,6 +173,150 @@ fn recorded_lookups_come_in_order_and_hold_the_core() {
     assert_eq!(Lookups::new(std::iter::once(&[9][..]), 9), None);
 }
 
+/// Packets with exactly 40 lookups, all hits in L1: a core is held for an Erlang of 40 phases, which hardly varies.
+#[test]
+fn a_core_has_all_lookups_of_its_packet_and_no_others() {
+    let packets: Vec<Vec<u32>> = (0..300).map(|_| vec![0; 40]).collect();
+    let lookups = Lookups::new(packets.iter().map(Vec::as_slice), 1).expect("lines");
+    let mut spec = quick(Architecture::NoLlc);
+    // One line of one entry.
+    spec.applications[0].entries = 1;
+    spec.applications[0].rho = 1.0;
+    let (held, per_core) = (40.0 * 1.25, spec.offered_per_us() / 28.0 / 1e3);
+    let twin = preview(&spec, Some(&lookups)).expect("sound");
+    let seen = Point { spec, seed: 3, runs: 1 }.run(&[Some(lookups)], &mut || true).expect("sound").expect("whole");
+    assert!((seen.held_ns.value / held - 1.0).abs() < 0.01, "{:?}", seen.held_ns);
+    let rho = per_core * held;
+    let closed = rho / (1.0 - rho) * held * (1.0 + 1.0 / 40.0) / 2.0;
+    let wait = seen.wait_ns;
+    assert!((wait.value - closed).abs() < 3.0 * wait.half_width + 0.01 * closed, "{wait:?} for {closed}");
+    assert!((twin.wait_ns / wait.value - 1.0).abs() < 0.05, "{twin:?} for {wait:?}");
+}
+
+#[test]
+fn each_application_has_its_figures_and_they_sum_to_the_whole() {
+    let mut spec = quick(Architecture::Proposed);
+    spec.caches.slice.bytes = 16 * 64;
+    let noisy = Application { cores: 20, slices: 14, rho: 0.5, entries: 2_000_000, ..Application::default() };
+    let quiet = Application { cores: 8, slices: 14, rho: 0.2, entries: 8_000, ..Application::default() };
+    let alone = SlicesSpec { applications: vec![quiet.clone()], ..spec.clone() };
+    spec.applications = vec![noisy, quiet];
+    let of = |isolation| run(SlicesSpec { isolation, ..spec.clone() });
+    let (apart, shared) = (of(Isolation::Slices), of(Isolation::Shared));
+    for seen in [&apart, &shared] {
+        let [noisy, quiet] = &seen.applications[..] else { panic!("two applications") };
+        assert_eq!(noisy.packets + quiet.packets, seen.packets);
+        let carried = noisy.throughput_per_us.value + quiet.throughput_per_us.value;
+        assert!((carried / seen.throughput_per_us.value - 1.0).abs() < 1e-9);
+        assert!((noisy.offered_per_us / quiet.offered_per_us / 2.5 - 1.0).abs() < 0.02, "as rho is to rho");
+        // Poisson arrivals see the same limit, whosoever they are.
+        let (a, b) = (noisy.blocking, quiet.blocking);
+        assert!((a.value - b.value).abs() < 2.0 * (a.half_width + b.half_width) + 1e-4, "{a:?}, {b:?}");
+    }
+    // With slices of its own the quiet one has what it has alone; among everyone's it does not.
+    let of_alone = run(alone).applications[0].llc_hits.value;
+    let (own, among) = (apart.applications[1].llc_hits.value, shared.applications[1].llc_hits.value);
+    assert!((own - of_alone).abs() < 0.02, "{own} for {of_alone}");
+    assert!(own > among + 0.1, "{own}, {among}");
+    assert!(apart.applications[0].llc_hits.value < own);
+}
+
+#[test]
+fn shared_slices_serve_everyone_whatever_is_said_of_their_owners() {
+    let of = |slices| {
+        let mut spec = SlicesSpec { isolation: Isolation::Shared, ..quick(Architecture::Proposed) };
+        spec.applications[0].slices = slices;
+        let twin = preview(&spec, None).expect("sound");
+        (run(spec), twin)
+    };
+    let ((few, of_few), (all, of_all)) = (of(4), of(28));
+    assert_eq!((few.wait_ns, few.slice_use, of_few), (all.wait_ns, all.slice_use, of_all));
+    assert!(few.slice_use.value < 0.2, "{:?}", few.slice_use);
+    assert!(few.notes[0].contains("slices = 4 is not used"), "{:?}", few.notes);
+    assert!(few.notes.iter().any(|note| note.contains("28 slices do not divide 625 lines")), "{:?}", few.notes);
+    // Nobody has to leave slices to others then.
+    let mut spec = SlicesSpec { isolation: Isolation::Shared, ..SlicesSpec::default() };
+    let half = Application { cores: 14, ..Application::default() };
+    spec.applications = vec![half.clone(), half];
+    assert_eq!(spec.check(), Ok(()));
+}
+
+/// What all offered packets would take of each resource tells what limits, not which is busiest by 98 %.
+#[test]
+fn what_limits_is_named_whatever_the_limit_hides() {
+    let on_device = |spec: &mut SlicesSpec| {
+        spec.dram.service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    };
+    let crowded = |spec: &mut SlicesSpec| {
+        spec.dram.channels = 2;
+        spec.outstanding = 8;
+        spec.applications[0].rho = 3.0;
+    };
+    let of = |architecture, change: &dyn Fn(&mut SlicesSpec)| {
+        let mut spec = SlicesSpec { architecture, requests: 60_000, ..SlicesSpec::default() };
+        change(&mut spec);
+        run(spec)
+    };
+    let device = of(Architecture::NoLlc, &|spec| {
+        crowded(spec);
+        on_device(spec);
+    });
+    assert_eq!(device.saturated, Some("banks"));
+    assert!(device.bank_use.value > 0.9 && device.bank_use.value < 1.005, "{:?}", device.bank_use);
+    let many = of(Architecture::NoLlc, &|spec| {
+        crowded(spec);
+        on_device(spec);
+        spec.limit = 400;
+    });
+    assert_eq!(many.saturated, Some("banks"), "cores wait for banks: {:?}", many.core_use);
+    assert_eq!(of(Architecture::NoLlc, &crowded).saturated, Some("banks"));
+    let headers = of(Architecture::Proposed, &|spec| {
+        spec.header_read = Some(HeaderRead { channels: 1, read_ns: 20.0 });
+        spec.outstanding = 8;
+    });
+    assert_eq!(headers.saturated, Some("packet buffer"));
+    assert!(headers.header_use.value > 0.98, "{:?}", headers.header_use);
+    for limit in [1, 5] {
+        let seen = of(Architecture::Proposed, &|spec| spec.limit = limit);
+        assert!(seen.blocking.value > 0.5 && seen.saturated == Some("limit"), "{limit}: {:?}", seen.saturated);
+    }
+    // Some of the cores have nearly all of the work.
+    let lopsided = of(Architecture::NoLlc, &|spec| {
+        let busy = Application { cores: 10, slices: 10, rho: 0.6, ..Application::default() };
+        let idle = Application { cores: 18, slices: 18, rho: 0.02, ..Application::default() };
+        spec.applications = vec![busy, idle];
+        spec.limit = 1000;
+    });
+    assert!(lopsided.core_use.value < 0.6 && lopsided.saturated == Some("cores"), "{:?}", lopsided.saturated);
+    assert_eq!(of(Architecture::Proposed, &|_| {}).saturated, None);
+}
+
+#[test]
+fn the_twin_tells_what_it_leaves_out_and_knows_fixed_times() {
+    assert_eq!(sim::slices::left_out(&SlicesSpec::default(), false), Vec::<String>::new());
+    let mut spec = SlicesSpec { header_read: Some(HeaderRead { channels: 1, read_ns: 500.0 }), ..SlicesSpec::default() };
+    spec.applications[0].skip = Some(SkipSpec::default());
+    spec.applications[0].bypass = true;
+    spec.dram.service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    let told = sim::slices::left_out(&spec, true).join("; ");
+    for name in ["skip", "bypass", "header_read", "device", "recorded"] {
+        assert!(told.contains(name), "{name}: {told}");
+    }
+    for service in [
+        Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 },
+        Service::Rates { per_us: vec![8.0], exponential: false },
+    ] {
+        let mut fixed = quick(Architecture::NoLlc);
+        fixed.caches.exponential = false;
+        fixed.dram.service = service;
+        fixed.applications[0].rho = 0.5;
+        let twin = preview(&fixed, None).expect("sound");
+        let seen = run(fixed);
+        assert!((twin.held_ns / seen.held_ns.value - 1.0).abs() < 0.05, "{twin:?} for {:?}", seen.held_ns);
+        assert!((twin.wait_ns / seen.wait_ns.value - 1.0).abs() < 0.1, "{twin:?} for {:?}", seen.wait_ns);
+    }
+}
+
 #[test]
 fn a_device_serves_as_its_timings_say() {
     let mut spec = quick(Architecture::NoLlc);
@@ -212,9 +356,28 @@ fn what_cannot_be_says_where_and_what_is_allowed() {
         (of(&|s| s.line_bytes = 63), "line_bytes = 63: allowed is a multiple of entry_bytes"),
         (of(&|s| s.dram.channels = 0), "dram.channels = 0: allowed is 1 to 64"),
         (of(&|s| s.applications.clear()), "applications = 0: allowed is 1 to 64"),
+        (of(&|s| s.slices = 8), "applications[0].slices = 28: allowed is 1 to 8 (the system has slices = 8 for all"),
+        (
+            of(&|s| s.applications = vec![Application::default(); 2]),
+            "applications[1].cores = 28: allowed is nothing: the 28 cores of the system are given away",
+        ),
+        (
+            of(&|s| (s.isolation, s.reading.pooled) = (Isolation::Ways, true)),
+            "isolation = ways: allowed is slices or shared with reading.pooled",
+        ),
     ] {
         assert!(said.starts_with(says), "{said}");
     }
+    for (text, says) in [
+        (r#"{"limit": "many"}"#, "limit: invalid type: string \"many\", expected u32"),
+        (r#"{"limt": 3}"#, "limt: unknown field `limt`"),
+    ] {
+        let said = SlicesSpec::read(text).expect_err("no number").to_string();
+        assert!(said.starts_with(says) && !said.contains("at line"), "{said}");
+    }
+    // Service times vary unless it is said that they do not.
+    let rates = SlicesSpec::read("[dram.service.rates]\nper_us = [4.0]").expect("sound");
+    assert_eq!(rates.dram.service, Service::Rates { per_us: vec![4.0], exponential: true });
     let unknown = SlicesSpec::read("limt = 3").expect_err("no such field").to_string();
     assert!(unknown.contains("limt") && unknown.contains("limit"), "{unknown}");
 }

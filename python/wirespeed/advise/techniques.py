@@ -70,7 +70,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "GPU lanes, warps and a task FIFO (Hermes)": "another machine: `wirespeed papers list`",
     "the three architectures on an abstract table (Korikawa et al.)": "a model of its own: `wirespeed slices`",
     "batching, blocked output and row prefetch (Hasan et al.)": (
-        "another controller: `wirespeed papers run 2003-isca-hasan`, `wirespeed memory buffers`"
+        "of the memory controller: `machine.dram.controller` behind this server, `wirespeed papers run "
+        "2003-isca-hasan`, `wirespeed memory buffers`"
     ),
 }
 

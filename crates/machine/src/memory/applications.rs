@@ -182,8 +182,8 @@ impl Hierarchy {
             if let Some(ways) = spec.ways {
                 check_ways(&format!("{path}.{name}.ways"), Cbm(ways), self.llc.ways(), false)?;
             }
-            if !spec.llc && (spec.slices.is_some() || spec.skip.is_some() || spec.bypass) {
-                let (came, allowed) = ("false with slices, skip or bypass".into(), "one of them".into());
+            if !spec.llc && (spec.slices.is_some() || spec.ways.is_some() || spec.skip.is_some() || spec.bypass) {
+                let (came, allowed) = ("false with slices, ways, skip or bypass".into(), "one of them".into());
                 return error(format!(".{name}.llc"), came, allowed, "its lines never come into the LLC");
             }
             if self.inclusion == Inclusion::Inclusive && (spec.skip.is_some() || spec.bypass || !spec.llc) {

@@ -12,7 +12,7 @@ use units::{Addr, Clos, CoreId, Line, Ps, Size};
 use super::engines_tests::spec as with_engine;
 use super::*;
 use crate::copy_table::Move;
-use crate::stacked::{Service, SkipSpec, StackedSpec};
+use crate::stacked::{Service, SkipSpec, StackedSpec, Timing};
 
 const NS: u64 = 1_000;
 
@@ -178,6 +178,37 @@ fn a_table_in_stacked_dram_takes_link_and_service_and_a_write_takes_every_channe
     assert_eq!((counters.reads, counters.writes, counters.waited), (2, 1, Ps(125 * NS)));
     assert_eq!(counters.busy, Ps(4 * 125 * NS));
     assert_eq!(memory.dram_counters().reads, 0);
+}
+
+#[test]
+fn reads_of_a_device_keep_a_bank_busy_for_its_whole_cycle() {
+    let mut memory = Hierarchy::new(&spec(Inclusion::NonInclusive, 8), 2, "machine").unwrap();
+    let service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    let device = StackedSpec { channels: 1, banks: 1, service, link_ns: 0.0 };
+    let Timing::Device { first_data, burst, cycle } = device.resolve("memory").unwrap() else {
+        panic!("a device has device timings");
+    };
+    let spec = StackedTablesSpec { memory: device, ..StackedTablesSpec::default() };
+    memory.put_into_stack(&spec, vec![0..1000], Seed(0), "machine.stacked").unwrap();
+    for line in 0..10 {
+        load(&mut memory, line, 1000);
+    }
+    let counters = memory.stack_counters().unwrap();
+    // One after the other: the tenth waits for nine cycles.
+    assert_eq!((counters.reads, counters.busy), (10, cycle * 10));
+    assert_eq!(counters.waited, cycle * 45);
+    assert!(cycle > first_data + burst, "a row is closed after its data are there");
+}
+
+#[test]
+fn what_would_be_ignored_is_refused() {
+    let mut apart = Hierarchy::new(&spec(Inclusion::Victim, 8), 2, "machine").unwrap();
+    let wasted = ApplicationSpec { llc: false, ways: Some(0b11), ..ApplicationSpec::default() };
+    let said = apart.tell_apart(&named(&[wasted]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
+    assert!(said.starts_with("machine.applications.tables.llc = false with slices, ways"), "{said}");
+    let empty = StackedTablesSpec { holds: Vec::new(), ..StackedTablesSpec::default() };
+    let said = apart.put_into_stack(&empty, Vec::new(), Seed(0), "machine.stacked").unwrap_err().to_string();
+    assert!(said.starts_with("machine.stacked.holds = []: allowed is one name or more (leave"), "{said}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use units::{Line, Ps};
 
 use super::Hierarchy;
 use crate::MachineError;
-use crate::stacked::{Stacked, StackedSpec};
+use crate::stacked::{Stacked, StackedSpec, Turn};
 
 /// What lies in stacked DRAM, and in which.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,7 +88,7 @@ impl Hierarchy {
     /// Puts the lines of `ranges` into a stacked DRAM. `path` is where the specification stands.
     ///
     /// # Errors
-    /// A memory that cannot be, or a machine that cannot have one.
+    /// A memory that cannot be or that nothing is in, or a machine that cannot have one.
     pub fn put_into_stack(
         &mut self,
         spec: &StackedTablesSpec,
@@ -97,6 +97,10 @@ impl Hierarchy {
         path: &str,
     ) -> Result<(), MachineError> {
         self.lines_are_its_own(path)?;
+        if spec.holds.is_empty() {
+            let remedy = "leave machine.stacked out to have no stacked DRAM";
+            return Err(MachineError::new(format!("{path}.holds"), "[]", "one name or more", remedy.into()));
+        }
         let memory = Stacked::new(&spec.memory, &format!("{path}.memory"), seed)?;
         let link = spec.memory.link();
         self.stack = Some(Box::new(TablesInStack { memory, link, ranges, counters: StackedCounters::default() }));
@@ -116,12 +120,12 @@ impl Hierarchy {
             return None;
         }
         let arrives = at + stack.link;
-        let (begin, done) = stack.memory.serve(stack.memory.bank_of(line), arrives);
+        let Turn { begin, done, free } = stack.memory.serve(stack.memory.bank_of(line), arrives);
         let c = &mut stack.counters;
         c.reads += 1;
         c.interleaved = stack.memory.interleaved();
         c.waited += begin - arrives;
-        c.busy += done - begin;
+        c.busy += free - begin;
         path.push(Reason::Interconnect, stack.link * 2);
         path.push(Reason::BankBusy, begin - arrives);
         path.push(Reason::RowMiss, done - begin);

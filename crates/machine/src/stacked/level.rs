@@ -9,6 +9,17 @@ use super::{StackedSpec, Timing};
 use crate::error::MachineError;
 use crate::level::{Level, Response, Served};
 
+/// What a request had of its bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When its bank takes it.
+    pub begin: Ps,
+    /// When its data are there.
+    pub done: Ps,
+    /// When its bank takes the next one: later than `done` where a row is to be closed.
+    pub free: Ps,
+}
+
 /// A stacked DRAM as a [`Level`]: each request takes, of the banks that hold its partial table, the one that is free
 /// first, and of those that are free already one in a channel with the fewest busy banks.
 ///
@@ -87,8 +98,8 @@ impl Stacked {
         busy
     }
 
-    /// Serves a request for partial table `bank` that arrives at `now`: when it begins, and when its data are there.
-    pub fn serve(&mut self, bank: usize, now: Ps) -> (Ps, Ps) {
+    /// Serves a request for partial table `bank` that arrives at `now`.
+    pub fn serve(&mut self, bank: usize, now: Ps) -> Turn {
         let busy = |channel: &[Ps], at: Ps| channel.iter().filter(|free| **free > at).count();
         let best = self.free.chunks_exact(self.banks).enumerate().min_by_key(|(place, channel)| {
             let begin = channel[bank].max(now);
@@ -98,13 +109,13 @@ impl Stacked {
             let begin = channel[bank].max(now);
             (place, begin, busy(channel, begin))
         }) else {
-            return (now, now);
+            return Turn { begin: now, done: now, free: now };
         };
         self.requests += 1;
         self.interleaved += u64::from(others > 0);
         let (free, done) = self.settle(channel, others, begin);
         self.free[channel * self.banks + bank] = free;
-        (begin, done)
+        Turn { begin, done, free }
     }
 
     /// When a bank of `channel` that begins at `begin`, with so many others busy, is free again, and when its data are there.
@@ -129,7 +140,7 @@ impl Level for Stacked {
     fn access(&mut self, request: &Request, now: Ps) -> Response {
         let bank = self.bank_of(request.addr.line());
         let arrives = now + self.link;
-        let (begin, done) = self.serve(bank, arrives);
+        let Turn { begin, done, .. } = self.serve(bank, arrives);
         let mut path = Path::of(Reason::Interconnect, self.link);
         path.push(Reason::BankBusy, begin - arrives);
         path.push(Reason::RowMiss, done - begin);
@@ -151,9 +162,10 @@ mod tests {
     #[test]
     fn a_channel_serves_alone_then_interleaved_then_makes_wait() {
         let mut memory = Stacked::new(&fixed(1), "stacked", Seed(0)).unwrap();
-        assert_eq!(memory.serve(0, Ps(0)), (Ps(0), Ps(125_000)));
-        assert_eq!(memory.serve(1, Ps(0)), (Ps(0), Ps(178_571)));
-        assert_eq!(memory.serve(0, Ps(0)).0, Ps(125_000));
+        let turn = |begin, done| Turn { begin: Ps(begin), done: Ps(done), free: Ps(done) };
+        assert_eq!(memory.serve(0, Ps(0)), turn(0, 125_000));
+        assert_eq!(memory.serve(1, Ps(0)), turn(0, 178_571));
+        assert_eq!(memory.serve(0, Ps(0)).begin, Ps(125_000));
         assert!((memory.interleaved_share() - 2.0 / 3.0).abs() < 1e-12);
     }
 
@@ -161,7 +173,8 @@ mod tests {
     fn an_idle_channel_is_preferred_to_an_idle_bank() {
         let mut memory = Stacked::new(&fixed(2), "stacked", Seed(0)).unwrap();
         for bank in [0, 1] {
-            assert_eq!(memory.serve(bank, Ps(0)), (Ps(0), Ps(125_000)));
+            let turn = memory.serve(bank, Ps(0));
+            assert_eq!((turn.begin, turn.done), (Ps(0), Ps(125_000)));
         }
         assert_eq!(memory.interleaved_share(), 0.0);
     }
@@ -175,8 +188,11 @@ mod tests {
         };
         assert!(cycle > first_data && burst > Ps(0));
         let mut memory = Stacked::new(&spec, "stacked", Seed(0)).unwrap();
-        assert_eq!(memory.serve(0, Ps(0)), (Ps(0), first_data + burst));
-        assert_eq!(memory.serve(0, Ps(0)), (cycle, cycle + first_data + burst));
+        let first = memory.serve(0, Ps(0));
+        assert_eq!(first, Turn { begin: Ps(0), done: first_data + burst, free: cycle });
+        // The bank is busy without a gap.
+        let second = Turn { begin: cycle, done: cycle + first_data + burst, free: cycle + cycle };
+        assert_eq!(memory.serve(0, Ps(0)), second);
     }
 
     #[test]

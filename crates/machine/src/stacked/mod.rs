@@ -29,7 +29,7 @@ use crate::dram::presets;
 use crate::error::MachineError;
 
 pub use distributor::{Distributor, Grant, Place};
-pub use level::Stacked;
+pub use level::{Stacked, Turn};
 pub use recency::{Left, Recency};
 pub use skip::{SkipLogic, SkipSpec, Using};
 
@@ -55,7 +55,8 @@ pub enum Service {
     Rates {
         /// The rate of a bank while 1, 2, ... banks of its channel are busy; the last holds for all above.
         per_us: Vec<f64>,
-        /// Exponential service times; fixed ones if false.
+        /// Exponential service times, unless it is left out or true; fixed ones if false.
+        #[serde(default = "exponential")]
         exponential: bool,
     },
     /// By the timings of a shipped standard, closed page: activate, read, precharge, and the channel's data bus.
@@ -65,6 +66,10 @@ pub enum Service {
         /// Bytes of a request.
         bytes: u32,
     },
+}
+
+fn exponential() -> bool {
+    true
 }
 
 impl Default for StackedSpec {

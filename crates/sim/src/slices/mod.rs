@@ -27,16 +27,20 @@
 //! Source: T. Korikawa, A. Kawabata, F. He, E. Oki, "Packet Processing Architecture Using Last-Level-Cache Slices and
 //! Interleaved 3D-Stacked DRAM", IEEE Access 8, 2020, sections III to V.
 
+mod limits;
+mod outcome;
 mod point;
 mod popularity;
 mod preview;
 mod simulate;
 mod spec;
+mod totals;
 mod trace;
 
-pub use point::{Figure, Outcome, Point};
+pub use outcome::{ApplicationOutcome, Figure, Outcome};
+pub use point::Point;
 pub use popularity::Popularity;
-pub use preview::{Preview, preview};
+pub use preview::{Preview, left_out, preview};
 pub use spec::{
     Application, Architecture, Caches, HeaderRead, Isolation, Level, OnHit, Ranks, Reading, SlicesError, SlicesSpec,
 };

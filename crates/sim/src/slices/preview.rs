@@ -2,16 +2,17 @@
 //!
 //! Hit rates by [`queueing::lru`] over the law's own lines; then hold times of cores, waits at slices (a closed network of the
 //! busy cores, by Schweitzer's approximation of mean value analysis, 1979) and blocking, until they agree. Idle channels
-//! are taken to exist, so it does not know interleaving; several applications, device timings and outstanding misses are
-//! left to the simulation, and so is the order of recorded lookups.
+//! are taken to exist, so it knows neither interleaving nor waits for banks; what else is left to the simulation, [`left_out`] tells
+//! of a setting.
 
 use engine::Seed;
+use machine::stacked::{Service, Timing};
 use queueing::QueueError;
 use queueing::lru::{Class, blocking_cores, victim_hierarchy};
 use rand::RngExt;
 use serde::Serialize;
 
-use super::spec::{Architecture, Ranks, SlicesSpec};
+use super::spec::{Application, Architecture, Isolation, Ranks, SlicesSpec};
 use super::trace::Lookups;
 
 /// What the twin says of a setting. Times in ns.
@@ -111,6 +112,27 @@ fn classes(spec: &SlicesSpec) -> Vec<Class> {
     out
 }
 
+/// What the closed forms leave out of a setting; empty where they have all of it but interleaving. With several applications or several
+/// packets a core they say nothing of it: see [`preview`].
+pub fn left_out(spec: &SlicesSpec, is_recorded: bool) -> Vec<String> {
+    let has_llc = spec.architecture != Architecture::NoLlc;
+    let any = |what: &dyn Fn(&Application) -> bool| has_llc && spec.applications.iter().any(what);
+    let is_device = matches!(spec.dram.service, Service::Device { .. });
+    [
+        (spec.applications.len() > 1, "several applications: no closed forms are given"),
+        (spec.outstanding > 1, "several packets a core (outstanding): no closed forms are given"),
+        (any(&|a| a.skip.is_some()), "skip: the LLC is taken to be used always"),
+        (any(&|a| a.bypass), "bypass: all that leaves L2 is taken to go to the LLC"),
+        (spec.header_read.is_some(), "header_read: headers are taken to be there at once"),
+        (is_device, "device timings: banks and data buses are taken to be free"),
+        (is_recorded, "the order of recorded lookups: they are taken as independent, which those of a packet or flow are not; a rough guess"),
+    ]
+    .into_iter()
+    .filter(|(applies, _)| *applies)
+    .map(|(_, told)| told.to_string())
+    .collect()
+}
+
 /// What the first application of a setting comes to if it has the system to itself. `recorded` replaces its table: then lookups
 /// are taken as drawn one by one, each line as often as it was recorded.
 ///
@@ -119,20 +141,29 @@ fn classes(spec: &SlicesSpec) -> Vec<Class> {
 pub fn preview(spec: &SlicesSpec, recorded: Option<&Lookups>) -> Result<Preview, QueueError> {
     let (a, c) = (&spec.applications[0], &spec.caches);
     let lines = |level| spec.lines_of(level) as f64;
+    let over = f64::from(spec.slices_of(a));
     let (llc, slices, service) = match spec.architecture {
-        Architecture::Proposed if spec.reading.pooled => (lines(&c.shared), f64::from(a.slices), 1e3 / c.slice.per_us),
-        Architecture::Proposed => (lines(&c.slice) * f64::from(a.slices), f64::from(a.slices), 1e3 / c.slice.per_us),
+        Architecture::Proposed if spec.reading.pooled => (lines(&c.shared), over, 1e3 / c.slice.per_us),
+        // Of ways it has the same part as of slices.
+        Architecture::Proposed if spec.isolation == Isolation::Shared => (lines(&c.slice) * over, over, 1e3 / c.slice.per_us),
+        Architecture::Proposed => (lines(&c.slice) * f64::from(a.slices), over, 1e3 / c.slice.per_us),
         Architecture::SharedLlc => (lines(&c.shared), 1.0, 1e3 / c.shared.per_us),
         Architecture::NoLlc => (0.0, 0.0, 0.0),
     };
-    let (classes, lookups) = match recorded {
-        None => (classes(spec), 1.0),
-        Some(recorded) => (recorded.classes(), recorded.per_packet()),
+    let (classes, lookups, uneven) = match recorded {
+        None => (classes(spec), 1.0, 0.0),
+        Some(recorded) => (recorded.classes(), recorded.per_packet(), recorded.scv()),
     };
     let hits = victim_hierarchy(&classes, lines(&c.l1), lines(&c.l2), llc);
     let (miss1, miss2) = (1.0 - hits.l1, (1.0 - hits.l1) * (1.0 - hits.l2));
     let miss3 = miss2 * (1.0 - hits.llc);
-    let memory = 1e3 * f64::from(spec.dram.channels) / spec.capacity_per_us() + 2.0 * spec.dram.link_ns;
+    // How long a core is held, which a device's bank is longer, and whether that varies.
+    let (memory, varies) = match spec.dram.resolve("dram") {
+        Ok(Timing::Device { first_data, burst, .. }) => ((first_data + burst).as_ns(), false),
+        Ok(Timing::Rates { means, exponential }) => (means.first().map_or(0.0, |mean| mean.as_ns()), exponential),
+        Err(_) => (0.0, true),
+    };
+    let (memory, cached) = (memory + 2.0 * spec.dram.link_ns, spec.caches.exponential);
     let (first, second) = (1e3 / c.l1.per_us, 1e3 / c.l2.per_us);
     let lambda = a.rho * spec.capacity_per_us() / 1e3;
     let mut at_slice = service;
@@ -140,16 +171,17 @@ pub fn preview(spec: &SlicesSpec, recorded: Option<&Lookups>) -> Result<Preview,
     for _ in 0..500 {
         let reached = if slices > 0.0 { miss2 } else { 0.0 };
         let held = first + miss1 * second + reached * at_slice + miss3 * memory;
-        // Second moment of phases that are each exponential, reached or not.
-        let phases = [(1.0, first), (miss1, second), (reached, at_slice), (miss3, memory)];
+        // Second moment of phases that are each exponential or fixed, reached or not.
+        let phases =
+            [(1.0, first, cached), (miss1, second, cached), (reached, at_slice, cached), (miss3, memory, varies)];
         let mut moment = 0.0;
-        for (i, (p, mean)) in phases.iter().enumerate() {
-            moment += 2.0 * p * mean * mean;
+        for (i, (p, mean, varies)) in phases.iter().enumerate() {
+            moment += if *varies { 2.0 } else { 1.0 } * p * mean * mean;
             // Who comes to a later phase has been through those before.
-            moment += phases[..i].iter().map(|(_, before)| 2.0 * p * mean * before).sum::<f64>();
+            moment += phases[..i].iter().map(|(_, before, _)| 2.0 * p * mean * before).sum::<f64>();
         }
-        // Of a packet's lookups, one after the other, variances add up.
-        let scv = (moment / (held * held) - 1.0).max(0.0) / lookups;
+        // Of a packet's lookups, one after the other, variances add up; and so does that of how many these are.
+        let scv = (moment / (held * held) - 1.0).max(0.0) / lookups + uneven;
         let held = lookups * held;
         let cores = blocking_cores(lambda, 1.0 / held, scv, a.cores, spec.limit)?;
         if slices > 0.0 {

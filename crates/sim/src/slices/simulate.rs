@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use engine::{Draw, Exponential, Fixed, Seed, Tournament};
-use machine::stacked::{Distributor, Place, Recency, SkipLogic, Timing, Using};
+use machine::stacked::{Distributor, Place, Recency, SkipLogic, Timing, Turn, Using};
 use machine::{Divisor, MachineError};
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -11,6 +11,7 @@ use units::Ps;
 
 use super::popularity::Popularity;
 use super::spec::{Architecture, Isolation, OnHit, SlicesSpec};
+use super::totals::{Snapshot, Totals};
 use super::trace::Lookups;
 
 /// Batches that a run's measured part is cut into.
@@ -22,54 +23,11 @@ const WALKED: u64 = 4;
 /// Lines of all caches from which on the host is asked for sets ahead of time: tags of 32 KiB.
 const LARGE: u64 = 1 << 13;
 
-/// Running totals; a batch is the difference of two.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) now: u64,
-    pub(super) arrived: u64,
-    pub(super) blocked: u64,
-    pub(super) begun: u64,
-    pub(super) done: u64,
-    pub(super) waited: u64,
-    pub(super) sojourn: u64,
-    pub(super) held: u64,
-    pub(super) header: u64,
-    pub(super) l1: u64,
-    pub(super) l2: u64,
-    pub(super) slice_wait: u64,
-    pub(super) slice: u64,
-    pub(super) bank_wait: u64,
-    pub(super) dram: u64,
-    pub(super) link: u64,
-    pub(super) lookups: u64,
-    pub(super) l1_hits: u64,
-    pub(super) l2_hits: u64,
-    pub(super) llc_lookups: u64,
-    pub(super) llc_hits: u64,
-    pub(super) skipped: u64,
-    pub(super) full: u64,
-    pub(super) dram_requests: u64,
-    pub(super) interleaved: u64,
-    pub(super) bank_busy: u64,
-    pub(super) changes: u64,
-}
-
-impl Totals {
-    /// Member by member.
-    pub(super) fn since(&self, before: &Totals) -> Totals {
-        macro_rules! differences {
-            ($($field:ident)*) => { Totals { $($field: self.$field - before.$field),* } };
-        }
-        differences!(now arrived blocked begun done waited sojourn held header l1 l2 slice_wait slice bank_wait dram link
-            lookups l1_hits l2_hits llc_lookups llc_hits skipped full dram_requests interleaved bank_busy changes)
-    }
-}
-
 /// Where an application's lookups come from.
 #[derive(Clone, Debug)]
 pub(super) enum Workload {
     Law(Popularity),
-    /// Recorded, and where the next packet begins.
+    /// Recorded, and which packet comes next.
     Recorded(Lookups, usize),
 }
 
@@ -91,11 +49,14 @@ struct Work {
     fill: bool,
     more: bool,
     core: u16,
+    app: u16,
     slice: u16,
     /// The store of the slice that the line belongs to, and its number there.
     store: u32,
     index: u32,
     line: u32,
+    /// Of recorded lookups the next of its packet.
+    at: usize,
     place: Place,
     began: u64,
     arrived: u64,
@@ -117,6 +78,18 @@ struct Application {
     uses_llc: bool,
     skip: Option<SkipLogic>,
     bypass: bool,
+    totals: Totals,
+}
+
+/// A slice as a server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    /// When it is free.
+    free: u64,
+    /// How long it was busy.
+    busy: u64,
+    /// Who waits or is served.
+    queue: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -168,22 +141,21 @@ pub(super) struct System {
     idle: Vec<u64>,
     /// By core: when waiting packets arrived.
     queues: Vec<VecDeque<u64>>,
-    app_of: Vec<u16>,
     applications: Vec<Application>,
     /// Of 2^32, at which draw which application's packet arrives.
     mix: Vec<u32>,
     l1: Vec<Recency>,
     l2: Vec<Recency>,
     stores: Vec<Recency>,
-    /// By slice: when it is free.
-    slice_free: Vec<u64>,
-    slice_queue: Vec<u32>,
+    slices: Vec<Slice>,
     queue_room: u32,
     reading_l2: OnHit,
     reading_llc: OnHit,
     store_of: StoreOf,
     banks: Banks,
     bank_count: u32,
+    /// By partial table: how long its banks were busy.
+    bank_busy: Vec<u64>,
     link: u64,
     header: Vec<u64>,
     header_read: u64,
@@ -196,7 +168,6 @@ pub(super) struct System {
     l1_time: Source,
     l2_time: Source,
     llc_time: Source,
-    totals: Totals,
 }
 
 /// Which store holds what of a slice.
@@ -251,6 +222,7 @@ impl System {
                 uses_llc: has_llc,
                 skip: a.skip.as_ref().filter(|_| has_llc).map(|s| SkipLogic::new(s, "skip")).transpose()?,
                 bypass: a.bypass,
+                totals: Totals::default(),
             });
             base += lines;
             core += a.cores;
@@ -310,42 +282,43 @@ impl System {
             fill: false,
             more: false,
             core: 0,
+            app: 0,
             slice: 0,
             store: 0,
             index: 0,
             line: 0,
+            at: 0,
             place: Place { channel: 0, bank: 0 },
             began: 0,
             arrived: 0,
             mark: 0,
         };
-        let app_of = spec.applications.iter().enumerate().flat_map(|(n, a)| vec![n as u16; a.cores as usize]);
         let exponential = caches.exponential;
         let mut system = System {
             now: 0,
             arrival: 0,
             next: Tournament::new(contexts),
-            work: vec![blank; contexts],
+            // The last is no core's: it goes through the caches without time.
+            work: vec![blank; contexts + 1],
             outstanding: spec.outstanding as usize,
             idle: vec![u64::MAX >> (64 - spec.outstanding); cores],
             queues: vec![VecDeque::new(); cores],
-            app_of: app_of.collect(),
             applications,
             mix: mix.collect(),
             l1: (0..cores).map(|_| cache(&caches.l1)).collect(),
             l2: (0..cores).map(|_| cache(&caches.l2)).collect(),
             stores,
-            slice_free: vec![0; slices],
-            slice_queue: vec![0; slices],
+            slices: vec![Slice::default(); slices],
             queue_room: spec.cores,
             reading_l2: spec.reading.l2_hit,
             reading_llc: spec.reading.llc_hit,
             store_of,
             banks,
             bank_count: spec.dram.banks,
+            bank_busy: vec![0; spec.dram.banks as usize],
             link: spec.dram.link().0,
             header: spec.header_read.map_or(Vec::new(), |read| vec![0; read.channels as usize]),
-            header_read: spec.header_read.map_or(0, |read| (read.read_ns * 1e3).round() as u64),
+            header_read: spec.header_read.map_or(0, |read| read.taken().0),
             is_large: false,
             in_system: 0,
             limit: spec.limit,
@@ -354,7 +327,6 @@ impl System {
             l1_time: Source::new(exponential, SlicesSpec::mean(&caches.l1), stream("l1")),
             l2_time: Source::new(exponential, SlicesSpec::mean(&caches.l2), stream("l2")),
             llc_time: Source::new(exponential, SlicesSpec::mean(level), stream("llc")),
-            totals: Totals::default(),
         };
         system.arrival = system.arrivals.draw().0;
         system.is_large = system.capacity() > LARGE;
@@ -369,7 +341,7 @@ impl System {
 
     /// Warms up, then measures `requests` arrivals: running totals at the ends of batches, the first at their start.
     /// `go_on` is asked now and then; [`None`] if it said no.
-    pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Totals>> {
+    pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Snapshot>> {
         const ASK_EVERY: u64 = 1 << 18;
         let mut left = WALKED * self.capacity() * factor;
         while left > 0 {
@@ -382,7 +354,7 @@ impl System {
         }
         let warm = (10_000.max(100 * u64::from(self.limit))) * factor;
         self.simulate(warm);
-        let mut snapshots = vec![self.totals];
+        let mut snapshots = vec![self.snapshot()];
         for batch in 0..BATCHES as u64 {
             let mut left = requests * (batch + 1) / BATCHES as u64 - requests * batch / BATCHES as u64;
             while left > 0 {
@@ -393,9 +365,18 @@ impl System {
                     return None;
                 }
             }
-            snapshots.push(self.totals);
+            snapshots.push(self.snapshot());
         }
         Some(snapshots)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            now: self.now,
+            applications: self.applications.iter().map(|a| a.totals).collect(),
+            slices: self.slices.iter().map(|slice| slice.busy).collect(),
+            banks: self.bank_busy.clone(),
+        }
     }
 
     /// Which applications skip the LLC now.
@@ -408,13 +389,16 @@ impl System {
         /// So many at a time, to have the host bring their sets before they are needed.
         const GROUP: u64 = 16;
         let mut group = [(0usize, 0usize, 0u32); GROUP as usize];
+        let walker = self.work.len() - 1;
         let mut left = lookups;
         while left > 0 {
             let some = left.min(GROUP) as usize;
             for place in &mut group[..some] {
-                let core = self.choose();
-                let app = usize::from(self.app_of[core]);
-                let line = self.draw(app).0;
+                let Work { more, app, core, .. } = self.work[walker];
+                let (app, core) = if more { (usize::from(app), usize::from(core)) } else { self.choose() };
+                let (line, more) = self.draw(walker, app);
+                let work = &mut self.work[walker];
+                (work.more, work.app, work.core) = (more, app as u16, core as u16);
                 self.prefetch(core, app, line);
                 *place = (core, app, line);
             }
@@ -468,70 +452,80 @@ impl System {
                 }
             }
         }
-        self.totals.now = self.now;
     }
 
-    /// A core of an application, as a packet that arrives chooses it.
+    /// Whose packet a draw's low bits stand for.
     #[inline]
-    fn choose(&mut self) -> usize {
-        let draw = self.choice.next_u64();
+    fn whose(&self, draw: u64) -> usize {
         let app = if self.mix.len() == 1 { 0 } else { self.mix.partition_point(|edge| *edge < draw as u32) };
-        let app = &self.applications[app.min(self.applications.len() - 1)];
-        usize::from(app.first_core) + ((u128::from(draw >> 32) * u128::from(app.cores)) >> 32) as usize
+        app.min(self.applications.len() - 1)
+    }
+
+    /// An application and a core of it, as a packet that arrives chooses them.
+    #[inline]
+    fn choose(&mut self) -> (usize, usize) {
+        let draw = self.choice.next_u64();
+        let app = self.whose(draw);
+        let Application { first_core, cores, .. } = &self.applications[app];
+        (app, usize::from(*first_core) + ((u128::from(draw >> 32) * u128::from(*cores)) >> 32) as usize)
     }
 
     #[inline]
     fn arrive(&mut self) {
-        self.totals.arrived += 1;
         if self.in_system >= self.limit {
-            self.totals.blocked += 1;
+            // Nobody needs to know whose it is where there is one.
+            let app = if self.mix.len() == 1 { 0 } else { self.choose().0 };
+            let totals = &mut self.applications[app].totals;
+            totals.arrived += 1;
+            totals.blocked += 1;
             return;
         }
         self.in_system += 1;
-        let core = self.choose();
+        let (app, core) = self.choose();
+        self.applications[app].totals.arrived += 1;
         if self.idle[core] == 0 {
             self.queues[core].push_back(self.now);
             return;
         }
         let slot = self.idle[core].trailing_zeros() as usize;
         self.idle[core] &= self.idle[core] - 1;
-        self.begin(core * self.outstanding + slot, core, self.now);
+        self.begin(core * self.outstanding + slot, app, core, self.now);
     }
 
     /// A core takes a packet.
     #[inline]
-    fn begin(&mut self, context: usize, core: usize, arrived: u64) {
-        self.totals.begun += 1;
-        self.totals.waited += self.now - arrived;
+    fn begin(&mut self, context: usize, app: usize, core: usize, arrived: u64) {
+        let totals = &mut self.applications[app].totals;
+        totals.begun += 1;
+        totals.waited += self.now - arrived;
         let work = &mut self.work[context];
-        (work.core, work.began, work.arrived) = (core as u16, self.now, arrived);
+        (work.app, work.core, work.began, work.arrived) = (app as u16, core as u16, self.now, arrived);
         let mut start = self.now;
         if !self.header.is_empty() {
             // Whichever channel is free first: packets lie anywhere.
             if let Some(free) = self.header.iter_mut().min() {
                 let done = (*free).max(start) + self.header_read;
                 *free = done;
-                self.totals.header += done - start;
+                totals.header += done - start;
                 start = done;
             }
         }
-        self.look_up(context, start);
+        self.look_up(context, app, core, start);
     }
 
     /// The next lookup of the context's packet, from L1 on.
     #[inline]
-    fn look_up(&mut self, context: usize, start: u64) {
-        let core = usize::from(self.work[context].core);
-        let app = usize::from(self.app_of[core]);
-        let (line, more) = self.draw(app);
+    fn look_up(&mut self, context: usize, app: usize, core: usize, start: u64) {
+        let (line, more) = self.draw(context, app);
         // While times are drawn and events pass.
         self.prefetch(core, app, line);
-        self.totals.lookups += 1;
+        let totals = &mut self.applications[app].totals;
+        totals.lookups += 1;
         let first = self.l1_time.draw();
-        self.totals.l1 += first;
+        totals.l1 += first;
         let mut at = start + first;
         let next = if self.l1[core].touch(line, line) {
-            self.totals.l1_hits += 1;
+            totals.l1_hits += 1;
             Next::Return
         } else {
             if self.is_large
@@ -540,10 +534,10 @@ impl System {
                 self.l2[core].prefetch(leaves);
             }
             let second = self.l2_time.draw();
-            self.totals.l2 += second;
+            totals.l2 += second;
             at += second;
             if self.hit_l2(core, line) {
-                self.totals.l2_hits += 1;
+                self.applications[app].totals.l2_hits += 1;
                 self.fill(core, app, line);
                 Next::Return
             } else if self.applications[app].uses_llc {
@@ -552,14 +546,13 @@ impl System {
                 (work.slice, work.store, work.index) = (slice, store, index);
                 Next::ToSlice
             } else {
-                self.totals.skipped += 1;
-                if let Some(skip) = &mut self.applications[app].skip
-                    && let Some(using) = skip.skipped()
-                {
+                let application = &mut self.applications[app];
+                application.totals.skipped += 1;
+                application.totals.link += self.link;
+                at += self.link;
+                if let Some(using) = application.skip.as_mut().and_then(SkipLogic::skipped) {
                     self.assign(app, using);
                 }
-                at += self.link;
-                self.totals.link += self.link;
                 Next::ToDram
             }
         };
@@ -568,14 +561,20 @@ impl System {
         self.next.set(context, Ps(at));
     }
 
-    /// The next line that the application looks up, and whether its packet has more of them.
+    /// The next line that the context's packet looks up, and whether it has more of them. Packets come in order, whichever core takes
+    /// them, and a core has all lookups of its packet.
     #[inline]
-    fn draw(&mut self, app: usize) -> (u32, bool) {
+    fn draw(&mut self, context: usize, app: usize) -> (u32, bool) {
         let app = &mut self.applications[app];
         match &mut app.workload {
             Workload::Law(popularity) => (app.base + popularity.draw(&mut app.rng), false),
-            Workload::Recorded(lookups, at) => {
-                let (line, more) = lookups.next(at);
+            Workload::Recorded(lookups, packet) => {
+                let work = &mut self.work[context];
+                if !work.more {
+                    work.at = lookups.first_of(packet);
+                }
+                let (line, more) = lookups.at(work.at);
+                work.at += 1;
                 (app.base + line, more)
             }
         }
@@ -586,16 +585,18 @@ impl System {
         match self.work[context].next {
             Next::Return => self.finish(context),
             Next::ToSlice => {
-                let slice = usize::from(self.work[context].slice);
-                let begin = self.slice_free[slice].max(self.now);
+                let work = &mut self.work[context];
+                work.next = Next::FromSlice;
+                let slice = &mut self.slices[usize::from(work.slice)];
+                let begin = slice.free.max(self.now);
                 let time = self.llc_time.draw();
-                self.slice_free[slice] = begin + time;
-                self.totals.slice_wait += begin - self.now;
-                self.totals.slice += time;
+                slice.free = begin + time;
+                slice.busy += time;
+                let totals = &mut self.applications[usize::from(work.app)].totals;
+                totals.slice_wait += begin - self.now;
                 // Those that wait are all but the one that is served.
-                self.totals.full += u64::from(self.slice_queue[slice] > self.queue_room);
-                self.slice_queue[slice] += 1;
-                self.work[context].next = Next::FromSlice;
+                totals.full += u64::from(slice.queue > self.queue_room);
+                slice.queue += 1;
                 self.next.set(context, Ps(begin + time));
             }
             Next::FromSlice => self.leave_slice(context),
@@ -605,14 +606,14 @@ impl System {
     }
 
     fn leave_slice(&mut self, context: usize) {
-        let Work { core, slice, store, index, line, .. } = self.work[context];
-        self.slice_queue[usize::from(slice)] -= 1;
+        let Work { core, app, slice, store, index, line, .. } = self.work[context];
+        self.slices[usize::from(slice)].queue -= 1;
         let hit = self.hit_llc(store, index, line);
-        self.totals.llc_lookups += 1;
-        self.totals.llc_hits += u64::from(hit);
-        let core = usize::from(core);
-        let app = usize::from(self.app_of[core]);
-        if let Some(skip) = &mut self.applications[app].skip
+        let (core, app) = (usize::from(core), usize::from(app));
+        let application = &mut self.applications[app];
+        application.totals.llc_lookups += 1;
+        application.totals.llc_hits += u64::from(hit);
+        if let Some(skip) = &mut application.skip
             && let Some(using) = skip.saw(!hit)
         {
             self.assign(app, using);
@@ -623,7 +624,7 @@ impl System {
         } else if self.link == 0 {
             self.ask_memory(context);
         } else {
-            self.totals.link += self.link;
+            self.applications[app].totals.link += self.link;
             self.work[context].next = Next::ToDram;
             self.next.set(context, Ps(self.now + self.link));
         }
@@ -631,8 +632,8 @@ impl System {
 
     /// As [`System::prefetch`], of what leaves L2 when `line` comes in.
     fn prefetch_victims(&self, context: usize, line: u32) {
-        let core = usize::from(self.work[context].core);
-        let app = usize::from(self.app_of[core]);
+        let Work { core, app, .. } = self.work[context];
+        let (core, app) = (usize::from(core), usize::from(app));
         if self.applications[app].uses_llc
             && let Some(leaves) = self.l1[core].oldest(line).and_then(|first| self.l2[core].oldest(first))
         {
@@ -647,17 +648,21 @@ impl System {
             self.prefetch_victims(context, line);
         }
         let bank = ((u64::from(line.wrapping_mul(0x9E37_79B9)) * u64::from(self.bank_count)) >> 32) as u8;
-        self.totals.dram_requests += 1;
-        self.work[context].mark = self.now;
-        self.work[context].fill = true;
+        let work = &mut self.work[context];
+        let totals = &mut self.applications[usize::from(work.app)].totals;
+        totals.dram_requests += 1;
+        work.mark = self.now;
+        work.fill = true;
         match &mut self.banks {
             Banks::Device(device) => {
-                let (begin, done) = device.serve(usize::from(bank), Ps(self.now));
-                self.totals.bank_wait += begin.0 - self.now;
-                self.totals.dram += done.0 - begin.0;
-                self.totals.bank_busy += done.0 - begin.0;
-                self.totals.link += self.link;
-                self.work[context].next = Next::Return;
+                let had = device.interleaved();
+                let Turn { begin, done, free } = device.serve(usize::from(bank), Ps(self.now));
+                totals.interleaved += device.interleaved() - had;
+                totals.bank_wait += begin.0 - self.now;
+                totals.dram += done.0 - begin.0;
+                totals.link += self.link;
+                self.bank_busy[usize::from(bank)] += free.0 - begin.0;
+                work.next = Next::Return;
                 self.next.set(context, Ps(done.0 + self.link));
             }
             Banks::Rates { waiting, .. } => {
@@ -679,11 +684,12 @@ impl System {
         let (place, busy) = (grant.place, usize::from(grant.interleaved));
         let channel = usize::from(place.channel) * self.bank_count as usize;
         let work = &mut self.work[context];
-        self.totals.bank_wait += self.now - work.mark;
+        let totals = &mut self.applications[usize::from(work.app)].totals;
+        totals.bank_wait += self.now - work.mark;
         (work.mark, work.place, work.next) = (self.now, place, Next::FromDram);
         self.next.set(context, Ps(self.now + ((source.draw() * slower[busy - 1]) >> 16)));
         if busy > 1 {
-            self.totals.interleaved += 1;
+            totals.interleaved += 1;
             let (from, to) = (slower[busy - 2], slower[busy - 1]);
             for other in 0..self.bank_count as u8 {
                 if other != bank && !table.is_idle(Place { channel: place.channel, bank: other }) {
@@ -696,9 +702,9 @@ impl System {
     }
 
     fn leave_bank(&mut self, context: usize) {
-        let Work { place, mark, .. } = self.work[context];
-        self.totals.dram += self.now - mark;
-        self.totals.bank_busy += self.now - mark;
+        let Work { app, place, mark, .. } = self.work[context];
+        self.applications[usize::from(app)].totals.dram += self.now - mark;
+        self.bank_busy[usize::from(place.bank)] += self.now - mark;
         let mut woken = None;
         if let Banks::Rates { table, serves, slower, waiting, .. } = &mut self.banks {
             let busy = usize::from(table.release(place));
@@ -719,7 +725,7 @@ impl System {
         if self.link == 0 {
             self.finish(context);
         } else {
-            self.totals.link += self.link;
+            self.applications[usize::from(app)].totals.link += self.link;
             self.work[context].next = Next::Return;
             self.next.set(context, Ps(self.now + self.link));
         }
@@ -728,22 +734,22 @@ impl System {
     /// The data are in the core: the next lookup of the packet, or the next packet.
     #[inline]
     fn finish(&mut self, context: usize) {
-        let Work { core, line, fill, more, began, arrived, .. } = self.work[context];
-        let core = usize::from(core);
+        let Work { core, app, line, fill, more, began, arrived, .. } = self.work[context];
+        let (core, app) = (usize::from(core), usize::from(app));
         if fill {
-            let app = usize::from(self.app_of[core]);
             self.fill(core, app, line);
         }
         if more {
-            self.look_up(context, self.now);
+            self.look_up(context, app, core, self.now);
             return;
         }
         self.in_system -= 1;
-        self.totals.done += 1;
-        self.totals.held += self.now - began;
-        self.totals.sojourn += self.now - arrived;
+        let totals = &mut self.applications[app].totals;
+        totals.done += 1;
+        totals.held += self.now - began;
+        totals.sojourn += self.now - arrived;
         match self.queues[core].pop_front() {
-            Some(arrived) => self.begin(context, core, arrived),
+            Some(arrived) => self.begin(context, app, core, arrived),
             None => {
                 self.idle[core] |= 1 << (context - core * self.outstanding);
                 self.next.clear(context);
@@ -796,8 +802,8 @@ impl System {
     /// An application begins to skip the LLC, or to use it: slices that nobody of their owners uses go round the others.
     fn assign(&mut self, app: usize, using: Using) {
         self.applications[app].uses_llc = using != Using::Nothing;
-        self.totals.changes += 1;
-        let owned = self.stores.len() == self.slice_free.len() && self.applications.len() > 1;
+        self.applications[app].totals.changes += 1;
+        let owned = self.stores.len() == self.slices.len() && self.applications.len() > 1;
         let exclusive = owned && self.applications.windows(2).all(|pair| pair[0].own != pair[1].own);
         if !exclusive {
             return;

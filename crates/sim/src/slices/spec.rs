@@ -3,6 +3,7 @@
 use machine::MachineError;
 use machine::stacked::{SkipLogic, SkipSpec, StackedSpec, Timing};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use units::Ps;
 
@@ -164,13 +165,21 @@ pub struct HeaderRead {
     pub read_ns: f64,
 }
 
+impl HeaderRead {
+    /// What a read takes of a channel.
+    pub fn taken(&self) -> Ps {
+        Ps((self.read_ns * 1e3).round() as u64)
+    }
+}
+
 /// An application: its cores, slices, table and load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Application {
     /// Cores assigned to it, C.
     pub cores: u32,
-    /// Slices assigned to it, L; under way isolation its part of the ways is slices / all slices.
+    /// Slices assigned to it, L; under way isolation its part of the ways is slices / all slices; not used where slices are
+    /// shared.
     pub slices: u32,
     /// Offered load as a share of what all channels serve without interleaving, rho.
     pub rho: f64,
@@ -238,6 +247,17 @@ pub enum SlicesError {
 /// The most lines that all tables may have together: lines are numbers below 2^31.
 const MOST_LINES: u64 = 1 << 31;
 
+/// Reads JSON. Errors tell the path, not the place in a text that nobody wrote.
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SlicesError> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json).map_err(|e| {
+        let inner = e.inner().to_string();
+        let is_syntax = e.inner().is_syntax() || e.inner().is_eof();
+        let told = if is_syntax { &*inner } else { inner.rsplit_once(" at line ").map_or(&*inner, |(told, _)| told) };
+        SlicesError::Text(if is_syntax { told.into() } else { format!("{}: {told}", e.path()) })
+    })
+}
+
 impl SlicesSpec {
     /// Reads a specification from JSON or, failing that, TOML text.
     ///
@@ -245,9 +265,7 @@ impl SlicesSpec {
     /// Unknown fields and wrong types, with their path; see [`SlicesSpec::check`] for the rest.
     pub fn read(text: &str) -> Result<SlicesSpec, SlicesError> {
         let spec: SlicesSpec = if text.trim_start().starts_with('{') {
-            let mut json = serde_json::Deserializer::from_str(text);
-            serde_path_to_error::deserialize(&mut json)
-                .map_err(|e| SlicesError::Text(format!("{}: {}", e.path(), e.inner())))?
+            from_json(text)?
         } else {
             let toml = toml::Deserializer::parse(text).map_err(|e| SlicesError::Text(e.to_string()))?;
             serde_path_to_error::deserialize(toml)
@@ -270,6 +288,17 @@ impl SlicesSpec {
     /// Lines that fit into a level.
     pub fn lines_of(&self, level: &Level) -> usize {
         (level.bytes / u64::from(self.line_bytes.max(1))) as usize
+    }
+
+    /// Slices that an application's lines are placed over: its own, or all where these are not told apart.
+    pub fn slices_of(&self, application: &Application) -> u32 {
+        if self.isolation == Isolation::Slices { application.slices } else { self.slices }
+    }
+
+    /// Slices of the proposed architecture that have lines of anybody.
+    pub fn slices_in_use(&self) -> u32 {
+        let own = self.applications.iter().map(|a| a.slices).sum();
+        if self.isolation == Isolation::Slices { self.slices.min(own) } else { self.slices }
     }
 
     /// Packets that arrive, in millions a second: rho S mu of all applications.
@@ -331,7 +360,7 @@ impl SlicesSpec {
         let pooled = needs && self.reading.pooled;
         if self.architecture != Architecture::NoLlc && !pooled && self.lines_of(&used) == 0 {
             let allowed = format!("{} and more", self.line_bytes);
-            let remedy = "a cache holds a line at least; without LLC is architecture = \"no_llc\"";
+            let remedy = "a cache holds a line at least: the architecture no_llc is the one without";
             return bad(&format!("caches.{path}.bytes"), used.bytes.to_string(), &allowed, remedy);
         }
         if let Some(read) = self.header_read {
@@ -346,15 +375,22 @@ impl SlicesSpec {
     fn check_applications(&self) -> Result<(), SlicesError> {
         let needs = self.architecture == Architecture::Proposed;
         within("applications", self.applications.len() as u64, 1, 64, "give one at least")?;
+        if needs && self.isolation != Isolation::Slices {
+            within("slices", self.slices.into(), 1, 256, "all applications use them")?;
+        }
+        if needs && self.isolation == Isolation::Ways && self.reading.pooled {
+            let remedy = "a pool has no ways to share out: set reading.pooled = false";
+            return bad("isolation", "ways".into(), "slices or shared with reading.pooled", remedy);
+        }
         let (mut cores, mut slices, mut lines) = (0u64, 0u64, 0u64);
         for (n, a) in self.applications.iter().enumerate() {
             let at = |field: &str| format!("applications[{n}].{field}");
             let left = u64::from(self.cores).saturating_sub(cores);
-            within(&at("cores"), a.cores.into(), 1, left, "C may not exceed the system's cores, which others use too")?;
-            if needs {
+            left_for(&at("cores"), "cores", a.cores, left, self.cores, "an application runs on a core at least")?;
+            if needs && self.isolation != Isolation::Shared {
                 let left = u64::from(self.slices).saturating_sub(slices);
-                let remedy = "slices are owned; none at all is architecture = \"no_llc\"";
-                within(&at("slices"), a.slices.into(), 1, left, remedy)?;
+                let remedy = "an application has a slice at least: the architecture no_llc is the one without";
+                left_for(&at("slices"), "slices", a.slices, left, self.slices, remedy)?;
             }
             if !(a.rho > 0.0 && a.rho <= 100.0) {
                 return bad(&at("rho"), a.rho.to_string(), "above 0, up to 100", "it is a share of what memory serves");
@@ -364,7 +400,7 @@ impl SlicesSpec {
             }
             within(&at("entries"), a.entries, 1, 1 << 36, "give the entries of the table")?;
             let has = self.lines(a);
-            let over = if self.isolation == Isolation::Slices { a.slices } else { self.slices };
+            let over = self.slices_of(a);
             if needs && has < u64::from(over) {
                 let remedy = format!("slices {} to {} would never hold a line", has + 1, over);
                 let allowed = format!("{} and more", u64::from(over - 1) * self.entries_per_line() + 1);
@@ -392,9 +428,19 @@ impl SlicesSpec {
     /// What a reader should know of a specification that is sound.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.architecture != Architecture::Proposed {
+            return notes;
+        }
+        let all = self.slices;
         for (n, a) in self.applications.iter().enumerate() {
-            let (lines, slices) = (self.lines(a), u64::from(a.slices));
-            if self.architecture == Architecture::Proposed && slices > 0 && !lines.is_multiple_of(slices) {
+            if self.isolation == Isolation::Shared && a.slices != all {
+                let own = a.slices;
+                notes.push(format!(
+                    "applications[{n}].slices = {own} is not used: with isolation = shared all {all} slices are everyone's"
+                ));
+            }
+            let (lines, slices) = (self.lines(a), u64::from(self.slices_of(a)));
+            if slices > 0 && !lines.is_multiple_of(slices) {
                 let least = lines / slices;
                 notes.push(format!(
                     "applications[{n}]: {slices} slices do not divide {lines} lines: some have {least}, some {} of them",
@@ -413,6 +459,19 @@ impl SlicesSpec {
 fn bad(path: &str, came: String, allowed: &str, remedy: &str) -> Result<(), SlicesError> {
     let (path, allowed, remedy) = (path.to_string(), allowed.to_string(), remedy.to_string());
     Err(SlicesError::Setting { path, came, allowed, remedy })
+}
+
+/// Of the system's cores or slices an application has one at least, and no more than those before it have left.
+fn left_for(path: &str, what: &str, value: u32, left: u64, all: u32, none: &str) -> Result<(), SlicesError> {
+    if (1..=left).contains(&value.into()) {
+        return Ok(());
+    }
+    let allowed = match left {
+        0 => format!("nothing: the {all} {what} of the system are given away"),
+        left => format!("1 to {left}"),
+    };
+    let remedy = format!("the system has {what} = {all} for all applications together: give this or others fewer, or the system more");
+    bad(path, value.to_string(), &allowed, if value == 0 { none } else { &remedy })
 }
 
 fn within(path: &str, value: u64, least: u64, most: u64, remedy: &str) -> Result<(), SlicesError> {

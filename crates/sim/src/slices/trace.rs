@@ -11,6 +11,8 @@ use queueing::lru::Class;
 pub struct Lookups {
     /// Lines; the last of a packet has its highest bit set.
     refs: Arc<[u32]>,
+    /// By packet: where it begins.
+    starts: Arc<[usize]>,
     lines: u64,
 }
 
@@ -20,10 +22,11 @@ impl Lookups {
     /// The lines of each packet, of tables of so many; packets without any are left out. `None` where none has any, or a line is
     /// beyond the tables, or 2^31 or higher.
     pub fn new<'a>(packets: impl Iterator<Item = &'a [u32]>, lines: u64) -> Option<Lookups> {
-        let mut refs = Vec::new();
-        for packet in packets {
+        let (mut refs, mut starts) = (Vec::new(), Vec::new());
+        for packet in packets.filter(|packet| !packet.is_empty()) {
+            starts.push(refs.len());
             refs.extend_from_slice(packet);
-            if let (Some(last), false) = (refs.last_mut(), packet.is_empty()) {
+            if let Some(last) = refs.last_mut() {
                 if *last >= LAST {
                     return None;
                 }
@@ -31,7 +34,7 @@ impl Lookups {
             }
         }
         let highest = refs.iter().map(|line| line & !LAST).max()?;
-        (u64::from(highest) < lines).then(|| Lookups { refs: refs.into(), lines })
+        (u64::from(highest) < lines).then(|| Lookups { refs: refs.into(), starts: starts.into(), lines })
     }
 
     /// How likely each line is to be looked up, lines that are alike together.
@@ -60,14 +63,42 @@ impl Lookups {
 
     /// Lookups of a packet, on average.
     pub fn per_packet(&self) -> f64 {
-        self.refs.len() as f64 / self.refs.iter().filter(|line| *line & LAST != 0).count() as f64
+        self.refs.len() as f64 / self.starts.len() as f64
     }
 
-    /// The line at `at`, which moves on, and whether its packet has more.
+    /// The squared coefficient of variation of a packet's number of lookups.
+    pub(super) fn scv(&self) -> f64 {
+        let ends = self.starts[1..].iter().copied().chain([self.refs.len()]);
+        let squares: f64 = self.starts.iter().zip(ends).map(|(start, end)| ((end - start) as f64).powi(2)).sum();
+        (squares / self.starts.len() as f64 / self.per_packet().powi(2) - 1.0).max(0.0)
+    }
+
+    /// Where the packet of number `packet` begins; `packet` moves on to the next.
     #[inline]
-    pub(super) fn next(&self, at: &mut usize) -> (u32, bool) {
-        let line = self.refs[*at];
-        *at = if *at + 1 == self.refs.len() { 0 } else { *at + 1 };
+    pub(super) fn first_of(&self, packet: &mut usize) -> usize {
+        let first = self.starts[*packet];
+        *packet = if *packet + 1 == self.starts.len() { 0 } else { *packet + 1 };
+        first
+    }
+
+    /// The line at `at`, and whether its packet has more.
+    #[inline]
+    pub(super) fn at(&self, at: usize) -> (u32, bool) {
+        let line = self.refs[at];
         (line & !LAST, line & LAST == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_with_one_and_three_lookups_vary_by_a_quarter() {
+        let packets: [&[u32]; 4] = [&[1], &[1, 2, 3], &[], &[4]];
+        let lookups = Lookups::new(packets[..3].iter().copied(), 5).expect("lines");
+        assert_eq!((lookups.per_packet(), lookups.scv()), (2.0, 0.25));
+        let even = Lookups::new(packets[3..].iter().copied(), 5).expect("lines");
+        assert_eq!(even.scv(), 0.0);
     }
 }

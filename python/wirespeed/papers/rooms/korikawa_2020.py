@@ -118,7 +118,7 @@ class Study:
                     row[name], row[f"{name}_half_width"] = value["value"], value["half_width"]
                 elif name == "parts_ns":
                     row |= {f"ns_{part}": ns for part, ns in value}
-                elif name not in {"notes", "skipping"}:
+                elif name not in {"notes", "skipping", "applications"}:
                     row[name] = value
             rows.append(row)
         return rows
@@ -229,7 +229,8 @@ def _relative(figure: Mapping[str, float]) -> float:
 
 
 def _mark(outcome: Mapping[str, Any]) -> str:
-    words = [f"saturated: {outcome['saturated']} are busy"] if outcome["saturated"] else []
+    limit = outcome["saturated"]
+    words = [] if limit is None else ["the limit K blocks" if limit == "limit" else f"saturated: {limit} are busy"]
     return "; ".join(words + ([] if outcome["steady"] else ["waits still have a trend"]))
 
 
