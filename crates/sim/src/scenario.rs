@@ -1073,7 +1073,7 @@ fn written(value: &toml::Value) -> String {
 }
 
 /// Appends the nearest right name to serde's message about an unknown one.
-fn with_nearest(message: &str) -> String {
+pub(crate) fn with_nearest(message: &str) -> String {
     // TOML's words end with the path, which the error has already.
     let message = message.trim_end();
     let message = message.rsplit_once("\nin `").map_or(message, |(front, _)| front).trim_end();
@@ -1115,7 +1115,7 @@ fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml::Table {
     }
 }
 
-fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
+pub(crate) fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
     let (last, front) = path.split_last()?;
     let mut at = parent;
     for key in front {
@@ -1136,7 +1136,7 @@ fn merge(base: &mut toml::Table, over: toml::Table) {
 }
 
 /// Applies `path=value`.
-fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
+pub(crate) fn apply(scenario: &mut toml::Table, set: &str) -> Result<(), ScenarioError> {
     let error = |path: &str, message: &str| ScenarioError::Value {
         origin: "--set".into(),
         path: path.into(),
