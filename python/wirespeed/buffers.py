@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import altair as alt
 import vl_convert
 from rich.table import Table
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, scenarios
+from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
-__all__ = ["compare", "comparison_table", "heat_map", "rows_table", "rows_touched", "traffic_of"]
+__all__ = ["compare", "comparison_table", "heat_map", "rows_table", "rows_touched", "scenario_of", "traffic_of"]
 
 ROW_BYTES: Final = 4096
 BUFFER_BYTES: Final = 2 << 20
@@ -23,27 +23,33 @@ PACKETS: Final = 12_000
 CELL: Final = 3
 
 
-def traffic_of(what: str) -> str:
-    """The traffic of a scenario (a TOML file, or a shipped one by name), or else `what` itself.
+def scenario_of(what: str) -> _wirespeed.Scenario | None:
+    """The scenario that is meant, a TOML file or a shipped one (also `NAME,path=value`), judged as `run` judges it.
 
-    A capture, a profile (isp, imix, min64), `edge`, `packmime` and `fixed=64` stand for themselves.
+    None of what stands for traffic alone. Raises InputError for a scenario that cannot be.
     """
-    shipped = {row[1] for row in _wirespeed.presets() if row[0] == "scenario"}
-    if what in shipped:
-        text = _wirespeed.preset("scenario", what)
-    elif what.endswith(".toml") and Path(what).is_file():
-        text = Path(what).read_text(encoding="utf-8")
-    else:
+    name = what.partition(",")[0]
+    if name not in scenarios.scenario_names() and not name.endswith(".toml"):
+        return None
+    found = scenarios.find(what)
+    return _wirespeed.Scenario(found.text, found.origin, list(found.overrides))
+
+
+def traffic_of(what: str) -> str | dict[str, Any]:
+    """The traffic of a scenario as it resolves (its table `traffic`), or else `what` itself.
+
+    A capture, a profile (isp, imix, min64), `edge`, `packmime` and `fixed=64` stand for themselves. Raises InputError
+    for a scenario that cannot be.
+    """
+    scenario = scenario_of(what)
+    if scenario is None:
         return what
-    try:
-        source = tomllib.loads(text).get("traffic", {})
-    except tomllib.TOMLDecodeError as e:
-        raise InputError(f"{what}: not TOML: {e}") from None
-    return str(source.get("capture") or source.get("profile") or "isp")
+    traffic: dict[str, Any] = tomllib.loads(scenario.resolved).get("traffic", {})
+    return traffic
 
 
 def rows_touched(
-    traffic: str,
+    what: str,
     window: int = 16,
     *,
     packets: int = PACKETS,
@@ -51,19 +57,28 @@ def rows_touched(
     buffer_bytes: int = BUFFER_BYTES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Rows that a packet buffer's references touch, by way of allocation, as the 2003 network processor makes them.
+    """Rows that a packet buffer's references touch, by way of allocation.
+
+    Of a scenario (a TOML file, or a shipped one by name) those of its own server on its own DRAM: what its NIC writes
+    and reads, with packets in mbufs and in a buffer of each allocation; `own` marks the scenario's. Its DRAM decides
+    over rows, its `[buffer]` (or else its pool of mbufs) over sizes, and its `run.seed` over chance. Of a capture, a
+    profile, `edge`, `packmime` and `fixed=64` those of the 2003 network processor, with rows of `row_bytes` in a buffer
+    of `buffer_bytes`.
 
     Returns for each allocation the mean of different rows in a window of `window` references that slides: input
     side, output side and both; the share of row hits; fragmentation; and `heat`, references by time and band of rows.
-    Raises InputError for traffic that cannot be read and windows below 1.
+    Raises InputError for a scenario that cannot be, traffic that cannot be read and windows below 1.
     """
     if window < 1 or packets < 1 or row_bytes < 64 or row_bytes & (row_bytes - 1):
         raise InputError(
             f"--rows {window}, packets {packets}, row of {row_bytes} bytes: allowed are 1 and more, and a power of two"
         )
-    found: dict[str, Any] = json.loads(
-        _wirespeed.rows_touched(traffic_of(traffic), window, packets, row_bytes, buffer_bytes, seed)
-    )
+    scenario = scenario_of(what)
+    if scenario is not None:
+        text = _wirespeed.rows_of_scenario(scenario, window, packets)
+    else:
+        text = _wirespeed.rows_touched(what, window, packets, row_bytes, buffer_bytes, seed)
+    found: dict[str, Any] = json.loads(text)
     return found
 
 
@@ -71,19 +86,31 @@ def rows_table(found: Mapping[str, Any]) -> Table:
     """Rows touched as a table."""
     kib = found["row_bytes"] / 1024
     title = f"rows of {kib:g} KiB touched in a window of {found['window']} references: {found['note']}"
-    table = Table("allocation", "input", "output", "both", "row hits", "fragmentation", "stalls", title=title)
-    for each in found["allocations"]:
-        both = each["rows_both"]
-        table.add_row(
-            each["allocation"],
-            f"{each['rows_input']:.1f}",
-            f"{each['rows_output']:.1f}",
-            "–" if both is None else f"{both:.1f}",
-            f"{each['row_hit_rate']:.0%}",
-            f"{each['fragmentation']:.0%}",
-            str(each["stalls"]),
+    heads = ["allocation", "input", "output", "both", "row hits", "fragmentation", "stalls"]
+    is_server = found.get("of") == "server"
+    table = Table(*heads, title=title, title_justify="left")
+    if is_server:
+        table.add_column("DRAM lines a packet")
+        table.caption = (
+            "* as the scenario has it. References are the NIC's, before any cache; row hits are what DRAM finds."
         )
+        table.caption_justify = "left"
+    for each in found["allocations"]:
+        cells = [
+            each["allocation"] + (" *" if each.get("own") else ""),
+            *(_number(each[f"rows_{side}"], ".1f") for side in ("input", "output", "both")),
+            _number(each["row_hit_rate"], ".0%"),
+            _number(each["fragmentation"], ".0%"),
+            _number(each["stalls"], "d"),
+        ]
+        if is_server:
+            cells.append(_number(each["dram_lines_per_packet"], ".1f"))
+        table.add_row(*cells)
     return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return q.MISSING if value is None else format(value, form)
 
 
 def heat_map(found: Mapping[str, Any]) -> str:
@@ -107,7 +134,7 @@ def heat_map(found: Mapping[str, Any]) -> str:
             .properties(
                 width=CELL * columns,
                 height=CELL * bands,
-                title=f"{each['allocation']}: {each['rows_both']:.1f} rows in {found['window']} references",
+                title=f"{each['allocation']}: {_number(each['rows_both'], '.1f')} rows in {found['window']} references",
             )
         )
     if not panels:
@@ -121,7 +148,8 @@ def compare(**settings: Any) -> dict[str, Any]:
 
     Settings are `memories`, `allocations`, `orders`, `pages`, `blocks`, `burst`, `ports`, `depth`, `buffer`,
     `traffic`, `requests`, `map`, `rates`, `seed` and `seeds`; what is left out is usual. Throughput is of packet bytes,
-    each of which is written and read. Raises InputError for what cannot be.
+    each of which is written and read. Latency is taken at half the peak; where that is more than a row carries
+    (`half_peak_is_overload`), it is of an overload and says how long the run was. Raises InputError for what cannot be.
     """
     found: dict[str, Any] = json.loads(_wirespeed.study_packet_buffers(json.dumps(settings)))
     cells = {
@@ -152,9 +180,9 @@ def comparison_table(found: Mapping[str, Any]) -> Table:
             row["allocation"],
             f"{row['gbps']['mean']:.1f}" + ("" if width is None else f" ± {width:.1f}"),
             f"{row['gain_pct']['mean']:+.0f} %",
-            "–" if over is None else f"{over:+.0f} %",
+            q.MISSING if over is None else f"{over:+.0f} %",
             f"{row['row_hit_rate']['mean']:.0%}",
-            "–" if latency is None else f"{latency:.0f} ns",
+            q.MISSING if latency is None else "overload" if row["half_peak_is_overload"] else f"{latency:.0f} ns",
             "/".join(f"{each['memories']:.0f}" for each in row["memories"]),
         )
     return table

@@ -26,6 +26,7 @@ from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
 from wirespeed import memory as requests
+from wirespeed import microengines as processors
 from wirespeed import papers as registry
 from wirespeed import predict as predictions
 from wirespeed import recording as recordings
@@ -442,7 +443,7 @@ def inspect(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A capture or a prefix table; with --rows also a scenario, a profile, edge or packmime.",
+            help="A capture or a prefix table; with --rows also a scenario, a profile, edge, packmime or fixed=BYTES.",
             show_default=False,
         ),
     ],
@@ -626,7 +627,7 @@ def memory_buffers(
         typer.Option("--page", metavar="HOW", help="open, closed or adaptive=CLOCKS; may be given several times."),
     ] = None,
     traffic: Annotated[
-        str, typer.Option("--traffic", metavar="WHAT", help="edge, packmime, a profile or a capture.")
+        str, typer.Option("--traffic", metavar="WHAT", help="edge, packmime, a profile, a capture or a scenario.")
     ] = "edge",
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each.")] = 5,
     form: FormatOpt = Format.table,
@@ -743,9 +744,9 @@ def schema() -> int:
 @app.command()
 def presets(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="machine, traffic, dram, gpu or scenario.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone, such as machine or dram.")] = None,
 ) -> int:
-    """List the shipped machines, traffic profiles, DRAM standards, GPUs and scenarios, or print one as TOML."""
+    """List the shipped machines, traffic profiles, DRAM standards, GPUs, network processors, scenarios; print one."""
     rows = [row for row in _wirespeed.presets() if kind is None or row[0] == kind]
     if not rows:
         kinds = sorted({row[0] for row in _wirespeed.presets()})
@@ -907,6 +908,7 @@ copying.add(app, _show, _emit, _stoppable)
 sweeping.add(app, _emit, _stoppable)
 advising.add(app, _emit, _stoppable)
 slicing.add(app, _emit, _stoppable)
+processors.add(app, _show, _emit, _stoppable)
 calibration.add(app, _emit, _stoppable)
 routing.add(app, _emit, _stoppable)
 

@@ -117,6 +117,19 @@ class StackedTables(TypedDict, total=False):
     busy: float
 
 
+class PacketBuffer(TypedDict, total=False):
+    """What the allocator of `[buffer]` did: packets that got memory, requests that did not, the share left unused."""
+
+    allocation: str
+    size_bytes: int
+    longest_bytes: int
+    packets: int
+    stalls: int
+    stalls_with_room: int
+    too_long: int
+    fragmentation: float
+
+
 class DramControllers(TypedDict, total=False):
     """What controllers at the level of commands did; there only with `machine.dram.controller`.
 
@@ -400,6 +413,7 @@ class Summary(TypedDict, total=False):
     neighbours: list[Neighbour]
     applications: list[LlcApplication]
     stacked: StackedTables | None
+    packet_buffer: PacketBuffer | None
     llc_bytes: dict[str, int]
     dram: Dram
     cores: list[Core]
@@ -584,6 +598,26 @@ def stacked_text(summary: Summary) -> str | None:
         f"banks busy {q.share(found.get('busy'))}",
     ]
     return f"{', '.join(found.get('holds') or ())}: {'; '.join(parts)}"
+
+
+def packet_buffer_text(summary: Summary) -> str | None:
+    """What the packet buffer did, in a sentence; None where packets lie in their mbufs."""
+    found = summary.get("packet_buffer")
+    if not found:
+        return None
+    parts = [
+        f"{found.get('allocation')}, {q.digits((found.get('size_bytes') or 0) / 2**20)} MiB",
+        f"{q.share(found.get('fragmentation'))} of the memory taken holds no packet",
+        f"{q.count(found.get('stalls'))} requests found no room"
+        + (
+            f", {q.count(found.get('stalls_with_room'))} though cells were free"
+            if found.get("stalls_with_room")
+            else ""
+        ),
+    ]
+    if found.get("too_long"):
+        parts.append(f"{q.count(found.get('too_long'))} packets were longer than buffer.longest")
+    return "; ".join(parts)
 
 
 def _words(name: str) -> str:

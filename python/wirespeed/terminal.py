@@ -29,6 +29,7 @@ from wirespeed.summary import (
     headline,
     keeps_wire_speed,
     key_numbers,
+    packet_buffer_text,
     slices,
     stacked_text,
     warnings,
@@ -122,6 +123,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _neighbours(summary)
     parts += _applications(summary)
     parts += _stacked(summary)
+    parts += _packet_buffer(summary)
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
@@ -239,7 +241,7 @@ def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
         table = _table("", "")
         for name, title in named:
             table.add_row(Text(name, "bold"), Text(title))
-        parts += [Text(kind if kind in ("traffic", "dram") else f"{kind}s", "bold underline"), table]
+        parts += [Text(kind if kind in ("traffic", "dram", "microengines") else f"{kind}s", "bold underline"), table]
     return Group(*parts)
 
 
@@ -410,6 +412,11 @@ def _applications(summary: Summary) -> list[RenderableType]:
 def _stacked(summary: Summary) -> list[RenderableType]:
     told = stacked_text(summary)
     return [] if told is None else [Text(), Text("Stacked DRAM", "bold"), _indented(told)]
+
+
+def _packet_buffer(summary: Summary) -> list[RenderableType]:
+    told = packet_buffer_text(summary)
+    return [] if told is None else [Text(), Text("Packet buffer", "bold"), _indented(told)]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

@@ -10,7 +10,8 @@ import pytest
 import rust
 
 ROOT = rust.ROOT
-MACHINES = sorted(path for kind in ("machines", "gpus") for path in (ROOT / "presets" / kind).glob("*.toml"))
+KINDS = ("machines", "gpus", "microengines")
+MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
 
 # Written so that this file does not hold what it looks for.
 HERE = re.compile("|".join(("/" + "work/", "/" + "root/", "/" + "home/" + r"\w")))

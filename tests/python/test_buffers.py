@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import threading
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from wirespeed import InputError, _wirespeed, buffers
+from wirespeed import papers as registry
 from wirespeed.papers import find
+from wirespeed.papers.rooms import hasan_2003
 
 CALIBRATION = {
     "t_rp": 2,
@@ -29,11 +34,67 @@ def test_frontiers_touch_fewer_rows_than_stacks_and_the_heat_map_shows_all_four(
     assert all(name in svg for name in ("fixed", "cells", "linear", "piecewise"))
 
 
-def test_a_scenario_stands_for_its_traffic(tmp_path: Path) -> None:
-    scenario = tmp_path / "mine.toml"
-    scenario.write_text('[traffic]\nprofile = "imix"\n', encoding="utf-8")
-    assert buffers.traffic_of(str(scenario)) == "imix"
+def test_a_scenario_stands_for_its_traffic_as_it_resolves(tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "c.pcap").write_bytes(b"")
+    scenario = folder / "mine.toml"
+    scenario.write_text('[traffic]\ncapture = "c.pcap"\n', encoding="utf-8")
+    traffic = buffers.traffic_of(str(scenario))
+    assert isinstance(traffic, dict)
+    assert traffic["capture"] == str(folder / "c.pcap")
     assert buffers.traffic_of("edge") == "edge"
+    fixed = buffers.traffic_of("forwarding,traffic.sizes.fixed=9000")
+    assert isinstance(fixed, dict)
+    assert fixed["sizes"] == {"fixed": "9 KB"}
+
+
+MADE = "function.forward.prefixes=2000,mempool.size=8192"
+
+
+def test_rows_are_those_of_the_scenario(tmp_path: Path) -> None:
+    first = buffers.rows_touched(f"forwarding,{MADE}", packets=1000)
+    others = (
+        f"forwarding,{MADE},traffic.sizes.fixed=1400",
+        "nat,mempool.size=8192,machine.dram.channels=2",
+        f"forwarding,{MADE},buffer.allocation=cells,buffer.size=1 MiB",
+    )
+    for other in others:
+        assert buffers.rows_touched(other, packets=1000)["allocations"] != first["allocations"], other
+    own = [each["allocation"] for each in first["allocations"] if each["own"]]
+    assert own == ["mbufs"]
+    assert all(name in buffers.heat_map(first) for name in ("mbufs", "piecewise"))
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[traffic]\nprofile = "imix"\n[function.forward]\nprefixes = 2000\n', encoding="utf-8")
+    assert buffers.rows_touched(str(mine), packets=1000)["of"] == "server"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[machine]\npreset = "nope"\n', "nope"),
+        ('[bufer]\nallocation = "cells"\n', "bufer"),
+        ('[traffic]\ncapture = "missing.pcap"\n', "missing.pcap"),
+        ('[traffic.sizes]\nfixed = "9000 B"\n[buffer]\nallocation = "cells"\n', "buffer.longest: 1518 bytes"),
+    ],
+)
+def test_a_scenario_that_cannot_be_run_has_no_rows(tmp_path: Path, text: str, words: str) -> None:
+    scenario = tmp_path / "mine.toml"
+    scenario.write_text(text + "[function.forward]\nprefixes = 2000\n", encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        buffers.rows_touched(str(scenario), packets=1000)
+
+
+def test_latency_in_overload_is_called_that() -> None:
+    found = buffers.compare(memories=["hbm2-2000"], orders=["fr-fcfs"], blocks=[1], seeds=1, requests=20_000)
+    overloaded = {row["allocation"]: row["half_peak_is_overload"] for row in found["rows"]}
+    assert overloaded["fixed"]
+    assert not overloaded["linear"]
+    shown = Console(width=200, file=io.StringIO())
+    with shown.capture() as printed:
+        shown.print(buffers.comparison_table(found))
+    lines = [line for line in printed.get().splitlines() if "hbm2" in line]
+    assert ["overload" in line for line in lines] == [row["half_peak_is_overload"] for row in found["rows"]]
 
 
 def test_today_a_frontier_beats_shuffled_cells_where_many_ports_share_a_channel() -> None:
@@ -80,3 +141,49 @@ def test_every_claim_of_the_paper_has_a_tolerance_or_is_a_trend() -> None:
     assert len(rows) > 70
     assert sum(row.unit == "Gbps" for row in rows) == 38
     assert all(row.kind.value != "predicted" for row in rows if row.id.startswith("l3fwd16") and row.id.endswith("-2"))
+
+
+class Asked:
+    """Stands in place of the study: remembers what is asked for, and from which threads."""
+
+    def __init__(self, at_a_time: int) -> None:
+        self.runs: list[dict[str, object]] = []
+        self.threads: set[int] = set()
+        self.together = threading.Barrier(at_a_time)
+
+    def __call__(self, spec: str) -> str:
+        run = json.loads(spec)["runs"][0]
+        self.runs.append(run)
+        self.threads.add(threading.get_ident())
+        # Passed by as many threads as there are; by fewer never.
+        self.together.wait(timeout=20)
+        value = {"mean": 1.0, "half_width": 0.1}
+        names = ("gbps", "sdram_utilization", "rows_input", "rows_output", "batch_reads", "batch_writes", "engine_idle")
+        return json.dumps({"runs": [{"run": run, "traffic": "-", "sdram_idle": value} | dict.fromkeys(names, value)]})
+
+
+def test_a_claim_runs_what_it_needs_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(1)
+    monkeypatch.setattr(hasan_2003._wirespeed, "study_network_processor", asked)
+    for claim, runs in (
+        ("rows-l-alloc-input", 1),
+        ("order-4", 13),
+        ("mean-gain", 6),
+        ("figure5-peak", 5),
+        ("idle-dram-400-64", 1),
+        ("utilization-600-mhz", 1),
+        ("in-sample-rms", 38),
+        ("nat-all-pf-2", 1),
+    ):
+        asked.runs.clear()
+        (report,) = registry.run(find("2003-isca-hasan"), claims=[claim], threads=1)
+        assert len(asked.runs) == runs, claim
+        assert claim in [judged.expected.id for judged in report.claims]
+
+
+def test_threads_run_points_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(3)
+    monkeypatch.setattr(hasan_2003._wirespeed, "study_network_processor", asked)
+    # Six runs, three at a time.
+    registry.run(find("2003-isca-hasan"), claims=["mean-gain"], threads=3)
+    assert len(asked.threads) == 3

@@ -90,7 +90,8 @@ fn presets() -> Vec<(&'static str, &'static str, String)> {
     let cube = "HMC specification 2.1: a cube of 8 GiB, links and crossbar before the vaults of hmc-2.1-vault";
     let dram = dram.chain([("dram", sim::memory::CUBE, cube.to_string())]);
     let gpus = sim::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
-    scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).collect()
+    let processors = sim::netproc::processor::PRESETS.iter().map(|p| ("microengines", p.name, title(p.text)));
+    scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).chain(processors).collect()
 }
 
 /// The TOML text of a shipped file.
@@ -112,13 +113,14 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
         "machine" => shipped(MACHINES),
         "scenario" => shipped(SCENARIOS),
         "gpu" => shipped(sim::simt::PRESETS),
+        "microengines" => shipped(sim::netproc::processor::PRESETS),
         "traffic" => (
             traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
             traffic_presets().map(|(name, _)| name).collect(),
         ),
         _ => {
             return Err(InputError::new_err(format!(
-                "kind {kind:?}: allowed are machine, traffic, dram, gpu and scenario"
+                "kind {kind:?}: allowed are machine, traffic, dram, gpu, microengines and scenario"
             )));
         }
     };
@@ -472,7 +474,10 @@ mod _wirespeed {
     #[pymodule_export]
     use super::models::{Profile, queueing_model, run_copies};
     #[pymodule_export]
-    use super::netproc::{rows_touched, study_network_processor, study_packet_buffers};
+    use super::netproc::{
+        microengines_spec, rows_of_scenario, rows_touched, run_microengines, study_network_processor,
+        study_packet_buffers,
+    };
     #[pymodule_export]
     use super::papers::{paper_file, paper_files};
     #[pymodule_export]

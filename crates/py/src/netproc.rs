@@ -3,10 +3,11 @@
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use sim::ScenarioError;
-use sim::netproc::{rows, study, today};
+use sim::netproc::work::Application;
+use sim::netproc::{processor, rows, server_rows, study, today};
 use units::Size;
 
-use super::{InputError, error, interruptible};
+use super::{InputError, Scenario, error, interruptible};
 
 /// Runs of the network processor; JSON in and out.
 #[pyfunction]
@@ -36,6 +37,47 @@ pub fn rows_touched(
 ) -> PyResult<String> {
     let (row, buffer) = (Size::from_bytes(row), Size::from_bytes(buffer));
     done(interruptible(py, None, move || rows::rows(&traffic, window, packets, row, buffer, seed))?)
+}
+
+/// Rows that the packets of a scenario's server touch, in mbufs and by allocation; JSON.
+#[pyfunction]
+pub fn rows_of_scenario(py: Python<'_>, scenario: &Scenario, window: usize, packets: u64) -> PyResult<String> {
+    let scenario = scenario.resolved.clone();
+    let found = interruptible(py, None, move || {
+        let loaded = sim::predict::load_one(&scenario)?;
+        server_rows::rows(&scenario, &loaded, window, packets, &mut || true)
+    })?;
+    let found = found.map_err(error)?;
+    found.map(|found| found.to_string()).ok_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err("stopped"))
+}
+
+/// Runs a network processor: a preset's name or a text with its origin, settings over it, and what goes through it (JSON).
+#[pyfunction]
+#[pyo3(signature = (origin, text, settings, load))]
+pub fn run_microengines(
+    py: Python<'_>,
+    origin: &str,
+    text: Option<&str>,
+    settings: Vec<String>,
+    load: &str,
+) -> PyResult<String> {
+    let load: processor::LoadSpec = read(load)?;
+    let spec = processor::read(text, origin, &settings, load.application).map_err(error)?;
+    done(interruptible(py, None, move || processor::run(&spec, &load, |_, _| true))?)
+}
+
+/// A network processor with everything filled in for an application, as TOML.
+#[pyfunction]
+#[pyo3(signature = (origin, text, settings, application))]
+pub fn microengines_spec(
+    origin: &str,
+    text: Option<&str>,
+    settings: Vec<String>,
+    application: &str,
+) -> PyResult<String> {
+    let application: Application = read(&serde_json::Value::from(application).to_string())?;
+    let spec = processor::read(text, origin, &settings, application).map_err(error)?;
+    toml::to_string(&spec).map_err(|e| InputError::new_err(e.to_string()))
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> PyResult<T> {

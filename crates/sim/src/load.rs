@@ -12,8 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use functions::{Forward, Function, NextHop, Socket, Vhost};
+use machine::buffer::Allocation;
 use packet::Prefix;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
+
+use units::Size;
 
 use crate::applications::Application;
 use crate::scenario::{ForwardingSpec, FunctionKind, FunctionSpec, Scenario, ScenarioError, UserPlaneSpec};
@@ -306,7 +309,32 @@ fn load_all(
         let notes = notes(scenario, &blueprint, &routing);
         all.push(Loaded { function, blueprint, routing, notes, inputs });
     }
+    scenarios.iter().zip(&all).try_for_each(|(scenario, loaded)| frames_fit(scenario, &loaded.blueprint))?;
     Ok(all)
+}
+
+/// A packet buffer refuses longer frames one by one; if it is known before that there are any, that is an error.
+fn frames_fit(scenario: &Scenario, blueprint: &Blueprint) -> Result<(), ScenarioError> {
+    let Some(buffer) = &scenario.buffer else { return Ok(()) };
+    let (longest, frame) = (buffer.longest.bytes(), u64::from(blueprint.longest_frame()));
+    if frame <= longest {
+        return Ok(());
+    }
+    let page = match buffer.allocation {
+        Allocation::Fixed | Allocation::Piecewise => {
+            let page = Size::from_bytes(frame.next_power_of_two());
+            format!(" and buffer.page=\"{page}\"")
+        }
+        Allocation::Cells | Allocation::Linear => String::new(),
+    };
+    Err(ScenarioError::Value {
+        origin: "scenario".into(),
+        path: "buffer.longest".into(),
+        message: format!(
+            "{longest} bytes, the traffic has frames of {frame} bytes without check sequence: allowed are {frame} bytes or more \
+             (--set buffer.longest=\"{frame} B\"{page}, or shorter frames)"
+        ),
+    })
 }
 
 /// Traffic in a few words.

@@ -1124,7 +1124,7 @@ fn written(value: &toml::Value) -> String {
 }
 
 /// Appends the nearest right name to serde's message about an unknown one.
-fn with_nearest(message: &str) -> String {
+pub(crate) fn with_nearest(message: &str) -> String {
     // TOML's words end with the path, which the error has already.
     let message = message.trim_end();
     let message = message.rsplit_once("\nin `").map_or(message, |(front, _)| front).trim_end();
@@ -1166,7 +1166,7 @@ fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml::Table {
     }
 }
 
-fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
+pub(crate) fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
     let (last, front) = path.split_last()?;
     let mut at = parent;
     for key in front {
@@ -1194,7 +1194,7 @@ fn drop_made_traffic(traffic: &mut toml::Table, shipped: bool) -> Vec<String> {
 }
 
 /// Applies `path=value`; gives what else was taken out for it.
-fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
+pub(crate) fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
     let error = |path: &str, message: &str| ScenarioError::Value {
         origin: "--set".into(),
         path: path.into(),

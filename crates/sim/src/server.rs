@@ -19,7 +19,7 @@ use control::Allocation;
 use engine::{Engine, Seed};
 use functions::{Function, PacketFunction, Share, Verdict};
 use machine::MachineError;
-use machine::buffer::{BufferSpec, PacketBuffer};
+use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
 use machine::cores::{BurstPacket, Core, Step};
 use machine::memory::Hierarchy;
 use machine::nic::{
@@ -109,6 +109,13 @@ pub struct Departure<'a> {
 pub trait Observer {
     /// A packet has left, was rejected or lost.
     fn departure(&mut self, departure: &Departure);
+
+    /// The NIC writes (or reads, to send) `lines` lines of a packet from `first` on. Its own references, before any cache;
+    /// those of cores are not told.
+    #[inline]
+    fn packet_lines(&mut self, first: Line, lines: u64, write: bool) {
+        let _ = (first, lines, write);
+    }
 }
 
 /// Where [`Server::advance`] returns.
@@ -537,10 +544,10 @@ impl Server {
                     }
                     // With others before it it has to wait in any case.
                     if self.stalled == 1 {
-                        self.dma_writes();
+                        self.dma_writes(observer);
                     }
                 }
-                Event::Credits => self.dma_writes(),
+                Event::Credits => self.dma_writes(observer),
                 Event::Core(i) => self.core(i, observer),
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
                 Event::ReadPackets(batch) => self.read_packets(batch, observer),
@@ -576,6 +583,11 @@ impl Server {
     /// The memory system, for its counters.
     pub fn memory(&self) -> &Hierarchy {
         &self.memory
+    }
+
+    /// What the packet buffer has done so far; none where packets lie in their mbufs.
+    pub fn buffer(&self) -> Option<BufferCounters> {
+        self.scattered.as_ref().map(|scattered| scattered.buffer.counters())
     }
 
     /// What each member of a chain has done so far; none of a function alone.
@@ -735,7 +747,7 @@ impl Server {
     }
 
     /// Writes the packets that have crossed PCIe while there are credits for them.
-    fn dma_writes(&mut self) {
+    fn dma_writes(&mut self, observer: &mut impl Observer) {
         while self.stalled > 0
             && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
         {
@@ -746,7 +758,7 @@ impl Server {
             self.stalled -= 1;
             self.stalled_bytes -= bytes;
             let Some(crossing) = self.crossing.pop_front() else { return };
-            match self.dma_write(crossing) {
+            match self.dma_write(crossing, observer) {
                 Some(visible) => self.credits.give_back(bytes, visible),
                 None => self.credits.keep(bytes),
             }
@@ -754,7 +766,7 @@ impl Server {
     }
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
-    fn dma_write(&mut self, crossing: Crossing) -> Option<Ps> {
+    fn dma_write(&mut self, crossing: Crossing, observer: &mut impl Observer) -> Option<Ps> {
         let Crossing { received, descriptor, core } = crossing;
         let now = self.engine.now();
         let bytes = u64::from(received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
@@ -768,10 +780,12 @@ impl Server {
         let written = match &self.scattered {
             None => {
                 let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
+                observer.packet_lines(first, count, true);
                 self.memory.dma_write(first, count, now)
             }
             Some(scattered) => {
                 let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
+                let runs = runs.inspect(|&(first, count)| observer.packet_lines(first, count, true));
                 runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
             }
         };
@@ -1147,7 +1161,10 @@ impl Server {
             let (first, count) = lines(start, bytes);
             self.memory.open();
             let at = match &self.scattered {
-                None => self.memory.dma_read(first, count, now),
+                None => {
+                    observer.packet_lines(first, count, false);
+                    self.memory.dma_read(first, count, now)
+                }
                 Some(scattered) => {
                     // What was put before the packet is in the mbuf's headroom.
                     let (before, after) = (packet.moved.min(0).unsigned_abs(), packet.moved.max(0) as u64);
@@ -1157,6 +1174,7 @@ impl Server {
                         at = self.memory.dma_read(first, count, now);
                     }
                     for (first, count) in scattered.runs(packet.mbuf, after, bytes - u64::from(before).min(bytes)) {
+                        observer.packet_lines(first, count, false);
                         at = at.max(self.memory.dma_read(first, count, now));
                     }
                     at

@@ -15,6 +15,7 @@
 
 use engine::Seed;
 use functions::{Function, Share};
+use machine::buffer::BufferCounters;
 use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{
     ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters,
@@ -81,6 +82,8 @@ pub struct Measured {
     pub controllers: Option<CommandReport>,
     /// What went between sockets in the measured part; none of one socket.
     pub sockets: Option<SocketCounters>,
+    /// What the packet buffer did in the measured part; none where packets lie in their mbufs.
+    pub buffer: Option<BufferCounters>,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
     /// Of a chain: what each member did in the measured time; none of a function alone.
@@ -200,6 +203,7 @@ impl Setup<'_> {
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
             sockets: to.sockets.zip(from.sockets.clone()).map(|(to, from)| to - from),
+            buffer: to.buffer.zip(from.buffer).map(|(to, from)| to - from),
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
             llc_lines: to.llc_lines,
@@ -262,7 +266,12 @@ impl Setup<'_> {
 }
 
 /// Goes on to `pause`, or to the end of the policy's interval and lets it decide; `false` once all is done.
-fn advance(server: &mut Server, pause: Pause, observer: &mut impl Observer, steer: &mut Option<Steer>) -> bool {
+pub(crate) fn advance(
+    server: &mut Server,
+    pause: Pause,
+    observer: &mut impl Observer,
+    steer: &mut Option<Steer>,
+) -> bool {
     let Some(steer) = steer else { return server.advance(EVENTS_PER_CHECK, pause, observer) };
     let more = server.advance(EVENTS_PER_CHECK, Pause { at: pause.at.min(steer.next()), ..pause }, observer);
     if server.now() >= steer.next() {
@@ -302,6 +311,7 @@ struct Snapshot {
     dram: DramCounters,
     dram_work: Work,
     sockets: Option<SocketCounters>,
+    buffer: Option<BufferCounters>,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
     members: Vec<Share>,
@@ -321,6 +331,7 @@ impl Snapshot {
             dram: server.memory().dram_counters(),
             dram_work: server.memory().dram_work(server.now()),
             sockets: server.memory().socket_counters(),
+            buffer: server.buffer(),
             applications: server.memory().applications(),
             stacked: server.memory().stack_counters(),
             sample: server.memory().sample_counters(),

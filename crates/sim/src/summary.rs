@@ -156,6 +156,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("cores", cores(scenario, measured));
     let wanted: u64 = measured.cores.iter().map(|c| c.rx_nombuf).sum();
     put("mempool", json!({ "size": scenario.mempool.size, "starved": wanted > 0, "rx_nombuf": wanted }));
+    put("packet_buffer", packet_buffer(scenario, measured));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("policy", policy(result));
@@ -309,6 +310,21 @@ fn llc_by_cores(measured: &Measured) -> Value {
         .filter(|(_, l)| lookups(l) > 0)
         .map(|(kind, l)| json!({ "cores": kind, "lookups": lookups(l), "miss_rate": l.misses as f64 / lookups(l) as f64 }))
         .collect()
+}
+
+/// What the allocator of `[buffer]` did in the measured part; null where packets lie in their mbufs.
+fn packet_buffer(scenario: &Scenario, measured: &Measured) -> Value {
+    let Some((spec, did)) = scenario.buffer.as_ref().zip(measured.buffer) else { return Value::Null };
+    json!({
+        "allocation": spec.allocation.name(),
+        "size_bytes": spec.size.bytes(),
+        "longest_bytes": spec.longest.bytes(),
+        "packets": did.packets,
+        "stalls": did.stalls,
+        "stalls_with_room": did.stalls_with_room,
+        "too_long": did.too_long,
+        "fragmentation": did.fragmentation(),
+    })
 }
 
 /// What each neighbour did after warm-up.

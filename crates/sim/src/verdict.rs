@@ -1,5 +1,6 @@
 //! A run in words: does it keep wire speed, why, and what to try. From what was measured only.
 
+use machine::buffer::Allocation;
 use machine::dram::stats::Shares;
 use serde_json::{Value, json};
 use stats::Reason;
@@ -405,17 +406,33 @@ impl Facts<'_> {
         if buffer > 0
             && let Some(spec) = &scenario.buffer
         {
-            reasons.push(format!(
-                "{} packets found no room in the packet buffer of {} ({}), or were longer than buffer.longest = {}.",
-                count(buffer),
-                spec.size,
-                spec.allocation.name(),
-                spec.longest
-            ));
-            advice.push(format!(
-                "The packet buffer is the limit: try a larger one (--set buffer.size=\"{}\"), or another allocation (buffer.allocation).",
-                units::Size::from_bytes(spec.size.bytes() * 2)
-            ));
+            let done = self.result.measured.buffer.unwrap_or_default();
+            let too_long = done.too_long.min(buffer);
+            if too_long > 0 {
+                reasons.push(format!(
+                    "{} packets were longer than buffer.longest = {}.",
+                    count(too_long),
+                    spec.longest
+                ));
+                advice.push(format!(
+                    "Longer packets are refused: raise buffer.longest, and with fixed or piecewise buffer.page (now {}), to the longest frame.",
+                    spec.page.unwrap_or(units::Size::from_bytes(spec.allocation.usual_page()))
+                ));
+            }
+            if buffer > too_long {
+                let unused = percent(done.fragmentation());
+                let stalled = if done.stalls_with_room > 0 { ", with cells free elsewhere" } else { "" };
+                reasons.push(format!(
+                    "{} packets found no room in the packet buffer of {} ({}{stalled}); of the memory taken {unused} held no packet.",
+                    count(buffer - too_long),
+                    spec.size,
+                    spec.allocation.name(),
+                ));
+                advice.push(format!(
+                    "The packet buffer is the limit: try a larger one (--set buffer.size=\"{}\"), or another allocation (buffer.allocation).",
+                    units::Size::from_bytes(spec.size.bytes() * 2)
+                ));
+            }
         }
         let queue = lost(Loss::QueueFull);
         if queue > 0 {
@@ -559,19 +576,44 @@ impl Facts<'_> {
         let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
         let writes = missed(&c.dma_write);
         if writes > REMARKABLE {
-            let buffers = f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0;
-            let llc = scenario.machine.llc.size.bytes() as f64 / f64::from(1 << 20);
-            reasons.push(format!("DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; the {} packet buffers span {} MiB, the LLC has {} MiB.", percent(writes), count(u64::from(scenario.mempool.size)), digits(buffers),
-                digits(llc)));
+            let (mib, llc) = (f64::from(1 << 20), scenario.machine.llc.size.bytes() as f64);
+            let lie = match &scenario.buffer {
+                Some(buffer) => {
+                    format!("packets lie in a buffer of {} MiB", digits(buffer.size.bytes() as f64 / mib))
+                }
+                None => format!(
+                    "the {} packet buffers span {} MiB",
+                    count(u64::from(scenario.mempool.size)),
+                    digits(f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0)
+                ),
+            };
+            reasons.push(format!(
+                "DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; {lie}, the LLC has {} MiB.",
+                percent(writes),
+                digits(llc / mib)
+            ));
             let ring = scenario.nic.rx_descriptors;
             let smaller = (ring / 4).max(scenario.nic.burst.next_power_of_two()).max(64);
             let mut tries = Vec::new();
-            if scenario.mempool.kind == machine::nic::MempoolKind::Fifo {
+            // With a buffer of their own, packets lie where that puts them, whatever mbuf comes next.
+            let in_mbufs = scenario.buffer.is_none();
+            if in_mbufs && scenario.mempool.kind == machine::nic::MempoolKind::Fifo {
                 tries.push("buffers reused while hot (--set mempool.kind=lifo)".to_string());
             }
             // Rings that overflow do not want to be shorter.
-            if smaller < ring && !self.result.measured.measure.lost.contains_key(Loss::NoRxDescriptor.name()) {
+            let overflows = self.result.measured.measure.lost.contains_key(Loss::NoRxDescriptor.name());
+            if in_mbufs && smaller < ring && !overflows {
                 tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
+            }
+            // A frontier goes round all of its buffer; a stack takes what was given back last.
+            let for_devices = llc * f64::from(scenario.machine.llc.io_ways.count_ones())
+                / f64::from(scenario.machine.llc.ways.max(1));
+            if let Some(buffer) = &scenario.buffer
+                && matches!(buffer.allocation, Allocation::Linear | Allocation::Piecewise)
+                && buffer.size.bytes() as f64 > for_devices
+            {
+                let half = units::Size::from_bytes(buffer.size.bytes() / 2);
+                tries.push(format!("a smaller packet buffer (--set buffer.size=\"{half}\")"));
             }
             if scenario.machine.llc.io_ways.count_ones() < scenario.machine.llc.ways {
                 tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());

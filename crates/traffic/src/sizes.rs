@@ -46,6 +46,7 @@ pub struct SizeBin {
 #[derive(Clone, Debug)]
 pub struct Sizes {
     mean: f64,
+    longest: u32,
     bins: Vec<Bin>,
     alias: Vec<(u32, u32)>,
 }
@@ -99,13 +100,20 @@ impl Sizes {
         let middle = |b: &SizeBin| f64::from(b.bytes + b.to.unwrap_or(b.bytes)) / 2.0;
         let mean = bins.iter().map(|b| b.share / total * middle(b)).sum();
         let weights: Vec<f64> = bins.iter().map(|b| b.share).collect();
+        let drawn = bins.iter().filter(|b| b.share > 0.0);
+        let longest = drawn.map(|b| b.to.unwrap_or(b.bytes)).max().unwrap_or(SHORTEST);
         let bins = bins.iter().map(|b| Bin { from: b.bytes, count: b.to.unwrap_or(b.bytes) - b.bytes + 1 }).collect();
-        Ok(Sizes { mean, bins, alias: alias_table(&weights) })
+        Ok(Sizes { mean, longest, bins, alias: alias_table(&weights) })
     }
 
     /// The exact mean size in bytes, check sequence included.
     pub fn mean(&self) -> f64 {
         self.mean
+    }
+
+    /// The longest that is ever drawn, check sequence included.
+    pub fn longest(&self) -> u32 {
+        self.longest
     }
 
     /// The exact mean of sizes where shorter ones become `least` bytes.

@@ -127,6 +127,8 @@ struct Replay {
     /// All packets, if they fit.
     kept: Option<Kept>,
     packets: u64,
+    /// Of the frames of the first pass, without check sequence.
+    longest: u32,
     /// The time of a round: from the first packet to the first of the next round.
     period: Ps,
     report: CaptureReport,
@@ -356,6 +358,17 @@ impl Blueprint {
         self.mean
     }
 
+    /// Bytes of the longest frame, without check sequence; of a capture that is too long to be kept, of its first pass.
+    pub fn longest_frame(&self) -> u32 {
+        match &self.kind {
+            Plan::Made { sizes, mobile, .. } => {
+                let least = if mobile.is_some() { Mobile::shortest_uplink(true, true) } else { 0 };
+                sizes.longest().max(least) - ETHERNET_FCS_BYTES as u32
+            }
+            Plan::Replayed(replay) => replay.longest,
+        }
+    }
+
     /// Packets a second that `load` comes to.
     ///
     /// # Errors
@@ -510,7 +523,7 @@ impl Replay {
         let mut kept = Some(Kept::default());
         let mut packet = Packet::default();
         let (mut packets, mut l1, mut l2) = (0u64, 0u64, 0u64);
-        let (mut last, mut longest) = (Ps::ZERO, Ps::ZERO);
+        let (mut last, mut longest, mut longest_frame) = (Ps::ZERO, Ps::ZERO, 0);
         let mut complete = true;
         while capture.next(&mut packet) {
             if let Some(tunnels) = &mut tunnels {
@@ -519,6 +532,7 @@ impl Replay {
             packets += 1;
             l1 += packet.wire_bytes();
             l2 += packet.l2_bytes();
+            longest_frame = packet.frame_bytes.max(longest_frame);
             checksums.count(&packet);
             longest = longest.max(packet.arrival.since(last));
             last = packet.arrival;
@@ -572,8 +586,9 @@ impl Replay {
                 tunnels.unwrapped
             ));
         }
-        let replay =
-            Replay { path: path.into(), rounds, kept, packets, period, report, checksums, content, subscribers };
+        let longest = longest_frame;
+        let path = path.into();
+        let replay = Replay { path, rounds, kept, packets, longest, period, report, checksums, content, subscribers };
         Ok((replay, mean, has_times))
     }
 

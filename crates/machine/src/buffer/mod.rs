@@ -130,10 +130,27 @@ pub struct BufferCounters {
     pub stalls: u64,
     /// Requests that had to wait although enough cells were free somewhere.
     pub stalls_with_room: u64,
+    /// Requests for more than the longest packet that the buffer was built for; they are among the stalls.
+    pub too_long: u64,
     /// Bytes of packets, summed over all grants while they were held: see [`BufferCounters::fragmentation`].
     used: u64,
     /// Bytes that nobody else could have, summed likewise.
     taken: u64,
+}
+
+impl std::ops::Sub for BufferCounters {
+    type Output = BufferCounters;
+
+    fn sub(self, rhs: BufferCounters) -> BufferCounters {
+        BufferCounters {
+            packets: self.packets - rhs.packets,
+            stalls: self.stalls - rhs.stalls,
+            stalls_with_room: self.stalls_with_room - rhs.stalls_with_room,
+            too_long: self.too_long - rhs.too_long,
+            used: self.used - rhs.used,
+            taken: self.taken - rhs.taken,
+        }
+    }
 }
 
 impl BufferCounters {
@@ -277,8 +294,9 @@ impl PacketBuffer {
             }
         }
         self.counters.stalls += 1;
+        self.counters.too_long += u64::from(bytes > self.longest);
         let free = self.cells_per_pool as u64 * pools as u64 - self.cells_held;
-        self.counters.stalls_with_room += u64::from(free >= u64::from(count));
+        self.counters.stalls_with_room += u64::from(bytes <= self.longest && free >= u64::from(count));
         false
     }
 

@@ -34,6 +34,8 @@ use sdram::{Precharge, Queues, RowMap, SdramSpec};
 /// Threads of all input engines, and of all output engines.
 const MOST_INPUTS: u32 = 256;
 const MOST_OUTPUTS: u32 = 64;
+/// Each cell has a place in memory here.
+const LARGEST_BUFFER: u64 = 4 << 30;
 
 /// What a step ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +186,7 @@ impl Default for SoftwareSpec {
 
 impl Default for TransmitSpec {
     fn default() -> TransmitSpec {
-        TransmitSpec { slots: 16, block: 1, handshake: 180, drain_ns: 1150 }
+        TransmitSpec { slots: 16, block: 1, handshake: 180, drain_ns: 1500 }
     }
 }
 
@@ -196,7 +198,8 @@ impl Default for MicroenginesSpec {
 
 impl MicroenginesSpec {
     /// The paper's processor: an IXP1200 with six engines of four threads at 400 MHz beside SDRAM at 100 MHz, and
-    /// `ports` ports. Controller and allocator are the plain row-aware ones.
+    /// `ports` ports. Controller and allocator are the plain row-aware ones; what the paper does not give is fitted to
+    /// one column of its tables (`papers/2003-isca-hasan`).
     pub fn ixp1200(ports: u32) -> MicroenginesSpec {
         MicroenginesSpec {
             mhz: 400,
@@ -208,7 +211,7 @@ impl MicroenginesSpec {
             classes: Classes::RoundRobin,
             sram: SramSpec::default(),
             software: SoftwareSpec::default(),
-            receive_slots: 2,
+            receive_slots: 3,
             transmit: TransmitSpec::default(),
             in_flight: 100,
             buffer: BufferSpec::default(),
@@ -310,6 +313,10 @@ impl MicroenginesSpec {
         if unit > 0 && !row.is_multiple_of(unit) {
             let came = format!("{} cells of {}", self.cache_cells, self.buffer.cell);
             return error("cache_cells", came, format!("what divides a row of {row} bytes"), "the paper has 4");
+        }
+        if self.buffer.size.bytes() > LARGEST_BUFFER {
+            let allowed = format!("up to {}", Size::from_bytes(LARGEST_BUFFER));
+            return error("buffer.size", self.buffer.size.to_string(), allowed, "the paper's is taken to be 8 MiB");
         }
         // A region holds what the packets in flight may fill, so that no queue's ring overruns.
         let region = self.buffer.size.bytes() / u64::from(self.queues);

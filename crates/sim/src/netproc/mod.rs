@@ -4,12 +4,15 @@
 //! Functional first: packets of a profile, a capture or a made trace go through forwarding, address translation or a
 //! packet filter, which leave steps of instructions and SRAM references ([`work`]); a
 //! [`machine::microengines::NetworkProcessor`] replays them ([`study`]). [`today`] puts the same allocators in front
-//! of the command-level controllers of `machine::dram`, and [`rows`] shows which rows a stream touches.
+//! of the command-level controllers of `machine::dram`, [`rows`] shows which rows a stream touches, and [`server_rows`] which ones a scenario's server
+//! does. [`processor`] runs a processor that a person describes, from a preset.
 //!
 //! **Source**: Hasan, Chandra, Vijaykumar, "Efficient use of memory bandwidth to improve network processor
 //! throughput", ISCA 2003.
 
+pub mod processor;
 pub mod rows;
+pub mod server_rows;
 pub mod study;
 pub mod today;
 pub mod traffic;

@@ -8,7 +8,7 @@ use machine::buffer::Allocation;
 use machine::microengines::{MicroenginesSpec, NetworkProcessor, Outcome, Workload};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stats::student_quantile;
 use units::Size;
 
@@ -240,38 +240,45 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                 return Err(ScenarioError::Stopped { during: "study of the network processor".into() });
             }
         }
-        found.push(summary(run, &outcomes, &note));
+        let mut all = summary(&run.processor(&spec.calibration), &outcomes, &note);
+        all.insert("run".into(), json!(run));
+        found.push(all);
     }
     Ok(json!({ "runs": found }))
 }
 
-fn summary(run: &RunSpec, outcomes: &[Outcome], note: &str) -> Value {
+/// What runs of `spec` over seeds measured: means and half-widths of 95 %.
+pub(super) fn summary(spec: &MicroenginesSpec, outcomes: &[Outcome], note: &str) -> Map<String, Value> {
     let of = |value: &dyn Fn(&Outcome) -> f64| {
         let values: Vec<f64> = outcomes.iter().map(value).collect();
         let (mean, half_width) = interval(&values);
         json!({ "mean": mean, "half_width": half_width })
     };
-    json!({
-        "run": run,
-        "traffic": note,
-        "gbps": of(&|o| o.gbps),
-        "sdram_utilization": of(&|o| o.sdram_utilization),
-        "sdram_idle": of(&|o| o.sdram_idle),
-        "engine_idle": of(&|o| (o.engine_idle[0] * 4.0 + o.engine_idle[1] * 2.0) / 6.0),
-        "rows_input": of(&|o| o.rows[0]),
-        "rows_output": of(&|o| o.rows[1]),
-        "batch_reads": of(&|o| o.run_bytes[0] / o.transfer_bytes),
-        "batch_writes": of(&|o| o.run_bytes[1] / o.transfer_bytes),
-        "row_hit_rate": of(&|o| {
+    let (ins, outs) = (f64::from(spec.input_engines), f64::from(spec.output_engines));
+    let mut all = Map::new();
+    let mut put = |name: &str, value: Value| all.insert(name.into(), value);
+    put("traffic", json!(note));
+    put("gbps", of(&|o| o.gbps));
+    put("sdram_utilization", of(&|o| o.sdram_utilization));
+    put("sdram_idle", of(&|o| o.sdram_idle));
+    put("engine_idle", of(&|o| (o.engine_idle[0] * ins + o.engine_idle[1] * outs) / (ins + outs)));
+    put("rows_input", of(&|o| o.rows[0]));
+    put("rows_output", of(&|o| o.rows[1]));
+    put("batch_reads", of(&|o| o.run_bytes[0] / o.transfer_bytes));
+    put("batch_writes", of(&|o| o.run_bytes[1] / o.transfer_bytes));
+    put(
+        "row_hit_rate",
+        of(&|o| {
             let hits = o.sdram.reads.row_hits + o.sdram.writes.row_hits;
             hits as f64 / (o.sdram.reads.transfers + o.sdram.writes.transfers).max(1) as f64
         }),
-        "in_flight": of(&|o| o.in_flight),
-        "fragmentation": of(&|o| o.buffer.fragmentation()),
-        "stalls_in_flight": of(&|o| o.stalls[0] as f64),
-        "stalls_memory": of(&|o| o.stalls[1] as f64),
-        "packets": outcomes.iter().map(|o| o.packets).sum::<u64>(),
-    })
+    );
+    put("in_flight", of(&|o| o.in_flight));
+    put("fragmentation", of(&|o| o.buffer.fragmentation()));
+    put("stalls_in_flight", of(&|o| o.stalls[0] as f64));
+    put("stalls_memory", of(&|o| o.stalls[1] as f64));
+    put("packets", json!(outcomes.iter().map(|o| o.packets).sum::<u64>()));
+    all
 }
 
 /// The mean, and the half-width of its 95 % interval; none of one value.

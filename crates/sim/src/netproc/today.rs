@@ -20,7 +20,7 @@ use traffic::Requests;
 use units::{LINE_BYTES, Size};
 
 use super::study::interval;
-use super::traffic::{Trace, ip_bytes, wrong};
+use super::traffic::{Traffic, ip_bytes, wrong};
 use crate::ScenarioError;
 use crate::memory::{Dram, DramSettings, standard};
 
@@ -47,7 +47,7 @@ pub struct TodaySpec {
     /// The packet buffer.
     pub buffer: Size,
     /// Packets of the trace.
-    pub traffic: String,
+    pub traffic: Traffic,
     /// Requests of a run.
     pub requests: usize,
     /// The map of addresses, as `wirespeed memory dram --map` has it.
@@ -73,7 +73,7 @@ impl Default for TodaySpec {
             ports: 16,
             depth: 2000,
             buffer: Size::from_bytes(32 << 20),
-            traffic: "edge".into(),
+            traffic: Traffic::Named("edge".into()),
             requests: 200_000,
             map: "row rank bank column group channel".into(),
             rates: vec![40.0, 100.0, 200.0, 400.0],
@@ -82,6 +82,9 @@ impl Default for TodaySpec {
         }
     }
 }
+
+/// The share of the peak at which latency is taken.
+const OFFERED: f64 = 0.5;
 
 /// A stream of references to a packet buffer, and what share of their bytes is packets'.
 struct Stream {
@@ -119,6 +122,7 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                 let mut hits: Vec<Vec<f64>> = gbps.clone();
                 let mut latency: Vec<Vec<f64>> = gbps.clone();
                 let mut energy: Vec<Vec<f64>> = gbps.clone();
+                let mut share: Vec<Vec<f64>> = gbps.clone();
                 let (mut fragmentation, mut stalls) = (Vec::new(), 0);
                 for k in 0..spec.seeds {
                     let stream = stream(spec, allocation, block, Seed(spec.seed).child(k).0)?;
@@ -137,6 +141,7 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                         };
                         let number = |document: &Value, key: &str| document[key].as_f64().unwrap_or(0.0);
                         let document = dram("saturated")?.simulate(&stream.requests, false)?.document;
+                        share[at].push(number(&document, "peak_share"));
                         let bytes_per_s = number(&document, "peak_share") * peak;
                         // Each byte is written and read.
                         gbps[at].push(bytes_per_s * stream.packet_share * 8e-9 / 2.0);
@@ -145,8 +150,8 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                         hits[at].push(number(&document, "row_hits") / found.max(1.0));
                         let carried = number(&document, "bytes") * stream.packet_share;
                         energy[at].push(document["energy_nj"]["total"].as_f64().unwrap_or(f64::NAN) / carried);
-                        // Half of the peak, as requests a clock over all channels.
-                        let per_clock = 0.5 * peak / (f64::from(standard.clock_mhz) * 1e6 * LINE_BYTES as f64);
+                        // As requests a clock over all channels.
+                        let per_clock = OFFERED * peak / (f64::from(standard.clock_mhz) * 1e6 * LINE_BYTES as f64);
                         let mut paced = stream.requests.clone();
                         paced.clocks = (0..paced.addresses.len()).map(|i| (i as f64 / per_clock) as u64).collect();
                         let document = dram("trace")?.simulate(&paced, false)?.document;
@@ -184,7 +189,10 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                         "gbps": value(&gbps[at]),
                         "gain_pct": value(&gains),
                         "row_hit_rate": value(&hits[at]),
+                        "peak_share": value(&share[at]),
                         "p99_read_ns_at_half_peak": value(&latency[at]),
+                        // Offered more than it carries, requests wait for as long as the trace is: no latency of the memory.
+                        "half_peak_is_overload": share[at].iter().any(|share| *share < OFFERED),
                         "nj_per_byte": value(&energy[at]),
                         "fragmentation": value(&fragmentation),
                         "stalls": stalls,
@@ -209,7 +217,7 @@ struct Held {
 }
 
 fn stream(spec: &TodaySpec, allocation: Allocation, block: u32, seed: u64) -> Result<Stream, ScenarioError> {
-    let packets = Trace::parse(&spec.traffic)?.packets(20_000, seed)?;
+    let packets = spec.traffic.packets(20_000, seed)?;
     let sizes: Vec<u32> = packets.iter().filter_map(ip_bytes).collect();
     let longest = sizes.iter().copied().max().unwrap_or(64).max(1518);
     let mut order = Seed(seed).stream("netproc.today.buffer");

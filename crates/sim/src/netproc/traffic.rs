@@ -14,9 +14,11 @@ use ::traffic::{Blueprint, Load, SHIPPED_PROFILES, SourceSpec};
 use engine::Seed;
 use packet::{Packet, internet_checksum};
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 use units::{PacketId, PacketRate, Ps};
 
 use crate::ScenarioError;
+use crate::scenario::TrafficSpec;
 
 /// Where packets come from.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,14 +29,14 @@ pub enum Trace {
     Packmime,
     /// All of this many bytes (the IP packet).
     Fixed(u32),
-    /// A shipped profile, by name.
+    /// A shipped profile by name, or a profile's file.
     Profile(String),
     /// A capture.
     Capture(PathBuf),
 }
 
 impl Trace {
-    /// `edge`, `packmime`, `fixed=64`, the name of a profile, or a capture's path.
+    /// `edge`, `packmime`, `fixed=64`, the name of a profile or its file (.toml), or a capture's path.
     ///
     /// # Errors
     /// A fixed size that no packet has.
@@ -42,7 +44,9 @@ impl Trace {
         Ok(match text {
             "edge" => Trace::Edge,
             "packmime" => Trace::Packmime,
-            _ if SHIPPED_PROFILES.iter().any(|(name, _)| *name == text) => Trace::Profile(text.into()),
+            _ if SHIPPED_PROFILES.iter().any(|(name, _)| *name == text) || text.ends_with(".toml") => {
+                Trace::Profile(text.into())
+            }
             _ => match text.strip_prefix("fixed=") {
                 Some(bytes) => match bytes.parse() {
                     Ok(bytes) if (40..=9000).contains(&bytes) => Trace::Fixed(bytes),
@@ -58,9 +62,7 @@ impl Trace {
     /// # Errors
     /// A capture that cannot be read or has no IP packet; no packets asked for.
     pub fn packets(&self, count: usize, seed: u64) -> Result<Vec<Packet>, ScenarioError> {
-        if count == 0 || count > MOST {
-            return Err(wrong("packets", &count.to_string(), &format!("1 to {MOST}")));
-        }
+        check_count(count)?;
         match self {
             Trace::Edge => Ok(edge(count, seed, None)),
             Trace::Fixed(bytes) => Ok(edge(count, seed, Some(*bytes))),
@@ -72,6 +74,41 @@ impl Trace {
                 read(&SourceSpec { capture: Some(path.clone()), rounds: Some(1), ..SourceSpec::default() }, count, seed)
             }
         }
+    }
+}
+
+/// Traffic as it is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Traffic {
+    /// As [`Trace::parse`] takes it.
+    Named(String),
+    /// The table `[traffic]` of a scenario; its rate does not matter.
+    OfScenario(Box<TrafficSpec>),
+}
+
+impl Traffic {
+    /// `count` packets, or as many as a capture has.
+    ///
+    /// # Errors
+    /// As [`Trace::parse`] and [`Trace::packets`].
+    pub fn packets(&self, count: usize, seed: u64) -> Result<Vec<Packet>, ScenarioError> {
+        match self {
+            Traffic::Named(text) => Trace::parse(text)?.packets(count, seed),
+            Traffic::OfScenario(spec) => {
+                // A capture is taken once, however often the scenario repeats it.
+                let rounds = spec.capture.as_ref().map(|_| 1);
+                check_count(count)?;
+                read(&SourceSpec { rounds, ..spec.source() }, count, seed)
+            }
+        }
+    }
+}
+
+fn check_count(count: usize) -> Result<(), ScenarioError> {
+    match count {
+        1..=MOST => Ok(()),
+        _ => Err(wrong("packets", &count.to_string(), &format!("1 to {MOST}"))),
     }
 }
 
