@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sample
+import suites
 
 import wirespeed
 
@@ -84,3 +85,10 @@ def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
     assert blocks
     for block in blocks:
         wirespeed.resolve(block)
+
+
+def test_make_test_builds_the_site_and_takes_warnings_for_errors() -> None:
+    (suite,) = (suite for suite in suites.tests() if suite.name == "docs")
+    assert list(suite.command) == ["mkdocs", "build", "--strict", "--quiet"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^test: .*\$\(STAMPS\)/docs$", makefile, re.MULTILINE), "its packages are not installed"

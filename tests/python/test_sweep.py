@@ -674,6 +674,11 @@ def test_numbers_and_arrays_of_numpy_are_values(tmp_path):
     assert "ways = 4" in wirespeed.resolve("forwarding", set={"machine.llc.ways": np.int64(4)})
 
 
+def test_an_option_and_a_setting_that_agree_are_one():
+    plan = Plan(Ask("forwarding", LOADS, set={**SMALL, "run.search": "ndr"}, metrics=["ndr"]))
+    assert len(plan.points) == 3
+
+
 def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text('scenario = "forwarding"\n[vary]\nmempool.shuffled = [true, false]\nnic.burst = "16..32*2"\n')
