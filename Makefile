@@ -84,7 +84,7 @@ demo: $(STAMPS)/package
 
 # --- checks and tests -------------------------------------------------------------------------------------------------
 
-test: $(STAMPS)/package $(STAMPS)/dev
+test: $(STAMPS)/package $(STAMPS)/dev $(STAMPS)/docs
 	@$(BIN)/python tests/house/suites.py test
 
 test-slow: $(STAMPS)/package $(STAMPS)/dev

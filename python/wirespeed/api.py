@@ -199,7 +199,7 @@ def _judged(
         "traffic.capture": ("--capture", capture),
         "function.forward.table": ("--table", table),
     }
-    scenarios.judge(settings, {path: name for path, (name, value) in options.items() if value is not None})
+    scenarios.judge(settings, {path: option for path, option in options.items() if option[1] is not None})
     if seed is not None and not 0 <= seed < 1 << 63:
         raise InputError(f"seed = {seed}: must be 0 or more, and below 2^63")
     files = {"capture": _path(capture), "table": _path(table)}

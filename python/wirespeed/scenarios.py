@@ -83,14 +83,21 @@ def is_within(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.")
 
 
-def judge(settings: Iterable[str], options: Mapping[str, str]) -> None:
-    """Raises InputError where an option (by the path that it sets) and a setting say the same thing."""
-    for path in (setting.partition("=")[0].strip() for setting in settings):
-        for of_option, option in options.items():
+def judge(settings: Iterable[str], options: Mapping[str, tuple[str, object]]) -> None:
+    """Raises InputError where an option and a setting say the same thing in different ways.
+
+    `options` are names and values by the path that each sets.
+    """
+    for path, value in ((path.strip(), value.strip().strip('"')) for path, _, value in map(_parted, settings)):
+        for of_option, (option, its) in options.items():
             what = both_say(path, of_option)
-            if what is not None:
-                what = f"{path}" if what == "the same" else what
+            if what is not None and not (path == of_option and value == str(its)):
+                what = path if what == "the same" else what
                 raise InputError(f"{option} and --set {path}: both say {what}; give one of them")
+
+
+def _parted(setting: str) -> tuple[str, str, str]:
+    return setting.partition("=")
 
 
 def scenario_names() -> list[str]:

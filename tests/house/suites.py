@@ -111,6 +111,8 @@ def tests() -> list[Suite]:
         ),
         Suite("cargo test", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], cargo),
         Suite("pytest", ["pytest"], pytest),
+        # Runs that pictures are made of, too; warnings are errors.
+        Suite("docs", ["mkdocs", "build", "--strict", "--quiet"], one),
     ]
 
 
@@ -151,6 +153,7 @@ def run(suite: Suite) -> Tally:
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": str(BIN.parent),
         "MYPYPATH": "python",
+        "NO_MKDOCS_2_WARNING": "1",
     }
     started = time.monotonic()
     lines = []

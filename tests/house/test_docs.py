@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import sample
+import suites
 
 import wirespeed
+from wirespeed.advise import techniques
+from wirespeed.sweep.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "schema" / "scenario.schema.json"
@@ -78,9 +82,56 @@ def test_every_column_is_described(result: wirespeed.Result) -> None:
         assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of {name}"
 
 
+def section(schema: str) -> set[str]:
+    """What the section of a document describes."""
+    text = RESULTS.read_text().partition(f": `{schema}`\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"`(?:\w+\.)*(\w+)`", text))
+
+
+def fields(value: Any, given: set[str]) -> set[str]:
+    """The names of all fields; those of a field in `given` are names that somebody gave."""
+    if isinstance(value, list):
+        return set().union(*(fields(inner, given) for inner in value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*(fields(inner, given) for name, inner in value.items() if name not in given))
+
+
+def test_every_field_of_a_sweep_is_described() -> None:
+    vary = {"traffic.load": [0.2, 0.4]}
+    with ThreadPoolExecutor(2) as pool:
+        study = wirespeed.sweep("forwarding", vary, set=QUICK, until=["loss 5%"], executor=pool, most_replications=3)
+    found = fields(study.document, {"at"})
+    assert {"half_width", "overrides", "same_packets"} <= found
+    described = section("wirespeed.sweep/1")
+    missing = sorted(found - described - set(METRICS))
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of sweep.json"
+    missing = sorted({name for row in study.rows for name in row if "." not in name} - documented())
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of results.parquet"
+
+
+def test_every_field_of_advice_is_described() -> None:
+    quick = QUICK | {"run.warmup": 9_000, "mempool.size": 8192, "traffic.profile": "min64", "machine.cores": 1}
+    quick.pop("run.packets")
+    kept = ("short_rings", "core")
+    without = [name for name, *_ in techniques._ALL if name not in kept]
+    advice = wirespeed.advise("forwarding", set=quick, packets=2000, without=without, target="10 Mpps")
+    found = fields(advice.document, {"elsewhere"})
+    assert {"sure", "gain_pct", "tried", "carries", "same_for_every_seed"} <= found
+    missing = sorted(found - section("wirespeed.advice/1"))
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of advice.json"
+
+
 def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
     page = (ROOT / "docs" / "guide" / "scenarios.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert blocks
     for block in blocks:
         wirespeed.resolve(block)
+
+
+def test_make_test_builds_the_site_and_takes_warnings_for_errors() -> None:
+    (suite,) = (suite for suite in suites.tests() if suite.name == "docs")
+    assert list(suite.command) == ["mkdocs", "build", "--strict", "--quiet"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^test: .*\$\(STAMPS\)/docs$", makefile, re.MULTILINE), "its packages are not installed"

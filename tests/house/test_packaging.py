@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import licences
 import pytest
+
+import wirespeed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,3 +88,54 @@ def test_what_pip_builds_has_wirespeedd_beside_the_extension(tmp_path: Path) -> 
         assert archive.read("w-1.0.data/scripts/wirespeedd") == b"#!/bin/sh\n"
         assert archive.getinfo("w-1.0.data/scripts/wirespeedd").external_attr >> 16 & 0o111
         assert "w-1.0.data/scripts/wirespeedd,sha256=" in archive.read("w-1.0.dist-info/RECORD").decode()
+
+
+@pytest.mark.skipif(shutil.which("maturin") is None or shutil.which("cargo") is None, reason="no maturin or cargo")
+def test_a_wheel_is_tagged_for_every_python_from_3_11_on(tmp_path: Path) -> None:
+    # What a wheel would be called, without building one.
+    command = ["maturin", "pep517", "write-dist-info", "--metadata-directory", tmp_path]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (about,) = tmp_path.glob("*.dist-info")
+    tag = re.search(r"^Tag: (\S+)$", (about / "WHEEL").read_text(), re.MULTILINE)
+    assert tag is not None
+    assert tag[1].startswith("cp311-abi3-linux_")
+    assert "Requires-Python: >=3.11\n" in (about / "METADATA").read_text()
+    assert "wirespeed=wirespeed.cli:main" in (about / "entry_points.txt").read_text().replace(" ", "")
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None or sys.platform != "linux", reason="no objdump")
+def test_the_extension_wants_no_newer_c_library_than_is_said() -> None:
+    """A wheel of this machine may be tagged with what CONTRIBUTING.md says only while that is all it uses."""
+    said = re.search(r"wants glibc (\d+)\.(\d+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert said is not None
+    extension = Path(wirespeed._wirespeed.__file__)
+    assert ".abi3." in extension.name
+    symbols = subprocess.run(["objdump", "-T", extension], check=True, capture_output=True, text=True).stdout
+    wanted = {(int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols)}
+    assert wanted
+    assert max(wanted) <= (int(said[1]), int(said[2]))
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("wirespeed swe", "sweep"), ("wirespeed sweep --va", "--vary")],
+)
+def test_a_shell_completes_commands_and_options(typed: str, offered: str) -> None:
+    words = typed.split()
+    asked = {"_WIRESPEED_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    assert offered in completed(asked).splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_what_a_shell_installs_calls_the_command(shell: str) -> None:
+    script = completed({"_WIRESPEED_COMPLETE": f"source_{shell}"})
+    assert f"complete_{shell}" in script
+    assert "wirespeed" in script
+    if shutil.which(shell) is not None:
+        subprocess.run([shell, "-n"], input=script, check=True, capture_output=True, text=True)
+
+
+def completed(asked: dict[str, str]) -> str:
+    """What the command answers a shell that asks by its environment."""
+    program = [sys.executable, "-c", "import sys; sys.argv = ['wirespeed']; from wirespeed.cli import main; main()"]
+    return subprocess.run(program, env=os.environ | asked, capture_output=True, text=True).stdout

@@ -201,7 +201,10 @@ def test_advice_is_shown_with_intervals_and_its_command(advice):
     shown = page.page(found.document)
     assert shown.count("<svg") == 1
     # What is long wraps or is scrolled inside its box: the page is as wide as the window.
-    assert shown.count('<td class="words">receive rings') == 1
+    assert shown.count('<span class="under">receive rings') == 1
+    # What it is and of which system stands below the name: the gains and the cost stay in sight.
+    assert '>what it is</th><th scope="col">rate' not in shown
+    assert shown.index(">cost</th>") < shown.index('<span class="under">')
     assert shown.count("<pre>") == shown.count('<div class="code"><pre>') == 2
     assert found.command.replace("'", "&#x27;").replace('"', "&quot;") in shown
     assert "± " in text.headline(found.document)

@@ -1,7 +1,9 @@
 """Sweeps: designs, replications, runs that are known, workers and drivers that die, input that is wrong."""
 
+import io
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -15,12 +17,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
 import documents
 import wirespeed
 from wirespeed import cli, scenarios
 from wirespeed.sweep import Ask, Plan, command, study
 from wirespeed.sweep import engine as engines
+from wirespeed.sweep import page as pages
 from wirespeed.sweep import text as words
 from wirespeed.sweep import until as rule
 from wirespeed.sweep import work as worker
@@ -211,6 +215,24 @@ def test_the_page_has_a_chart_of_each_metric_and_every_point(tmp_path):
     assert page.count("<svg") == 2
     assert page.count("<tr>") == 22
     assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def labels(at, means, metric="carried_mpps"):
+    """The texts of a chart of one axis."""
+    results = [{"at": {"x": x}, metric: {"mean": mean}} for x, mean in zip(at, means, strict=True)]
+    drawn = pages.chart({"design": "grid", "axes": [{"name": "x"}], "results": results}, METRICS[metric])
+    return re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+
+
+def test_ticks_of_a_chart_tell_its_values_apart_and_whole_axes_have_whole_ticks():
+    shown = labels([1, 2, 3], [9.588, 9.588, 9.588])
+    assert "9.588" in shown
+    assert {"1", "2", "3"} <= set(shown)
+    assert not any("." in each and each[0] in "123" for each in shown)
+    assert len({each for each in labels([1, 2], [52.50, 52.57]) if each.startswith("52.5")}) >= 2
+    many = labels(range(1, 21), range(1, 21))
+    assert not any("." in each for each in many)
+    assert "0.5" in labels([0.25, 0.5, 1.0], [1, 2, 3])
 
 
 # --- replications ---
@@ -652,6 +674,11 @@ def test_numbers_and_arrays_of_numpy_are_values(tmp_path):
     assert "ways = 4" in wirespeed.resolve("forwarding", set={"machine.llc.ways": np.int64(4)})
 
 
+def test_an_option_and_a_setting_that_agree_are_one():
+    plan = Plan(Ask("forwarding", LOADS, set={**SMALL, "run.search": "ndr"}, metrics=["ndr"]))
+    assert len(plan.points) == 3
+
+
 def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text('scenario = "forwarding"\n[vary]\nmempool.shuffled = [true, false]\nnic.burst = "16..32*2"\n')
@@ -665,6 +692,39 @@ def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
             command.asked(str(file), again, None, {})
     with pytest.raises(wirespeed.InputError, match="must be PATH=VALUES"):
         command.asked(str(file), ["traffic.load"], None, {})
+
+
+def many(metrics, **at):
+    """A study of one point with long numbers."""
+    numbers = {name: {"mean": 12345.678, "half_width": 12.3} for name in metrics}
+    results = [{"at": at, "error": None, "runs": 3, "same_packets": False, **numbers}]
+    axes = [{"name": name} for name in at]
+    return {"metrics": metrics, "results": results, "axes": axes, "replications": [3, 3], "until": []} | {
+        "name": "x",
+        "scenario": "x",
+    }
+
+
+def test_a_table_of_many_metrics_is_cut_into_blocks_and_no_number_is():
+    names = ["carried_mpps", "carried_gbps", "loss", "mean", "p50", "p99", "p999", "llc_hit_rate", "dram_gb_per_s"]
+    document = many(names, **{"machine.llc.ways": 8, "machine.l2.ways": 16})
+    console = Console(width=80, file=io.StringIO())
+    console.print(words.summary(document, 80))
+    printed = console.file.getvalue()
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed.count("llc.ways") - printed.count("machine.llc.ways") >= 2
+    assert "l2.ways" in printed
+    for name in names:
+        assert words.value(name, document["results"][0][name]) in printed
+        assert name in printed
+
+
+def test_files_are_shown_by_their_names_where_those_tell_them_apart():
+    document = many(["loss"], **{"traffic.capture": "/somewhere/far/away/trace.pcap"})
+    assert words.rows(document)[1][0][0] == "trace.pcap"
+    document["results"].append({**document["results"][0], "at": {"traffic.capture": "/elsewhere/trace.pcap"}})
+    assert [row[0] for row in words.rows(document)[1]] == ["/somewhere/far/away/trace.pcap", "/elsewhere/trace.pcap"]
 
 
 def test_truths_are_shown_as_they_are_set():

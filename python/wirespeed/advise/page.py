@@ -24,13 +24,16 @@ def page(document: Mapping[str, Any]) -> str:
     body = "<section><h2>Run it</h2>" + _code(best["command"])
     if met is not None:
         body += f"<p>{escape(met)}</p>{_code(document['target']['command'])}"
-    body += f"</section><section><h2>What each technique brings</h2><figure>{_bars(document)}</figure>"
+    body += f"</section><section><h2>What each technique brings</h2><figure class=bars>{_bars(document)}</figure>"
     heads, rows = text.ranked(document)
-    titles = {each["name"]: (each["title"], each["system"]) for each in document["techniques"]}
+    titles = {
+        each["name"]: " · ".join(part for part in (each["title"], each["system"]) if part)
+        for each in document["techniques"]
+    }
     own_heads, own_rows = text.at_own_load(document)
     own = {row[0]: row[1:] for row in own_rows}
-    rows = [[row[0], *titles[row[0]], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
-    body += table([heads[0], "what it is", "of", *heads[1:-1], *own_heads[1:], heads[-1]], rows, _WORDS)
+    rows = [[row[0], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
+    body += table([heads[0], *heads[1:-1], *own_heads[1:], heads[-1]], rows, under=titles)
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
         "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
@@ -38,7 +41,8 @@ def page(document: Mapping[str, Any]) -> str:
     )
     body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:
-        body += f"<section><h2>The best few, in every combination</h2>{table(*text.combinations(document))}</section>"
+        sets = table(*text.combinations(document), _WORDS)
+        body += f"<section><h2>The best few, in every combination</h2>{sets}</section>"
     told = "".join(f"<li>{escape(line)}</li>" for line in text.interactions(document))
     body += f"<section><h2>How they work together</h2><ul>{told}</ul></section>" if told else ""
     left = [[each["name"], each["title"], each["why"]] for each in document["not_fitting"]]
@@ -53,7 +57,7 @@ def _code(command: str) -> str:
 
 
 # Columns of sentences.
-_WORDS: Final = ("what it is", "of", "why")
+_WORDS: Final = ("together", "what it is", "why")
 
 
 def _bars(document: Mapping[str, Any]) -> str:
@@ -74,10 +78,10 @@ def _bars(document: Mapping[str, Any]) -> str:
     title = {"rate": "rate at saturation, %", "p99": "99th percentile of sojourn, %"}[goal]
     base = alt.Chart(charts.data(rows)).encode(y=alt.Y("name:N", sort=None, title=None))
     bars = base.mark_bar(height=12).encode(
-        x=alt.X("y:Q", title=title),
+        x=alt.X("y:Q", axis=alt.Axis(title=title, tickCount=8)),
         color=alt.condition("datum.helps", alt.value(charts.CARRIED), alt.value(charts.OFFERED)),
         description="words:N",
     )
     spans = base.mark_rule(strokeWidth=1.5, color="var(--ink)").encode(x=alt.X("low:Q", title=title), x2="high:Q")
-    drawn = (bars + spans).properties(width=2 * charts.WIDTH, height=22 * len(rows))
+    drawn = (bars + spans).properties(width=charts.WIDTH, height=22 * len(rows))
     return charts.svg(drawn, f"What each technique changes: {title}")

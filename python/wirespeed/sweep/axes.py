@@ -108,15 +108,18 @@ def cases(bundles: Mapping[str, scenarios.Overrides]) -> list[Axis]:
     return [Axis(CASE, levels)] if levels else []
 
 
-def judge(axes: Sequence[Axis], fixed: Sequence[str], options: Mapping[str, str], replicated: bool) -> None:
+def judge(
+    axes: Sequence[Axis], fixed: Sequence[str], options: Mapping[str, tuple[str, object]], replicated: bool
+) -> None:
     """Raises InputError where axes, or an axis and a setting that is given, set the same thing.
 
-    `fixed` are overrides given with `--set`, `options` other options by the path that each sets.
+    `fixed` are overrides given with `--set`, `options` names and values of other options by the path that each sets.
     """
     if not axes:
         raise InputError(f"there is nothing to vary: give at least one {OPTION} PATH=VALUES")
     scenarios.judge(fixed, options)
-    taken: dict[str, str] = {_path(override): "--set" for override in fixed} | dict(options)
+    taken: dict[str, str] = {_path(override): "--set" for override in fixed}
+    taken |= {path: name for path, (name, _) in options.items()}
     for axis in axes:
         if any(axis.name == other.name for other in axes if other is not axis):
             raise InputError(f"{OPTION} {axis.name}: is given twice; put all its values into one")

@@ -83,7 +83,7 @@ def _judge(scheduler: str) -> None:
     where = f"--scheduler {scheduler}: is no address of a scheduler"
     example = "as in tcp://10.0.0.1:8786"
     try:
-        scheme, place = distributed.comm.parse_address(scheduler)
+        scheme, place = distributed.comm.addressing.parse_address(scheduler)
     except (TypeError, ValueError) as e:
         raise InputError(f"{where}: {e}; {example}") from None
     known = sorted({"inproc", "tcp", "tls", "ws", "wss", *distributed.comm.registry.backends})

@@ -156,7 +156,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         if form == "json":
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
-            show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
+            console = Console()
+            show(terminal.text(text.summary(found.document, console.width), console).rstrip("\n"))
         if not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
         if found.failed == len(found.rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -18,6 +19,9 @@ from wirespeed.sweep.metrics import METRICS, Metric
 # Lines that can be told apart; more series become a heat map.
 _LINES: Final = 6
 _ROWS: Final = 2000
+# Values of an axis that each have a tick, and ticks where there are more.
+_FEW: Final = 8
+_TICKS: Final = 5
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -58,14 +62,25 @@ def shell(title: str, headline: str, under: str, body: str) -> str:
     )
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str] = ()) -> str:
-    """A table; the first column heads its rows, and columns of the heads in `words` hold sentences, which wrap."""
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Sequence[str] = (),
+    under: Mapping[str, str] | None = None,
+) -> str:
+    """A table; the first column heads its rows, and columns of the heads in `words` hold sentences, which wrap.
+
+    `under` is what stands below the first cell of a row, by that cell.
+    """
+    below = {cell: f'<span class="under">{escape(line)}</span>' for cell, line in (under or {}).items()}
     kinds = [' class="words"' if each in words else "" for each in heads]
     head = "".join(f'<th scope="col"{kind}>{escape(each)}</th>' for kind, each in zip(kinds, heads, strict=True))
     body = "".join(
         "<tr>"
         + "".join(
-            f'<th scope="row">{escape(cell)}</th>' if place == 0 else f"<td{kinds[place]}>{escape(cell)}</td>"
+            f'<th scope="row">{escape(cell)}{below.get(cell, "")}</th>'
+            if place == 0
+            else f"<td{kinds[place]}>{escape(cell)}</td>"
             for place, cell in enumerate(row)
         )
         + "</tr>"
@@ -98,7 +113,7 @@ def chart(document: Mapping[str, Any], metric: Metric) -> str | None:
         return charts.svg(_heat(rows, along, by, metric), title)
     bars = alt.Chart(charts.data(rows)).mark_bar(color=charts.CARRIED)
     return charts.svg(
-        _sized(bars.encode(x=alt.X("x:N", title=along, sort=None), y=_y(metric), description="words:N")), title
+        _sized(bars.encode(x=alt.X("x:N", title=along, sort=None), y=_y(metric, rows), description="words:N")), title
     )
 
 
@@ -122,7 +137,7 @@ def _means(measured: Sequence[Mapping[str, Any]], along: str, by: str | None, me
 
 def _curves(rows: list[dict[str, Any]], along: str, by: str | None, metric: Metric) -> alt.LayerChart:
     base = alt.Chart(charts.data(rows)).encode(
-        x=alt.X("x:Q", title=along, scale=alt.Scale(zero=False, nice=False)), y=_y(metric)
+        x=alt.X("x:Q", axis=_along(along, rows), scale=alt.Scale(zero=False, nice=False)), y=_y(metric, rows)
     )
     if by is not None:
         order = list(dict.fromkeys(row["by"] for row in rows))
@@ -143,7 +158,8 @@ def _heat(rows: list[dict[str, Any]], along: str, by: str, metric: Metric) -> al
         x=alt.X("x:O", title=along, sort=xs, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
         y=alt.Y("by:O", title=by, sort=ys),
     )
-    legend = alt.Legend(title=metric.unit, orient="right", gradientLength=160)
+    shown = ticks([row["y"] for row in rows])
+    legend = alt.Legend(title=metric.unit, orient="right", gradientLength=160, format=shown)
     tiles = base.mark_rect().encode(
         color=alt.Color("y:Q", scale=alt.Scale(scheme="viridis", zero=False), legend=legend), description="words:N"
     )
@@ -162,15 +178,41 @@ def _dots(measured: Sequence[Mapping[str, Any]], along: str, metric: Metric) -> 
         for result in measured
     ]
     kind = "Q" if all(q.is_number(row["x"]) for row in rows) else "N"
-    x = alt.X(f"x:{kind}", title=along)
+    x = alt.X(f"x:{kind}", axis=_along(along, rows) if kind == "Q" else alt.Axis(title=along))
     dots = alt.Chart(charts.data(rows)).mark_point(filled=True, size=30, opacity=0.7, color=charts.CARRIED)
     return charts.svg(
-        _sized(alt.layer(dots.encode(x=x, y=_y(metric), description="words:N"))), f"{metric.title} over {along}"
+        _sized(alt.layer(dots.encode(x=x, y=_y(metric, rows), description="words:N"))), f"{metric.title} over {along}"
     )
 
 
-def _y(metric: Metric) -> alt.Y:
-    return alt.Y("y:Q", title=f"{metric.title}, {metric.unit}", scale=alt.Scale(zero=False, padding=8))
+def _y(metric: Metric, rows: Sequence[Mapping[str, Any]]) -> alt.Y:
+    shown = ticks([row["y"] for row in rows])
+    axis = alt.Axis(title=f"{metric.title}, {metric.unit}", titlePadding=12, tickCount=_TICKS, format=shown)
+    return alt.Y("y:Q", axis=axis, scale=alt.Scale(zero=False, padding=8))
+
+
+def _along(along: str, rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
+    """An axis of numbers: its ticks are the values where there are few, and no halves of what is whole."""
+    values = sorted({row["x"] for row in rows})
+    is_whole = all(float(value).is_integer() for value in values)
+    if len(values) <= _FEW:
+        return alt.Axis(title=along, values=values, format=",d" if is_whole else "~g", labelOverlap="greedy")
+    least = {"tickMinStep": 1, "format": ",d"} if is_whole else {"format": ticks(values)}
+    return alt.Axis(title=along, tickCount=_TICKS, labelOverlap="greedy", **least)
+
+
+def ticks(values: Sequence[float]) -> str:
+    """The format of an axis' labels: as many decimals as tell its ticks apart; of equal values four digits.
+
+    >>> ticks([52.2, 53.1]), ticks([0.0, 120.0]), ticks([9.588, 9.588]), ticks([0.1, 1.0])
+    (',.1f', ',.0f', ',.3f', ',.1f')
+    """
+    span = max(values) - min(values)
+    if span > 0:
+        decimals = -math.floor(math.log10(span / _TICKS))
+    else:
+        decimals = 3 - math.floor(math.log10(abs(values[0]))) if values[0] else 0
+    return f",.{min(max(decimals, 0), 9)}f"
 
 
 def _sized(chart: Any) -> Any:

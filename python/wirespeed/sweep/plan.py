@@ -23,7 +23,7 @@ from wirespeed.sweep.work import Files, Task
 
 PathLike = str | os.PathLike[str]
 # Options that say what a setting says, with its path.
-_OPTIONS: Final = {"--capture": "traffic.capture", "--table": "function.forward.table"}
+_OPTIONS: Final = {"capture": "traffic.capture", "table": "function.forward.table"}
 SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
@@ -71,12 +71,14 @@ class Plan:
         self._lacking: dict[str, str | None] = {}
         given = [*self._found.overrides, *scenarios.overrides(ask.set)]
         search = _search(self.metrics)
-        self.set = [*given, *search]
+        self.set = given if search is None else [*given, f'run.search="{search}"']
         self.ask = ask
         self.axes: list[Axis] = [*space.cases(ask.cases), *space.given(ask.vary, ask.design != "grid")]
-        options = {path: name for name, path in _OPTIONS.items() if self._files[name.strip("-")] is not None}
-        if search:
-            options["run.search"] = f"--metric {search[0].partition('=')[2].strip(chr(34))}"
+        options: dict[str, tuple[str, object]] = {
+            path: (f"--{name}", self._files[name]) for name, path in _OPTIONS.items() if self._files[name] is not None
+        }
+        if search is not None:
+            options["run.search"] = (f"--metric {search}", search)
         space.judge(self.axes, given, options, self.replications.most > 1)
         if ask.seed is not None and ask.design == "grid":
             raise InputError(
@@ -292,9 +294,9 @@ def _metrics(ask: Ask) -> list[str]:
     return list(dict.fromkeys(wanted or SHOWN))
 
 
-def _search(metrics: Sequence[Metric]) -> list[str]:
+def _search(metrics: Sequence[Metric]) -> str | None:
     """A highest rate is searched at each point where it is wanted."""
     wanted = [each.name for each in metrics if each.name in SEARCHED]
     if len(wanted) > 1:
         raise InputError("--metric ndr and --metric pdr: a point searches one of them; leave one out")
-    return [f'run.search="{wanted[0]}"'] if wanted else []
+    return wanted[0] if wanted else None

@@ -107,8 +107,9 @@ def sweep(
     `vary` maps dotted paths to values, or to a range: `{"machine.llc.slices": [1, 4, 8], "traffic.load":
     "0.1..1.0/10"}`. `cases` are bundles of settings by name, an axis of their own. `design` is "grid" (every
     combination), "latin" or "sobol" (`samples` points, drawn by `seed`; a range without a step is an interval then). A
-    point runs `replications` times, with seeds that are the same at all points, or `until` half-widths such as "carried_mpps 1%"
-    are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page shows.
+    point runs `replications` times, with seeds that are the same at all points, or `until` half-widths such as
+    "carried_mpps 1%" are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page
+    shows.
 
     Runs go to `jobs` processes of this machine, to the Dask cluster of `scheduler` (engine "dask"), or to any
     `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run again: a study that was

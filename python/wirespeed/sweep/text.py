@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -114,11 +115,12 @@ def _where(result: Mapping[str, Any]) -> str:
 def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a point each."""
     axes = [axis["name"] for axis in document["axes"]]
+    labels = {axis["name"]: _labels(axis, document["results"]) for axis in document["axes"]}
     metrics = document["metrics"]
     heads = [*axes, *metrics, *(["runs"] if document["replications"][1] > 1 else [])]
     out = []
     for result in document["results"]:
-        row = [at(result["at"][axis]) for axis in axes]
+        row = [labels[axis][result["at"][axis]] for axis in axes]
         row += [
             "failed" if result["error"] and name not in result else value(name, result.get(name)) for name in metrics
         ]
@@ -126,22 +128,74 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return heads, out
 
 
+def _labels(axis: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[object, str]:
+    """Values of an axis for a table: of paths the names of the files, where those tell them apart."""
+    values = dict.fromkeys(result["at"][axis["name"]] for result in results)
+    names = {value: Path(value).name if isinstance(value, str) and "/" in value else at(value) for value in values}
+    return names if len(set(names.values())) == len(names) else {value: at(value) for value in values}
+
+
+def shortened(paths: Sequence[str]) -> list[str]:
+    """Each dotted path by its shortest end that no other has.
+
+    >>> shortened(["machine.llc.ways", "machine.l2.ways", "traffic.load"])
+    ['llc.ways', 'l2.ways', 'load']
+    """
+    found = []
+    for place, path in enumerate(paths):
+        others = [f".{other}" for other in (*paths[:place], *paths[place + 1 :])]
+        parts = path.split(".")
+        ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        found.append(next((end for end in ends if not any(each.endswith(f".{end}") for each in others)), path))
+    return found
+
+
 def errors(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Points that failed, and why."""
     return [(_where(result), result["error"]) for result in document["results"] if result["error"] is not None]
 
 
-def summary(document: Mapping[str, Any]) -> RenderableType:
-    """What the command prints."""
+def tables(document: Mapping[str, Any], width: int) -> list[Table]:
+    """The points in tables that are no wider than that where they can be: axes in each, and as many metrics as fit."""
     heads, cells = rows(document)
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
-    for place, head in enumerate(heads):
-        # A path is known by its end, and eighty columns are soon full.
-        short = head.rpartition(".")[2] if place < len(document["axes"]) else head
-        table.add_column(short, justify="left" if place == 0 else "right", no_wrap=True)
-    for row in cells[:_SHOWN]:
-        table.add_row(*(Text(cell) for cell in row))
-    parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), table]
+    axes = len(document["axes"])
+    # A path is known by its end, and eighty columns are soon full.
+    heads[:axes] = shortened(heads[:axes])
+    shown = cells[:_SHOWN]
+    wide = [max(len(cell) for cell in column) + 2 for column in zip(heads, *shown, strict=True)]
+    blocks: list[list[int]] = [[]]
+    for place in range(axes, len(heads)):
+        taken = [sum(wide[:axes]) + sum(wide[each] for each in block) for block in blocks]
+        fitting = [block for block, used in zip(blocks, taken, strict=True) if not block or used + wide[place] <= width]
+        # In order, but for the number of runs: it stands where there is room.
+        if heads[place] != "runs":
+            fitting = [block for block in fitting if block is blocks[-1]]
+        if not fitting:
+            blocks.append([])
+            fitting = blocks[-1:]
+        fitting[-1].append(place)
+    found = []
+    for block in blocks:
+        columns = [*range(axes), *block]
+        table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
+        for place in columns:
+            # What is wider than the window wraps: a number that is cut off is another one.
+            fits = sum(wide[:axes]) + wide[place] <= width
+            table.add_column(
+                heads[place], justify="left" if place == 0 else "right", no_wrap=fits and place >= axes, overflow="fold"
+            )
+        for row in shown:
+            table.add_row(*(Text(row[place]) for place in columns))
+        found.append(table)
+    return found
+
+
+def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
+    """What the command prints, in so many columns."""
+    parts: list[RenderableType] = [Text(headline(document), "bold")]
+    for table in tables(document, width):
+        parts += [Text(), table]
+    cells = document["results"]
     if len(cells) > _SHOWN:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
     parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
