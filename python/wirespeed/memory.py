@@ -58,8 +58,8 @@ def simulate_dram(
 
     `trace` holds byte addresses (a file, a Trace, or an array of integers of 8 bytes); of an array, `is_write` says
     which are writes (none if left out) and `arrivals` at which clock each arrives. `preset` is a shipped standard
-    or a TOML file, `map` the parts of the address from high to low (`"row bank group column"`) or a TOML file; "hmc-2.1"
-    is a cube with its links and crossbar, "hmc-2.1-vault" its vaults alone.
+    or a TOML file ("hmc-2.1" is a cube with its links and crossbar, "hmc-2.1-vault" its vaults alone), `map` the parts
+    of the address from high to low (`"row bank group column"`) or a TOML file.
     `offered` is "saturated", "every=20" (clocks) or "trace", which takes the arrivals; if left out "trace" where
     `arrivals` are given, and else "saturated". `queue`, `order`, `writes`,
     `page` and `refresh` set the controller. With `record` the document has `accepted_clk` and `finished_clk`, too: by
@@ -77,7 +77,9 @@ def simulate_dram(
     if offered is None:
         offered = "saturated" if arrivals is None else "trace"
     elif arrivals is not None and offered != "trace":
-        raise InputError(f"arrivals: given with offered = {offered!r}, which does not look at them: leave one of them out")
+        raise InputError(
+            f"arrivals: given with offered = {offered!r}, which does not look at them: leave one of them out"
+        )
     standard, name = _file_or_name(preset)
     mapping, mapping_name = _file_or_name(map) if map is not None else (None, None)
     document, finished, accepted = _wirespeed.simulate_dram(

@@ -416,7 +416,7 @@ def test_a_cube_is_a_preset_and_may_be_changed(wirespeed: Any, tmp_path: Path) -
     code, text, _ = wirespeed("presets", "hmc-2.1")
     assert code == 0
     half = tmp_path / "half.toml"
-    half.write_text(text.replace("\nlinks = 4", "\nlinks = 2"))
+    half.write_text(re.sub(r"(?m)^links = 4$", "links = 2", text))
     found = memory.simulate_dram(trace, half, record=True)
     assert (found["peak_gb_per_s"], len(found["accepted_clk"])) == (80.0, 40_000)
     assert memory.simulate_dram(stream(40_000), "hmc-2.1-vault")["controller"]["page"] == "closed"

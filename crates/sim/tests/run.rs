@@ -136,6 +136,27 @@ fn neighbours_are_no_part_of_the_sample() {
 }
 
 #[test]
+fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
+    let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\", cores=2}]";
+    let class = "machine.clos={3={ways=0b1, neighbours=[\"tenant\"]}, 4={ways=0b1100, cores=[1]}}";
+    let set = [tenant, "machine.cores=2", "run.packets=6000"];
+    let free = document(&scenario(&set, None), 1);
+    assert_eq!(free["clos"], Value::Null);
+    let held = document(&scenario(&[&set[..], &[class]].concat(), None), 1);
+    let [of_tenant, of_core] = &held["clos"].as_array().unwrap()[..] else { panic!("{}", held["clos"]) };
+    assert_eq!((&of_tenant["clos"], &of_core["clos"]), (&3.into(), &4.into()));
+    let bytes = |class: &Value| class["llc_bytes"].as_u64().unwrap();
+    // 2.75 MiB of 11 ways: all of one, which is full, and at most two.
+    let way = 2_883_584 / 11;
+    assert!((way * 9 / 10..=way).contains(&bytes(of_tenant)), "{of_tenant}");
+    assert!((1..=2 * way).contains(&bytes(of_core)), "{of_core}");
+    assert!(free["llc_bytes"]["others"].as_u64().unwrap() > 2 * way, "{}", free["llc_bytes"]);
+    assert_eq!((&held["llc_bytes"]["others"], &held["llc_by_cores"]), (&0.into(), &Value::Array(Vec::new())));
+    let misses = |d: &Value| d["neighbours"][0]["llc_miss_rate"].as_f64().unwrap();
+    assert!(misses(&held) > misses(&free) + 0.02, "{} {}", misses(&held), misses(&free));
+}
+
+#[test]
 fn a_sample_of_all_sets_is_none_and_a_copy_table_allows_no_other() {
     // The name tells what was set.
     let unnamed = |mut document: Value| {

@@ -342,10 +342,8 @@ impl Reader {
                     let came = shown(line);
                     return Err(self.wrong(came, known.expected().into()));
                 };
+                self.fetched = program_counter(known, line).or(self.fetched);
                 self.line(parsed)?;
-                if let Some(pc) = program_counter(known, line) {
-                    self.fetched = Some(pc);
-                }
                 if let Some(pc) = self.fetched
                     && self.requests.sites.len() < self.requests.addresses.len()
                 {

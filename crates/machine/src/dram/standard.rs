@@ -397,16 +397,17 @@ impl Standard {
         };
         let most_bus = Command::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
         if refresh == Command::RefBank {
-            let banks = self.banks_per_channel();
-            let after = among(&[Level::Group, Level::Rank], &[refresh], &[Command::Act])?;
-            let slot = after + 2 * most_bus;
+            let (banks, others) = (self.banks_per_channel(), [Level::Group, Level::Rank]);
+            let after = among(&others, &[refresh], &[Command::Act])?;
+            let before = among(&others, &[Command::Act], &[refresh])?;
+            let slot = after + before + 2 * most_bus;
             if interval / banks < slot {
                 return Err(self.error(
                     "timings.REFI",
                     came("RREFD"),
                     &format!(
-                        "REFI of at least {}: {after} from a refresh to a row of another bank, and {} for the commands, for \
-                         each of {banks} banks",
+                        "REFI of at least {}: {after} from a refresh to a row of another bank, {before} to the next refresh, \
+                         and {} for the commands, for each of {banks} banks",
                         u64::from(slot) * u64::from(banks),
                         2 * most_bus,
                     ),

@@ -231,7 +231,7 @@ fn every_preset_passes_the_checker_and_a_timing_that_is_a_clock_short_is_caught(
             standard.ranks = 2;
         }
         // Often enough for every kind of command to meet a refresh.
-        standard.timings.insert("REFI".into(), standard.timings["RFC"] * 4);
+        standard.timings.insert("REFI".into(), standard.timings["RFC"] * 5);
         let specs: Vec<ControllerSpec> = [Page::Open, Page::Closed]
             .into_iter()
             .flat_map(|page| [Refresh::AllBank, Refresh::PerBank].map(|refresh| (page, refresh)))
