@@ -99,7 +99,7 @@ pub(crate) fn preview_slices(spec: &str, lookups: Option<Py<RecordedLookups>>) -
     let is_covered = spec.applications.len() == 1 && spec.outstanding == 1;
     let found = is_covered.then(|| preview(&spec, lookups.as_ref())).transpose();
     json_of(&serde_json::json!({
-        "found": found.map_err(|e| InputError::new_err(e.to_string()))?,
+        "found": found.map_err(|e| error(0, 1, &e))?,
         "left_out": left_out(&spec, lookups.is_some()),
     }))
 }

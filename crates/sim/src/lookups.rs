@@ -48,7 +48,8 @@ pub fn record(
     line_bytes: u32,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Recording>, ScenarioError> {
-    let wrong = |path: &str, message: String| ScenarioError::Value { origin: "scenario".into(), path: path.into(), message };
+    let wrong =
+        |path: &str, message: String| ScenarioError::Value { origin: "scenario".into(), path: path.into(), message };
     if !(1..=MOST_BYTES).contains(&line_bytes) {
         let told = format!("{line_bytes}: allowed are 1 to {MOST_BYTES} bytes of a cache line (64 is usual)");
         return Err(wrong("line_bytes", told));
@@ -102,7 +103,8 @@ pub fn record(
     let without = all.iter().filter(|lines| lines.is_empty()).count() as u64;
     let references: usize = all.iter().map(Vec::len).sum();
     let lookups = Lookups::new(all.iter().map(Vec::as_slice), next).ok_or_else(|| {
-        let told = "looks nothing up in tables of its own: allowed is one that does, such as forward, lookup, nat, classify";
+        let told =
+            "looks nothing up in tables of its own: allowed is one that does, such as forward, lookup, nat, classify";
         wrong("function", told.into())
     })?;
     let stores = seen.stores as f64 / references.max(1) as f64;

@@ -11,7 +11,7 @@ use super::totals::{Snapshot, Totals};
 /// From this use on a resource counts as saturated.
 const SATURATED: f64 = 0.98;
 /// More than this share of blocked packets is told of, though every resource could serve them.
-const BLOCKED: f64 = 0.05;
+const BLOCKED: f64 = 0.10;
 
 /// What limits, if anything does: see [`super::Outcome::saturated`]. `all` is what was counted over all runs.
 pub(super) fn saturated(spec: &SlicesSpec, all: &Snapshot) -> Option<&'static str> {

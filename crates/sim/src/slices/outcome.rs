@@ -57,7 +57,7 @@ pub struct Outcome {
     pub slice_use: Figure,
     /// See `core_use`: of all banks.
     pub bank_use: Figure,
-    /// Channels of the packet buffer; 0 where headers are not read.
+    /// Of channels of the packet buffer; NaN where headers are not read.
     pub header_use: Figure,
     /// Parts of the mean sojourn: name and ns; they sum to it but for packets that are in the system at the ends of
     /// batches.
@@ -69,7 +69,7 @@ pub struct Outcome {
     /// Which applications skip the LLC at the end of the last run.
     pub skipping: Vec<bool>,
     /// What does not let the system carry what is offered: `banks`, `slices`, `packet buffer` or `cores` that all of the offered packets
-    /// would keep busy 98 % of the time or more, whichever most; `limit` where that is K itself, or where K blocks more than 5 %
+    /// would keep busy 98 % of the time or more, whichever most; `limit` where that is K itself, or where K blocks more than 10 %
     /// though all of these could do it. Waits then depend on K.
     pub saturated: Option<&'static str>,
     /// Whether waits show no trend over the measured part (p of Welch's test of its halves is 0.001 or more).
@@ -173,7 +173,7 @@ pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<b
     };
     let banks = u64::from(spec.dram.channels * spec.dram.banks);
     let of_slices = |part: &Snapshot| share(part.slices.iter().sum(), part.now * u64::from(slices));
-    let header = spec.header_read.map_or((0, 1), |read| (read.taken().0, u64::from(read.channels)));
+    let header = spec.header_read.map_or((0, 0), |read| (read.taken().0, u64::from(read.channels)));
     let by_batch: Vec<f64> = (0..BATCHES)
         .map(|n| runs.iter().map(|run| run[n + 1].since(&run[n]).all()).map(|t| ns(t.waited, t.begun)).sum::<f64>())
         .collect();

@@ -14,11 +14,15 @@ use super::spec::{Architecture, Isolation, OnHit, SlicesSpec};
 use super::totals::{Snapshot, Totals};
 use super::trace::Lookups;
 
+mod walk;
+
+pub(super) use walk::Visits;
+
 /// Batches that a run's measured part is cut into.
 pub(super) const BATCHES: usize = 32;
 
-/// Lookups that warm the caches up, by line that they hold.
-const WALKED: u64 = 4;
+/// Lookups or arrivals between two looks at whether to go on.
+const ASK_EVERY: u64 = 1 << 18;
 
 /// Lines of all caches from which on the host is asked for sets ahead of time: tags of 32 KiB.
 const LARGE: u64 = 1 << 13;
@@ -342,15 +346,8 @@ impl System {
     /// Warms up, then measures `requests` arrivals: running totals at the ends of batches, the first at their start.
     /// `go_on` is asked now and then; [`None`] if it said no.
     pub(super) fn run(&mut self, requests: u64, factor: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Vec<Snapshot>> {
-        const ASK_EVERY: u64 = 1 << 18;
-        let mut left = WALKED * self.capacity() * factor;
-        while left > 0 {
-            let some = left.min(ASK_EVERY);
-            self.walk(some);
-            left -= some;
-            if !go_on() {
-                return None;
-            }
+        if !self.warm_up(factor, go_on) {
+            return None;
         }
         let warm = (10_000.max(100 * u64::from(self.limit))) * factor;
         self.simulate(warm);
@@ -382,43 +379,6 @@ impl System {
     /// Which applications skip the LLC now.
     pub(super) fn skipping(&self) -> Vec<bool> {
         self.applications.iter().map(|a| !a.uses_llc).collect()
-    }
-
-    /// Lookups through the caches alone.
-    fn walk(&mut self, lookups: u64) {
-        /// So many at a time, to have the host bring their sets before they are needed.
-        const GROUP: u64 = 16;
-        let mut group = [(0usize, 0usize, 0u32); GROUP as usize];
-        let walker = self.work.len() - 1;
-        let mut left = lookups;
-        while left > 0 {
-            let some = left.min(GROUP) as usize;
-            for place in &mut group[..some] {
-                let Work { more, app, core, .. } = self.work[walker];
-                let (app, core) = if more { (usize::from(app), usize::from(core)) } else { self.choose() };
-                let (line, more) = self.draw(walker, app);
-                let work = &mut self.work[walker];
-                (work.more, work.app, work.core) = (more, app as u16, core as u16);
-                self.prefetch(core, app, line);
-                *place = (core, app, line);
-            }
-            for (core, app, line) in group[..some].iter().copied() {
-                self.walk_one(core, app, line);
-            }
-            left -= some as u64;
-        }
-    }
-
-    #[inline]
-    fn walk_one(&mut self, core: usize, app: usize, line: u32) {
-        if self.l1[core].touch(line, line) {
-            return;
-        }
-        if !self.hit_l2(core, line) && self.applications[app].uses_llc {
-            let (_, store, index) = self.home(app, line);
-            self.hit_llc(store, index, line);
-        }
-        self.fill(core, app, line);
     }
 
     /// Has the host bring all that may be looked at for `line`, where that is more than its own caches hold.

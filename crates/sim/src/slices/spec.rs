@@ -242,6 +242,9 @@ pub enum SlicesError {
     /// A part of the machine cannot be built.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// A closed form that cannot be.
+    #[error(transparent)]
+    Queue(#[from] queueing::QueueError),
 }
 
 /// The most lines that all tables may have together: lines are numbers below 2^31.
@@ -470,7 +473,9 @@ fn left_for(path: &str, what: &str, value: u32, left: u64, all: u32, none: &str)
         0 => format!("nothing: the {all} {what} of the system are given away"),
         left => format!("1 to {left}"),
     };
-    let remedy = format!("the system has {what} = {all} for all applications together: give this or others fewer, or the system more");
+    let remedy = format!(
+        "the system has {what} = {all} for all applications together: give this or others fewer, or the system more"
+    );
     bad(path, value.to_string(), &allowed, if value == 0 { none } else { &remedy })
 }
 

@@ -66,13 +66,6 @@ impl Lookups {
         self.refs.len() as f64 / self.starts.len() as f64
     }
 
-    /// The squared coefficient of variation of a packet's number of lookups.
-    pub(super) fn scv(&self) -> f64 {
-        let ends = self.starts[1..].iter().copied().chain([self.refs.len()]);
-        let squares: f64 = self.starts.iter().zip(ends).map(|(start, end)| ((end - start) as f64).powi(2)).sum();
-        (squares / self.starts.len() as f64 / self.per_packet().powi(2) - 1.0).max(0.0)
-    }
-
     /// Where the packet of number `packet` begins; `packet` moves on to the next.
     #[inline]
     pub(super) fn first_of(&self, packet: &mut usize) -> usize {
@@ -86,19 +79,5 @@ impl Lookups {
     pub(super) fn at(&self, at: usize) -> (u32, bool) {
         let line = self.refs[at];
         (line & !LAST, line & LAST == 0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_with_one_and_three_lookups_vary_by_a_quarter() {
-        let packets: [&[u32]; 4] = [&[1], &[1, 2, 3], &[], &[4]];
-        let lookups = Lookups::new(packets[..3].iter().copied(), 5).expect("lines");
-        assert_eq!((lookups.per_packet(), lookups.scv()), (2.0, 0.25));
-        let even = Lookups::new(packets[3..].iter().copied(), 5).expect("lines");
-        assert_eq!(even.scv(), 0.0);
     }
 }
