@@ -86,15 +86,17 @@ def rows_table(found: Mapping[str, Any]) -> Table:
     """Rows touched as a table."""
     kib = found["row_bytes"] / 1024
     title = f"rows of {kib:g} KiB touched in a window of {found['window']} references: {found['note']}"
-    heads = ["allocation", "input", "output", "both", "row hits", "fragmentation", "stalls"]
     is_server = found.get("of") == "server"
-    table = Table(*heads, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for head in ("allocation", "input", "output", "both", "row hits", "unused", "stalls"):
+        table.add_column(head, no_wrap=True, justify="left" if head == "allocation" else "right")
+    table.caption = "unused: share of the memory taken that holds no packet."
     if is_server:
-        table.add_column("DRAM lines a packet")
+        table.add_column("DRAM lines", no_wrap=True, justify="right")
         table.caption = (
-            "* as the scenario has it. References are the NIC's, before any cache; row hits are what DRAM finds."
+            "* as the scenario has it. References are the NIC's, before any cache. Row hits are what DRAM finds, "
+            "whoever asks, in the lines that it moves a packet. Unused is the share of memory taken without a packet."
         )
-        table.caption_justify = "left"
     for each in found["allocations"]:
         cells = [
             each["allocation"] + (" *" if each.get("own") else ""),

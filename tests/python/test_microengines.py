@@ -99,7 +99,7 @@ def test_the_command_prints_a_table_or_json_and_ends_with_2_on_bad_input(tmp_pat
     mine.write_text("mhz = 200\n[sdram]\nbanks = 2\n", encoding="utf-8")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "wirespeed", "microengines", *arguments]
+        command = [sys.executable, "-m", "wirespeed.cli", "microengines", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     short = ("--packets", "500", "--warm-up", "100", "--seeds", "2")

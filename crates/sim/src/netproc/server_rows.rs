@@ -105,16 +105,14 @@ fn as_large_as_the_pool(scenario: &Scenario, longest: u32) -> BufferSpec {
     }
 }
 
-/// `base` with another allocation, which has pages that hold a packet, and begins in random order where packets take what
-/// is free, unless the scenario says otherwise.
+/// `base` with another allocation than the scenario's own, which has pages that hold a packet, and begins in random order
+/// where packets take what is free, as after a long time.
 fn of(base: &BufferSpec, allocation: Allocation, own: Option<Allocation>) -> BufferSpec {
     let mut spec = BufferSpec { allocation, ..base.clone() };
     if own == Some(allocation) {
         return spec;
     }
-    if own.is_none() {
-        spec.shuffled = matches!(allocation, Allocation::Fixed | Allocation::Cells);
-    }
+    spec.shuffled = matches!(allocation, Allocation::Fixed | Allocation::Cells);
     let page = spec.page.map_or(allocation.usual_page(), Size::bytes);
     if page < spec.longest.bytes() && matches!(allocation, Allocation::Fixed | Allocation::Piecewise) {
         spec.page = Some(Size::from_bytes(spec.longest.bytes().next_power_of_two()));
