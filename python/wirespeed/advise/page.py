@@ -37,7 +37,7 @@ def page(document: Mapping[str, Any]) -> str:
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
         "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
-        "half-width over seeds, brackets may be no change at all."
+        f"half-width over seeds, brackets may be no change at all. {text.RANKED_BY[:1].upper() + text.RANKED_BY[1:]}."
     )
     body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:

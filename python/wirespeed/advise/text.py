@@ -15,6 +15,7 @@ from wirespeed import quantities as q
 _TOLD: Final = 5
 # Combinations that a terminal shows, beside each technique alone; the page has all.
 _SHOWN: Final = 4
+RANKED_BY: Final = "gains are of the rate at saturation; NDR is searched as it is and with the best set only"
 # Rejected packets of a share that is told, and a change of loss.
 _REJECTED: Final = 1e-3
 _LOSS: Final = 5e-5
@@ -160,6 +161,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     parts += [Text(), _table(*ranked(document))]
     parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
+    parts.append(Text(f" {RANKED_BY}", "dim"))
     parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
     if document["combinations"]:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
