@@ -567,8 +567,8 @@ def memory_dram(
     "  wirespeed memory cache --levels 32KiB/8,1MiB/16,16MiB/16 --trace loads.rw\n\n"
     "  wirespeed memory cache --levels 48KiB/12,2MiB/16:srrip,L3=32MiB/16:victim --trace lackey.txt.gz\n\n"
     "Options of a level stand behind colons: lru, fifo, mru, tree-plru, random, srrip, age=N; non-inclusive, "
-    "inclusive, victim; write-back, write-through; write-allocate, write-validate, write-around; next-line=N, stride=N, "
-    "stream=N; ways=MASK.",
+    "inclusive, victim; write-back, write-through; write-allocate, write-validate, write-around; next-line=N, "
+    "stride=N, stream=N; ways=MASK.",
 )
 def memory_cache(
     levels: Annotated[

@@ -405,7 +405,12 @@ def test_a_cube_is_a_preset_and_may_be_changed(wirespeed: Any, tmp_path: Path) -
     memory.write_trace(stream(40_000), trace)
     code, out, _ = wirespeed("memory", "dram", "--preset", "hmc-2.1", "--trace", str(trace), "--format", "json")
     cube = json.loads(out)
-    assert (code, cube["preset"], cube["peak_gb_per_s"], cube["controller"]["page"]) == (0, "hmc-2.1", 160.0, "closed")
+    assert (code, cube["preset"], round(cube["peak_gb_per_s"]), cube["controller"]["page"]) == (
+        0,
+        "hmc-2.1",
+        160,
+        "closed",
+    )
     assert 150 < cube["bandwidth_gb_per_s"] <= 160
     assert cube["links"]["answers_share"] > 0.95
     page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
@@ -418,7 +423,7 @@ def test_a_cube_is_a_preset_and_may_be_changed(wirespeed: Any, tmp_path: Path) -
     half = tmp_path / "half.toml"
     half.write_text(re.sub(r"(?m)^links = 4$", "links = 2", text))
     found = memory.simulate_dram(trace, half, record=True)
-    assert (found["peak_gb_per_s"], len(found["accepted_clk"])) == (80.0, 40_000)
+    assert (round(found["peak_gb_per_s"]), len(found["accepted_clk"])) == (80, 40_000)
     assert memory.simulate_dram(stream(40_000), "hmc-2.1-vault")["controller"]["page"] == "closed"
 
 

@@ -87,7 +87,7 @@ fn sampled_rates_and_times_lie_within_what_is_stated() {
 fn exact_rates_lie_within_stated_half_widths_as_often_as_they_are_to() {
     let (mut told, mut missed) = (0, Vec::new());
     for traffic in ["traffic.profile=imix", "traffic.profile=min64"] {
-        for seed in 1..=5 {
+        for seed in 1..=3 {
             let of = |one_in: &str, prefetcher: &str| {
                 let seed = format!("run.seed={seed}");
                 let set = [
@@ -125,13 +125,13 @@ fn exact_rates_lie_within_stated_half_widths_as_often_as_they_are_to() {
 fn neighbours_are_no_part_of_the_sample() {
     let neighbour = "neighbours=[{working_set=\"8 MiB\", cores=2}]";
     let sampled = document(&scenario(&["machine.sampling=8", neighbour, "run.packets=8000"], None), 1);
-    for stated in sampled["sampling"]["levels"].as_array().unwrap() {
-        let levels = sampled["levels"].as_array().unwrap();
-        let level = levels.iter().find(|l| l["name"] == stated["name"]).unwrap();
+    for name in ["L2", "LLC"] {
+        let of = |levels: &Value| levels.as_array().unwrap().iter().find(|l| l["name"] == name).unwrap().clone();
+        let (stated, level) = (of(&sampled["sampling"]["levels"]), of(&sampled["levels"]));
         let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
-        let off = (number(stated, "hit_rate") - number(level, "hit_rate")).abs();
-        assert!(off <= 2.0 * number(stated, "half_width") + 0.01, "{stated} {level}");
-        assert!(number(stated, "lines") <= (number(level, "hits") + number(level, "misses")) / 4.0, "{stated} {level}");
+        // One line in eight, of packet cores: neighbours would add half as many at the LLC.
+        let share = number(&stated, "lines") * 8.0 / (number(&level, "hits") + number(&level, "misses"));
+        assert!((0.8..1.2).contains(&share), "{share} {stated} {level}");
     }
 }
 
@@ -139,7 +139,8 @@ fn neighbours_are_no_part_of_the_sample() {
 fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
     let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\", cores=2}]";
     let class = "machine.clos={3={ways=0b1, neighbours=[\"tenant\"]}, 4={ways=0b1100, cores=[1]}}";
-    let set = [tenant, "machine.cores=2", "run.packets=6000"];
+    // So small an L2 that its victims fill the LLC in a short run.
+    let set = [tenant, "machine.cores=2", "run.packets=12000", "machine.l2.size=64 KiB", "traffic.load=0.1"];
     let free = document(&scenario(&set, None), 1);
     assert_eq!(free["clos"], Value::Null);
     let held = document(&scenario(&[&set[..], &[class]].concat(), None), 1);

@@ -78,7 +78,7 @@ fn is_rest_of_instruction(line: &[u8]) -> bool {
     if numbered {
         all.drain(..3);
     }
-    let is_bytes = |word: &&[u8]| word.len() % 2 == 0 && word.iter().all(u8::is_ascii_hexdigit);
+    let is_bytes = |word: &&[u8]| word.len().is_multiple_of(2) && word.iter().all(u8::is_ascii_hexdigit);
     let bytes: usize = all.iter().map(|word| word.len() / 2).sum();
     (1..=LONGEST).contains(&bytes) && all.iter().all(is_bytes)
 }

@@ -633,8 +633,8 @@ mod tests {
                     \x20 14  5:  W0.T3 write        8 byte(s) @ 0x0000000000003000 by PC 0x404a82\n";
         let found = read(text).unwrap();
         assert_eq!((found.addresses, found.writes), (vec![0x2000, 0x3000], vec![false, true]));
-        assert!(wrong(&format!("{text}  15  5:  W0.T3 hello\n")).contains("t:8: `15  5:  W0.T3 hello`"));
-        assert!(wrong(&format!("{text}cafe zz\n")).contains("t:8: "));
+        assert!(wrong(&format!("{text}  15  5:  W0.T3 hello\n")).contains("t:9: `15  5:  W0.T3 hello`"));
+        assert!(wrong(&format!("{text}cafe zz\n")).contains("t:9: "));
     }
 
     #[test]
