@@ -101,13 +101,13 @@ def test_what_a_preview_does_not_know_is_told() -> None:
 def test_lookups_are_recorded_in_lines_of_the_setting() -> None:
     found = [
         run("--function", "lookup", "--packets", "500", "--preview", "--set", f"line_bytes={n}")["lookups"]
-        for n in (64, 128, 256)
+        for n in (32, 64, 128)
     ]
-    assert [facts["line_bytes"] for facts in found] == [64, 128, 256]
+    assert [facts["line_bytes"] for facts in found] == [32, 64, 128]
     lines, touched = ([facts[name] for facts in found] for name in ("lines", "touched"))
     assert lines[0] == pytest.approx(2 * lines[1], rel=0.01)
     assert lines[1] == pytest.approx(2 * lines[2], rel=0.01)
-    assert touched[0] > touched[1] > touched[2]
+    assert touched[0] >= touched[1] >= touched[2] > 0
 
 
 def test_of_recorded_lookups_no_table_and_popularity_is_told_and_none_may_be_set() -> None:
