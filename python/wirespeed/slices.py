@@ -450,9 +450,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         for note in notes(result):
             console.print(f"Note: {note}", highlight=False)
         if any(row["errors"] for row in result["architectures"]):
+            taken = "lookups as independent, and " if lookups is None else ""
             console.print(
                 "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
-                "lookups as independent, and DRAM without interleaving.",
+                f"{taken}DRAM without interleaving.",
                 highlight=False,
             )
         return 0

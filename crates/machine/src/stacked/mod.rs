@@ -55,7 +55,7 @@ pub enum Service {
     Rates {
         /// The rate of a bank while 1, 2, ... banks of its channel are busy; the last holds for all above.
         per_us: Vec<f64>,
-        /// Exponential service times, unless it is left out or true; fixed ones if false.
+        /// Exponential service times, also where it is left out; fixed ones if false.
         #[serde(default = "exponential")]
         exponential: bool,
     },
