@@ -42,7 +42,11 @@ fn a_run_tells_what_the_packet_buffer_did() {
     assert!(unused > 0.4 && unused < 0.9, "{unused}");
     let packets = buffer["packets"].as_u64().unwrap() + buffer["stalls"].as_u64().unwrap();
     assert_eq!(packets, small["packets"].as_u64().unwrap());
-    assert!(words(&small).contains("found no room in the packet buffer of 32 KiB (fixed, with cells free"), "{}", words(&small));
+    assert!(
+        words(&small).contains("found no room in the packet buffer of 32 KiB (fixed, with cells free"),
+        "{}",
+        words(&small)
+    );
     let cells = run(&["buffer.allocation=cells", "buffer.size=8 MiB"]).unwrap();
     assert!(cells["packet_buffer"]["fragmentation"].as_f64().unwrap() < unused / 2.0);
 }
