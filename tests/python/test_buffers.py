@@ -13,7 +13,6 @@ from rich.console import Console
 from wirespeed import InputError, _wirespeed, buffers
 from wirespeed import papers as registry
 from wirespeed.papers import find
-from wirespeed.papers.rooms import hasan_2003
 
 CALIBRATION = {
     "t_rp": 2,
@@ -164,7 +163,7 @@ class Asked:
 
 def test_a_claim_runs_what_it_needs_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(1)
-    monkeypatch.setattr(hasan_2003._wirespeed, "study_network_processor", asked)
+    monkeypatch.setattr(_wirespeed, "study_network_processor", asked)
     for claim, runs in (
         ("rows-l-alloc-input", 1),
         ("order-4", 13),
@@ -183,7 +182,7 @@ def test_a_claim_runs_what_it_needs_and_no_more(monkeypatch: pytest.MonkeyPatch)
 
 def test_threads_run_points_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(3)
-    monkeypatch.setattr(hasan_2003._wirespeed, "study_network_processor", asked)
+    monkeypatch.setattr(_wirespeed, "study_network_processor", asked)
     # Six runs, three at a time.
     registry.run(find("2003-isca-hasan"), claims=["mean-gain"], threads=3)
     assert len(asked.threads) == 3

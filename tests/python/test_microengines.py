@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wirespeed import InputError, _wirespeed, microengines
 
-SHORT = {"packets": 500, "warm_up": 200, "trace_packets": 500}
+SHORT: dict[str, Any] = {"packets": 500, "warm_up": 200, "trace_packets": 500}
 
 
 def test_the_preset_is_listed_and_printed() -> None:
@@ -89,9 +90,9 @@ def test_traffic_of_every_kind_goes_through(traffic: str) -> None:
         ({"window": 0}, "window = 0"),
     ],
 )
-def test_what_cannot_be_is_refused(asked: dict[str, object], words: str) -> None:
+def test_what_cannot_be_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        microengines.run(**{"seeds": 1, **SHORT, **asked})  # type: ignore[arg-type]
+        microengines.run(**{"seeds": 1, **SHORT, **asked})
 
 
 def test_the_command_prints_a_table_or_json_and_ends_with_2_on_bad_input(tmp_path: Path) -> None:
