@@ -12,7 +12,6 @@ run; what its `wirespeed` commands are called, and their options, are looked at 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import gzip
@@ -193,7 +192,7 @@ def smaller(words: list[str]) -> list[str]:
         words = words[:at] + words[at + 2 :]
     if "--scheduler" in words:
         at = words.index("--scheduler")
-        words = [*words[: at + 1], scheduler(), *words[at + 2 :]]
+        words = [*words[: at + 1], str(cluster().scheduler_address), *words[at + 2 :]]
     if words[0] in {"run", "compare", "sweep"} and not has_folder:
         given = {word.partition("=")[0] for word in words}
         sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
@@ -220,16 +219,21 @@ def smaller(words: list[str]) -> list[str]:
 
 
 @functools.cache
-def scheduler() -> str:
-    """The address of a cluster in this process, in place of the one that a page has; it ends with the process."""
+def cluster() -> Any:
+    """A cluster in this process, for pages that name one."""
     import distributed
 
     with warnings.catch_warnings(action="ignore"):
-        cluster = distributed.LocalCluster(
+        return distributed.LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", dashboard_address=None
         )
-    atexit.register(cluster.close)
-    return str(cluster.scheduler_address)
+
+
+def end() -> None:
+    """Ends the cluster, if there is one: its threads draw random numbers, which tests of properties do not like."""
+    if cluster.cache_info().currsize:
+        cluster().close()
+        cluster.cache_clear()
 
 
 def inputs(folder: Path) -> None:

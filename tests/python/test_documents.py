@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     documents.inputs(folder)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clusters() -> Iterator[None]:
+    yield
+    documents.end()
 
 
 @pytest.mark.parametrize("name", PAGES)
