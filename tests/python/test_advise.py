@@ -285,8 +285,8 @@ def test_sets_that_carry_nothing_have_a_response_all_the_same(monkeypatch):
     assert np.isfinite(found["rate"].runs).all()
 
 
-def test_a_capture_that_is_the_same_for_every_seed_has_half_widths_of_batches(tmp_path):
-    asked = bench.Asked("forwarding", **capture(tmp_path), set=SHORT, packets=8000, jobs=1)
+def test_a_capture_in_rounds_is_the_same_for_every_seed_and_has_half_widths_of_batches(tmp_path):
+    asked = bench.Asked("forwarding", **capture(tmp_path), set={**SHORT, "traffic.rounds": 1000}, packets=8000, jobs=1)
     of = bench.Bench(asked)
     try:
         fit, _ = techniques.fitting(of.resolved)
