@@ -201,6 +201,8 @@ def smaller(words: list[str]) -> list[str]:
     if words[0] == "sampling":
         more = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"] if "upf" in words else MADE
         return [*words, *(x for s in [*SHORT, "run.warmup=500", *more] for x in ("--set", s))]
+    if words[0] == "slices" and "--table" in words:
+        return [*words, "--packets", "300", "--set", "requests=5000"]
     if words[0] == "tune":
         few = ["run.packets=1000", "run.warmup=500", "function.upf.load.ues=200", "function.upf.load.pdrs=4"]
         return [*words, "--evaluations", "4", *(x for s in few for x in ("--set", s))]
@@ -242,11 +244,11 @@ def inputs(folder: Path) -> None:
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     records = [struct.pack("<IIII", 1, 10 * i, len(f), len(f)) + f for i, f in enumerate(frames)]
     capture = head + b"".join(records)
-    for name in ("trace.pcap.gz", "mine.pcap.gz"):
+    for name in ("trace.pcap.gz", "mine.pcap.gz", "isp_nz_20100113.pcap.gz"):
         (folder / name).write_bytes(gzip.compress(capture))
     (folder / "examples").symlink_to(ROOT / "examples")
     rib = "".join(f"{10 + i % 90}.{i // 90}.0.0/16\n" for i in range(500)) + "0.0.0.0/0\n"
-    for name in ("rib.mrt.gz", "rib.gz"):
+    for name in ("rib.mrt.gz", "rib.gz", "full_table_v4v6.txt.gz"):
         (folder / name).write_bytes(gzip.compress(rib.encode()))
     for name in ("my.toml", "my-scenario.toml"):
         (folder / name).write_text(
