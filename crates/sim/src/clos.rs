@@ -38,7 +38,8 @@ pub(crate) const CLASSES: usize = 16;
 pub type Classes = BTreeMap<String, ClosSpec>;
 
 fn number(key: &str) -> Option<u8> {
-    key.parse().ok().filter(|&clos: &u8| usize::from(clos) < CLASSES)
+    // Written otherwise (`01`, `+1`) it would be a class twice.
+    key.parse().ok().filter(|clos: &u8| usize::from(*clos) < CLASSES && clos.to_string() == key)
 }
 
 /// Checks `machine.clos` of a scenario; what is wrong begins with its path.
@@ -144,7 +145,10 @@ pub(crate) fn summary(classes: &Classes, found: &[ClassCounters; CLASSES]) -> Va
             "llc_bytes": lines * LINE_BYTES,
         }))
     };
-    classes.iter().filter_map(one).collect()
+    // By number: 10 comes behind 2.
+    let mut sorted: Vec<_> = classes.iter().collect();
+    sorted.sort_by_key(|(key, _)| number(key));
+    sorted.into_iter().filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -164,6 +168,7 @@ mod tests {
             .unwrap();
         for (set, expected) in [
             (&["machine.clos.16.ways=1"][..], "machine.clos.16: allowed are classes 0 to 15"),
+            (&["machine.clos.01.ways=1"], "machine.clos.01: allowed are classes 0 to 15"),
             (&["machine.clos.x.ways=1"], "machine.clos.x: allowed are classes 0 to 15"),
             (&["machine.clos.2={ways=1, cores=[99]}"], "machine.clos.2.cores: 99: allowed are cores 0 to "),
             (

@@ -57,6 +57,7 @@ pub fn record(
     let seed = engine::Seed(scenario.run.seed);
     let load = scenario.traffic.offered(scenario.nic.rate);
     let mut source = loaded.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), &load)?;
+    source.rotate(scenario.run.seed);
     let mut function = loaded.function.clone();
     let burst = scenario.nic.burst.max(1) as usize;
     let mut seen = ByPacket { of: vec![Vec::new(); burst], line_bytes: line_bytes.into(), ..ByPacket::default() };

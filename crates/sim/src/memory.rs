@@ -458,7 +458,11 @@ pub fn standard(name: &str, text: Option<&str>) -> Result<Standard, ScenarioErro
             origin: "dram".into(),
             path: "preset".into(),
             name: name.into(),
-            known: known(&[&presets::NAMES[..], &[CUBE]].concat(), name),
+            known: if name == CUBE {
+                format!("that is a cube with its links; its vaults are {CUBE}-vault")
+            } else {
+                known(&presets::NAMES, name)
+            },
         })?,
     };
     standard.check()?;

@@ -630,7 +630,10 @@ impl Scenario {
             replaced = drop_made_traffic(traffic, shipped);
             traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
         }
-        for set in &overrides.set {
+        // A capture comes before what is said beside it, in whatever order.
+        let is_capture = |set: &&String| set.split('=').next().is_some_and(|path| path.trim() == "traffic.capture");
+        let (captures, others): (Vec<&String>, Vec<&String>) = overrides.set.iter().partition(is_capture);
+        for set in captures.into_iter().chain(others) {
             replaced.extend(apply(&mut own, set, shipped)?);
         }
         if own.get("neighbours").is_some_and(toml::Value::is_table) {
@@ -933,6 +936,13 @@ impl Scenario {
         }));
         let (llc, usual) = (&m.llc, LlcSpec::USUAL_AGES);
         let by_age = matches!(llc.replacement, Replacement::Age | Replacement::AgeRandom);
+        for (key, class) in &m.clos {
+            if class.cores.is_empty() && class.neighbours.is_empty() && !matches!(key.as_str(), "0" | "1" | "2") {
+                idle.push(format!(
+                    "machine.clos.{key} has nothing to do: nobody is in it (give it cores or neighbours)"
+                ));
+            }
+        }
         if !by_age && (llc.core_age, llc.io_age) != usual {
             idle.push(
                 "machine.llc.core_age and io_age have nothing to do: only machine.llc.replacement = \"age\" or \"age_random\" \

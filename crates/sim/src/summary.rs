@@ -141,8 +141,8 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("classes", classes(m));
     put("sojourn_cdf", json!(cdf(m.sojourn.histogram())));
     put("levels", levels(measured));
-    let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty());
-    // Classes tell kinds of cores apart only where nobody has put cores into others.
+    let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty() || !class.neighbours.is_empty());
+    // Classes tell kinds of cores apart only where nobody has put cores or neighbours into others.
     put("llc_by_cores", if named { json!([]) } else { llc_by_cores(measured) });
     put("clos", clos::summary(&scenario.machine.clos, &measured.clos));
     put("copy_table", copy_table(scenario, measured));

@@ -302,9 +302,11 @@ impl Facts<'_> {
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
                 advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
             } else if scenario.function.forward.table.is_some()
-                && m.rejected.get("no_route").is_some_and(|&n| n as f64 > MANY_REJECTED * self.packets as f64)
+                && let Some(&lacking) = m.rejected.get("no_route")
+                && lacking as f64 > MANY_REJECTED * self.packets as f64
             {
-                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table does not know where they go; is it the table of the place where the traffic was captured (--table FILE)?"));
+                let share = percent(lacking as f64 / self.packets as f64);
+                advice.push(format!("{share} of the packets were rejected because the routing table does not know where they go, and cost less than what is forwarded: is it the table of the place where the traffic was captured?"));
             }
         }
     }

@@ -152,10 +152,13 @@ impl Requests {
     }
 
     /// The line of a file in `format` that request `index` is on; of a binary trace its record. [`None`] if the file cannot
-    /// be read up to there.
+    /// be read up to there, or only once, as a pipe.
     pub fn line_of(path: impl AsRef<Path>, format: RequestFormat, index: usize) -> Option<u64> {
         if format == RequestFormat::Binary {
             return Some(index as u64 + 1);
+        }
+        if !path.as_ref().is_file() {
+            return None;
         }
         let mut reader = Reader::new(Input::open(path.as_ref()).ok()?, String::new());
         reader.enough = index + 1;

@@ -34,10 +34,11 @@ def page(document: Mapping[str, Any]) -> str:
     own = {row[0]: row[1:] for row in own_rows}
     rows = [[row[0], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
     body += table([heads[0], *heads[1:-1], *own_heads[1:], heads[-1]], rows, under=titles)
+    over = "batches of packets within a run" if document["same_for_every_seed"] else "seeds"
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
         "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
-        f"half-width over seeds, brackets may be no change at all. {text.RANKED_BY[:1].upper() + text.RANKED_BY[1:]}."
+        f"half-width over {over}, brackets may be no change at all. {text.RANKED_BY[:1].upper() + text.RANKED_BY[1:]}."
     )
     body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:

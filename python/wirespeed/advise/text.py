@@ -174,7 +174,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts.append(Text(f"· {document['energy_note']}", "dim"))
     if document["not_fitting"]:
         names = ", ".join(each["name"] for each in document["not_fitting"])
-        parts.append(Text(f"· does not fit here: {names} (reasons: --format json)", "dim"))
+        parts.append(Text(f"· does not fit here: {names} (reasons: --out DIR, or --format json)", "dim"))
     return Group(*parts)
 
 

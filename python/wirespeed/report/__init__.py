@@ -93,13 +93,13 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
 def stacked(summary: Summary) -> list[Row]:
     """All packets, then each class, on one scale: the longest mean sojourn fills the width."""
     labels = summary.get("attribution_labels")
-    whole = _row(
-        "all packets", summary.get("packets"), summary.get("sojourn_ns"), summary.get("attribution_ns"), labels
-    )
+    found = summary.get("classes") or []
     classes = [
-        _row(c.get("name", ""), c.get("packets"), c.get("sojourn_ns"), c.get("attribution_ns"), labels)
-        for c in summary.get("classes") or []
+        _row(c.get("name", ""), c.get("packets"), c.get("sojourn_ns"), c.get("attribution_ns"), labels) for c in found
     ]
+    # Those that got through, as in the classes: what is lost or rejected has no sojourn.
+    through = sum(c.get("packets") or 0 for c in found) if found else summary.get("packets")
+    whole = _row("all packets", through, summary.get("sojourn_ns"), summary.get("attribution_ns"), labels)
     rows = [row for row in [whole, *classes] if row.parts]
     longest = max((row.width for row in rows), default=1.0)
     return [Row(r.name, r.packets, r.mean, r.width / longest, r.parts) for r in rows]

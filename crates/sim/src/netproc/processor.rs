@@ -100,6 +100,16 @@ pub fn read(
         spec.queues = usual.queues;
     }
     if !has_clock {
+        if !spec.mhz.is_multiple_of(100) {
+            return Err(ScenarioError::Value {
+                origin: origin.into(),
+                path: "mhz".into(),
+                message: format!(
+                    "{}: allowed are multiples of the SDRAM's 100 MHz (or give sdram.ticks_per_clock, engine ticks of a clock)",
+                    spec.mhz
+                ),
+            });
+        }
         spec.sdram.ticks_per_clock = usual.sdram.ticks_per_clock;
     }
     if !has_order {
@@ -127,13 +137,13 @@ pub fn run(
     load: &LoadSpec,
     mut go_on: impl FnMut(u64, u64) -> bool,
 ) -> Result<Value, ScenarioError> {
-    for (name, came, most) in [
-        ("seeds", load.seeds, 1000),
-        ("packets", load.packets, 1_000_000_000),
-        ("warm_up", load.warm_up + 1, 1_000_000_000),
+    for (name, came, least, most) in [
+        ("seeds", load.seeds, 1, 1000),
+        ("packets", load.packets, 1, 1_000_000_000),
+        ("warm_up", load.warm_up, 0, 1_000_000_000),
     ] {
-        if came == 0 || came > most {
-            return Err(wrong(name, &came.to_string(), &format!("1 to {most}")));
+        if !(least..=most).contains(&came) {
+            return Err(wrong(name, &came.to_string(), &format!("{least} to {most}")));
         }
     }
     check(spec)?;

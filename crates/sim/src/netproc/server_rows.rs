@@ -130,7 +130,8 @@ fn measure(
 ) -> Result<Option<Value>, ScenarioError> {
     let seed = Seed(scenario.run.seed);
     let load = scenario.traffic.offered(scenario.nic.rate);
-    let source = loaded.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), &load)?;
+    let mut source = loaded.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), &load)?;
+    source.rotate(scenario.run.seed);
     let mut server = Server::new(scenario, loaded.function.clone(), source, u64::MAX, seed)?;
     let mut steer = Steer::new(scenario, seed)?;
     let mbufs = u64::from(scenario.mempool.size);
@@ -142,8 +143,16 @@ fn measure(
     let windows = || -> Result<_, MachineError> {
         Ok([RowWindow::new(window)?, RowWindow::new(window)?, RowWindow::new(window)?])
     };
-    let mut seen =
-        Seen { places, windows: windows()?, ids: HashMap::new(), shown: Vec::new(), counts: false, sent: 0, lost: 0 };
+    let mut seen = Seen {
+        places,
+        windows: windows()?,
+        ids: HashMap::new(),
+        shown: Vec::new(),
+        counts: false,
+        sent: 0,
+        lost: 0,
+        rejected: 0,
+    };
     let mut goes = true;
     while goes && server.offered() < first {
         goes = advance(&mut server, Pause { offered: first, at: Ps::MAX }, &mut seen, &mut steer);
@@ -170,11 +179,12 @@ fn measure(
         "rows_output": output,
         "rows_both": both,
         "row_hit_rate": (opened > 0).then(|| dram.row_hits as f64 / opened as f64),
-        "dram_lines_per_packet": (dram.reads + dram.writes) as f64 / (seen.sent + seen.lost).max(1) as f64,
+        "dram_lines_per_packet": (dram.reads + dram.writes) as f64 / (seen.sent + seen.lost + seen.rejected).max(1) as f64,
         "fragmentation": buffer.map(|b| b.fragmentation()),
         "stalls": buffer.map(|b| b.stalls),
         "sent": seen.sent,
         "lost": seen.lost,
+        "rejected": seen.rejected,
         "heat": {
             "references_per_column": heat.references_per_column(),
             "rows_per_band": heat.rows_per_band(),
@@ -245,6 +255,7 @@ struct Seen<'a> {
     counts: bool,
     sent: u64,
     lost: u64,
+    rejected: u64,
 }
 
 impl Seen<'_> {
@@ -263,8 +274,11 @@ impl Seen<'_> {
 impl Observer for Seen<'_> {
     fn departure(&mut self, departure: &Departure) {
         if self.counts {
-            self.sent += u64::from(!matches!(departure.fate, Fate::Lost(_)));
-            self.lost += u64::from(matches!(departure.fate, Fate::Lost(_)));
+            match departure.fate {
+                Fate::Sent(_) => self.sent += 1,
+                Fate::Lost(_) => self.lost += 1,
+                Fate::Rejected(_) => self.rejected += 1,
+            }
         }
     }
 
