@@ -133,8 +133,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def see_the_same(runs: Sequence[Mapping[str, object]]) -> bool:
     """Whether several runs of a capture saw the same packets at the same times.
 
-    What was offered, and how long packets stayed, are equal to the bit then. Rotations of a short capture offer the same
-    rate, too, in another order.
+    What was offered, and how long packets stayed, are equal to the bit then. Rotations of a short capture offer the
+    same rate, too, in another order.
 
     >>> one = {"offered_mpps": 9.13, "sojourn_ns.mean": 812.5}
     >>> see_the_same([one, one]), see_the_same([one, one | {"sojourn_ns.mean": 812.6}]), see_the_same([one])
