@@ -200,7 +200,9 @@ class Bench:
         # A set that carries next to nothing would drown all others in the mean of logarithms.
         floor = _FLOOR * (float(np.median(found["rate"])) or self._saturated)
         found["rate"] = np.log(np.maximum(found["rate"], floor))
-        if self.resolved["traffic"].get("capture") and all(until.see_the_same(runs) for runs in by_case.values()):
+        traffic = self.resolved["traffic"]
+        in_rounds = traffic.get("capture") and traffic.get("rounds")
+        if in_rounds and all(until.see_the_same(runs) for runs in by_case.values()):
             self.same_for_every_seed = True
             return {name: Measured(runs, wide[name]) for name, runs in found.items()}
         return {name: Measured(runs) for name, runs in found.items()}

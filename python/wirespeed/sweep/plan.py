@@ -28,6 +28,7 @@ SHOWN: Final = ("carried_mpps", "loss", "p99")
 
 _NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
 _CAPTURE: Final = re.compile(r'^capture = "', re.MULTILINE)
+_ROUNDS: Final = re.compile(r"^rounds = \d", re.MULTILINE)
 _PROFILE: Final = re.compile(r'^profile = "([^"\n]+)"$', re.MULTILINE)
 
 
@@ -114,8 +115,9 @@ class Plan:
         return [override for at in self.points[place] for override in at.overrides]
 
     def replays(self, place: int) -> bool:
-        """Whether a point's traffic is a capture."""
-        return _CAPTURE.search(self._resolved[place][0]) is not None
+        """Whether a point's traffic is a capture in rounds, which every seed starts at the first packet."""
+        text = self._resolved[place][0]
+        return _CAPTURE.search(text) is not None and _ROUNDS.search(text) is not None
 
     def seed(self, place: int, replication: int) -> int:
         """The seed of a run."""
