@@ -6,7 +6,7 @@ chapter 5). Interactions of two are confused among themselves; `aliases` says wh
 
 The error of an effect comes from replications: what a contrast differs by from seed to seed, pooled over all contrasts.
 It says how well the simulated effect is known, not how well the model fits a machine. Where replications see the same
-packets (a capture that every seed replays alike), the error comes from `within`: the half-width of each response by
+packets (a capture in `traffic.rounds`), the error comes from `within`: the half-width of each response by
 itself. Runs on the same packets are taken as independent there, so the intervals are wider than need be.
 """
 
