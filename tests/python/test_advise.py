@@ -12,8 +12,8 @@ import documents
 import wirespeed
 from wirespeed import api
 from wirespeed.advise import advice as advice_of
-from wirespeed.advise import bench, factorial, page, techniques, text
-from wirespeed.sweep import Ask, Plan
+from wirespeed.advise import bench, factorial, lossless, page, techniques, text
+from wirespeed.sweep import Ask, Plan, metrics
 
 # One core, a small table and a small pool: saturated by the port as it is, and quick to fill.
 SMALL = {
@@ -104,6 +104,46 @@ def resolved(scenario="forwarding", **settings):
     return tomllib.loads(api.resolve(scenario, set=settings or None))
 
 
+@pytest.mark.parametrize("within", [0.005, 0.01, 0.1])
+def test_the_highest_rate_that_passes_is_found_to_the_share_from_any_guess(within):
+    truths = [0.5, 1.0, 3.7, 58.81, 68.2, 146.9, 147.0, 900.0]
+    rounds = []
+
+    def trial(number, rates):
+        rounds.append(number)
+        assert all(1.0 <= rate <= 147.0 for rate in rates.values())
+        return {place: rate <= truths[place] for place, rate in rates.items()}
+
+    for guess in (0.1, 1.0, 60.0, 147.0, 1e4):
+        rounds.clear()
+        found = lossless.highest(trial, [guess] * len(truths), lossless.STEP, within, 1.0, 147.0)
+        # All at the same time, so in few rounds; beyond floor and line rate is told as these.
+        assert rounds == list(range(1, len(rounds) + 1))
+        assert len(rounds) <= 16
+        for rate, truth in zip(found, truths, strict=True):
+            inside = min(max(truth, 1.0), 147.0)
+            assert rate <= inside <= rate * (1 + within)
+
+
+def test_a_queue_that_only_fills_is_not_kept_up_with():
+    row = {"loss": 0.0, "offered_mpps": 50.0, "batches.mean.growth": 4000.0}  # 200 packets by Little's law
+    assert bench._keeps_up(row, 200)
+    assert not bench._keeps_up(row, 199)
+    assert not bench._keeps_up({**row, "loss": 1e-6}, 200)
+    assert bench._keeps_up({**row, "batches.mean.growth": -4000.0}, 0)
+    means = [2000.0, 2100.0, 2500.0, 3000.0, 3500.0, 4000.0, 5900.0, 6100.0]
+    assert metrics.columns({"batches": {"mean": means}}) == {"batches.mean.growth": 6000.0 - 2050.0}
+
+
+def test_the_share_to_which_rates_without_loss_are_found_is_in_their_intervals():
+    same = bench.Measured(np.log([[50.0, 60.0], [50.0, 60.0], [50.0, 60.0]]))
+    found = advice_of._against_ndr(same, 1)
+    assert found["pct"] == pytest.approx(20)
+    assert found["half_width_pct"] == pytest.approx(120 * bench.NDR_WITHIN)
+    apart = bench.Measured(np.log([[50.0, 60.0], [51.0, 60.5], [49.0, 60.0]]))
+    assert advice_of._against_ndr(apart, 1)["half_width_pct"] > advice_of.against(apart.runs, 1)["half_width_pct"]
+
+
 @pytest.mark.parametrize("scenario", ["forwarding", "forwarding-64b", "upf", "upf-pipeline", "vhost"])
 def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
     fit, unfit = techniques.fitting(resolved(scenario))
@@ -157,7 +197,34 @@ def test_a_core_more_pays_on_a_machine_that_lacks_cores(advice):
     assert core["rate"]["sure"]
     assert core["rate"]["pct"] > 50
     assert core["alone"]["rate"]["pct"] > 50
+    assert core["alone"]["ndr"]["pct"] - core["alone"]["ndr"]["half_width_pct"] > 50
     assert core["cost"]["cores"] == 1
+
+
+def test_the_highest_rate_without_loss_is_that_of_a_search_at_the_port(advice):
+    _, _, found = advice
+    now = found.document["now"]
+    assert now["lift"] == 1
+    assert now["lifted_ndr_mpps"] == pytest.approx(now["ndr_mpps"], rel=0.05)
+    confirmed = found.document["best"]["confirmed"]
+    for side in ("before", "after"):
+        assert confirmed["lifted_ndr"][side] == pytest.approx(confirmed["ndr_mpps"][side], rel=0.05)
+
+
+def test_with_the_goal_ndr_combinations_are_searched_and_the_list_is_by_that(advice):
+    _, asked, _ = advice
+    fit, _ = techniques.fitting(resolved(**SMALL))
+    without = [each.name for each in fit if each.name not in ("core", "hot_mbufs")]
+    found = wirespeed.advise("forwarding", set=asked["set"], packets=4000, without=without, goal="ndr").document
+    gains = [each["alone"]["ndr"]["pct"] for each in found["techniques"]]
+    assert gains == sorted(gains, reverse=True)
+    assert "core" in found["best"]["techniques"]
+    assert all(each["ndr"] is not None for each in found["combinations"])
+    heads, rows = text.combinations(found)
+    assert heads.index("NDR") == 1
+    assert all(len(row) == len(heads) for row in rows)
+    assert "Switch on" in text.headline(found)
+    assert "NDR" in text.headline(found)
 
 
 def test_the_best_set_is_confirmed_within_one_percent(advice):
@@ -205,7 +272,7 @@ def test_advice_is_shown_with_intervals_and_its_command(advice):
     # What it is and of which system stands below the name: the gains and the cost stay in sight.
     assert '>what it is</th><th scope="col">rate' not in shown
     assert shown.index(">cost</th>") < shown.index('<span class="under">')
-    assert shown.count("<pre>") == shown.count('<div class="code"><pre>') == 2
+    assert shown.count("<pre>") == shown.count('<div class="code"><pre>') == 3
     assert found.command.replace("'", "&#x27;").replace('"', "&quot;") in shown
     assert "± " in text.headline(found.document)
     for heads, rows in (text.ranked(found.document), text.at_own_load(found.document)):
@@ -291,7 +358,7 @@ def test_a_capture_in_rounds_is_the_same_for_every_seed_and_has_half_widths_of_b
     try:
         fit, _ = techniques.fitting(of.resolved)
         on = next(each for each in fit if each.name == "core")
-        of._lift, of._saturated, of.warmup = ["traffic.load=1.0"], 1.0, 12_000
+        of._saturated, of.warmup = 1.0, 12_000
         found = of.measure("x", [frozenset(), frozenset({on.name})], [on], 2)
     finally:
         of.close()
@@ -311,7 +378,7 @@ def test_seeds_that_change_nothing_are_told():
 
 def test_where_the_port_is_the_limit_nothing_has_to_change():
     now = {"ndr_at_line_rate": True, "ndr_mpps": 18.4, "carried_mpps": 4.6, "loss": 0.0, "rejected_share": 0.93}
-    now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0}
+    now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0, "lifted_ndr_mpps": 28.0}
     found = {"goal": "rate", "now": now, "best": {"techniques": [], "titles": []}, "combinations": None}
     assert text.headline(found).startswith("Nothing has to change: the port's line rate")
     assert any(line.startswith("93.0 % of the packets are rejected") for line in text.now(found))
@@ -322,7 +389,7 @@ def test_where_the_port_is_the_limit_nothing_has_to_change():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"goal": "speed"}, "must be one of rate, p99"),
+        ({"goal": "speed"}, "must be one of rate, ndr, p99"),
         ({"packets": 10}, "must be at least 1000"),
         ({"without": ["cores"]}, "must be one of"),
         ({"without": ["small_pol"]}, "did you mean `small_pool`"),

@@ -5,6 +5,7 @@
    else stays.
 2. All techniques that fit, on and off in a factorial design of resolution IV. All points see the same packets
    (the seeds of replications are the same), so differences are the machine's.
+   Each is also run alone, and its highest rate without loss is searched.
 3. The best few in every combination: what each does alone, how they work together, which set is best.
 4. The cheapest set that carries a wanted rate, tried at that rate.
 5. The best set again, by runs until the half-width of the rate is 1 %, and its highest rate without loss.
@@ -22,14 +23,14 @@ import numpy as np
 
 from wirespeed import quantities
 from wirespeed.advise import factorial, techniques
-from wirespeed.advise.bench import Asked, Bench, Measured
+from wirespeed.advise.bench import CONFIRMED_FROM, NDR_WITHIN, Asked, Bench, Measured
 from wirespeed.advise.factorial import Effect, Runs
 from wirespeed.advise.techniques import Technique, Unfit
 from wirespeed.errors import InputError, nearest
 from wirespeed.sweep import until
 
 SCHEMA: Final = "wirespeed.advice/1"
-GOALS: Final = ("rate", "p99")
+GOALS: Final = ("rate", "ndr", "p99")
 SEEDS: Final = 2
 SEEDS_OF_BEST: Final = 3
 BEST: Final = 4
@@ -51,6 +52,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     unfit = [*unfit, *clashing, *(Unfit(each.name, each.title, "left out with --without") for each in left_out)]
     if not fit:
         raise InputError("no technique fits this scenario; `wirespeed tune` searches its settings")
+    bench.expected = _expected(len(fit), asked.goal)
     try:
         target = bench.target(asked.target) if asked.target is not None else None
         now = bench.where_it_is(techniques.largest_pool(bench.resolved, fit))
@@ -60,6 +62,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         reached = _cheapest(bench, fit, screened, target) if target is not None else None
         chosen: list[str] = combined["best"]["techniques"] if combined is not None else []
         confirmed = bench.confirm(techniques.named(chosen, fit), now)
+        confirmed["lifted_ndr"] = _confirmed_ndr(bench, fit, chosen, confirmed) if chosen else None
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
@@ -68,7 +71,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         "scenario": bench.name,
         "name": bench.resolved.get("name", ""),
         "goal": asked.goal,
-        "now": now,
+        "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"]},
         "techniques": ranked,
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
@@ -88,6 +91,18 @@ def advise(asked: Asked) -> dict[str, Any]:
     }
 
 
+def _expected(fit: int, goal: str) -> int:
+    """How many runs there will be, about: the last ones of a search depend on those before."""
+    searched, again, confirmed = 7, 3, 8  # trials of a set's first seed and of a further one; long runs
+    alone = (fit + 1) * (2 * SEEDS + searched + again * (SEEDS - 1))
+    combined = 1 << min(BEST, fit)
+    combinations = combined * SEEDS_OF_BEST * 2
+    if goal == "ndr":
+        combinations += combined * (searched + again * (SEEDS_OF_BEST - 1))
+    screened = 2 * SEEDS * len(factorial.fractional(fit).on)
+    return screened + alone + combinations + confirmed + 2 * (searched + again * (SEEDS_OF_BEST - 1))
+
+
 def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, Any]:
     """Main effects of all techniques, and groups of interactions."""
     design = factorial.fractional(len(fit))
@@ -102,8 +117,14 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
         name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
+    ndr = bench.without_loss("NDR of each alone", singly, fit, alone["rate"].runs)
+    found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
+    found["lifted_ndr_mpps"] = float(np.exp(ndr.runs[:, 0].mean()))
     groups = design.aliases()
-    together = _effects(design, responses[goal], [list(pairs[0]) for pairs in groups], True)
+    # Highest rates without loss are of each alone: what is told of all together is the rate's.
+    together = _effects(
+        design, responses["p99" if goal == "p99" else "rate"], [list(pairs[0]) for pairs in groups], True
+    )
     found["interactions"] = _sure_interactions(fit, groups, together)
     return found
 
@@ -126,10 +147,11 @@ def _sure_interactions(
 
 def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[Technique]:
     """Those that surely help, the most first."""
-    sign = 1 if goal == "rate" else -1
+    sign = _sign(goal)
     helps = []
-    for place, (effect, alone) in enumerate(zip(screened[goal], screened["alone"][goal], strict=True)):
-        averaged = sign * 100 * math.expm1(effect.value) if effect.is_sure else 0.0
+    averages: Sequence[Effect | None] = screened.get(goal) or [None] * len(fit)
+    for place, (effect, alone) in enumerate(zip(averages, screened["alone"][goal], strict=True)):
+        averaged = sign * 100 * math.expm1(effect.value) if effect is not None and effect.is_sure else 0.0
         single = sign * alone["pct"] if abs(alone["pct"]) > alone["half_width_pct"] else 0.0
         # What helps alone or among others; of those that do both the more the better.
         helps.append((averaged + single if min(averaged, single) >= 0 else single, place))
@@ -141,19 +163,22 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     design = factorial.full(len(best))
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
     responses = bench.measure("the best in every combination", sets, best, SEEDS_OF_BEST)
+    if goal == "ndr":
+        responses["ndr"] = bench.without_loss("NDR of combinations", sets, best, responses["rate"].runs)
     pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
     together = _effects(design, responses[goal], [list(group[0]) for group in pairs], True)
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
             "rate": _against(responses["rate"], place),
+            "ndr": _against_ndr(responses["ndr"], place) if "ndr" in responses else None,
             "p99": _against(responses["p99"], place),
             "energy": _against_known(responses["energy"], place),
             "loss": float(responses["loss"].runs[:, place].mean()),
         }
         for place, chosen in enumerate(sets)
     ]
-    sign = 1 if goal == "rate" else -1
+    sign = _sign(goal)
     top = max(described, key=lambda each: sign * each[goal]["pct"])
     # Of those that cannot be told from the best, the cheapest.
     near = [
@@ -167,6 +192,11 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
         ),
     )
     return {"sets": described, "best": chosen, "interactions": _sure_interactions(best, pairs, together)}
+
+
+def _sign(goal: str) -> int:
+    """1 where more is better, -1 where less is."""
+    return -1 if goal == "p99" else 1
 
 
 def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
@@ -205,6 +235,24 @@ def against(responses: Runs, place: int, pooled: bool = False, within: Runs | No
         variance = 2 * float((left**2).sum()) / degrees
         wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / seeds)
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+
+
+def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, float]:
+    """As `against`, for rates that are found to a share only: that is in the half-width, too."""
+    found = _against(of, place, pooled)
+    known = 100 * NDR_WITHIN * (1 + found["pct"] / 100) if place else 0.0
+    return found | {"half_width_pct": math.hypot(found["half_width_pct"], known)}
+
+
+def _confirmed_ndr(
+    bench: Bench, fit: Sequence[Technique], chosen: Sequence[str], confirmed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The highest rate without loss behind the lifted port, as it is and with the best set, on seeds of longer runs."""
+    saturated = [confirmed["saturated_mpps"][side] for side in ("before", "after")]
+    sets = [frozenset[str](), frozenset(chosen)]
+    ndr = bench.without_loss("NDR of the best", sets, fit, np.log([saturated] * SEEDS_OF_BEST), CONFIRMED_FROM)
+    before, after = (float(x) for x in np.exp(ndr.runs.mean(axis=0)))
+    return {"before": before, "after": after} | _against_ndr(ndr, 1)
 
 
 def _against_known(of: Measured, place: int) -> dict[str, float] | None:
@@ -281,13 +329,13 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
                 "rate": _percent(rate),
                 "p99": _percent(p99),
                 "loss": {"change": loss.value, "half_width": loss.half_width},
-                "alone": {name: screened["alone"][name][place] for name in ("rate", "p99", "energy")},
+                "alone": {name: screened["alone"][name][place] for name in ("rate", "ndr", "p99", "energy")},
                 "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
                 "cost_words": each.cost.words,
                 "set": list(each.overrides),
             }
         )
-    sign = 1 if goal == "rate" else -1
+    sign = _sign(goal)
     return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"])
 
 
@@ -309,4 +357,5 @@ def _described(bench: Bench, fit: Sequence[Technique], names: Iterable[str]) -> 
         "cost": {"sram_bits": total.sram_bits, "cores": total.cores, "ways": total.ways},
         "cost_words": total.words,
         "command": bench.command(chosen),
+        "saturated_command": bench.command(chosen, saturated=True),
     }

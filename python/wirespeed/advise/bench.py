@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from wirespeed import api, quantities, scenarios
+from wirespeed.advise import lossless
 from wirespeed.advise.factorial import Runs
 from wirespeed.advise.techniques import Technique, Unfit
 from wirespeed.errors import InputError
@@ -31,10 +32,18 @@ _SATURATED: Final = 0.3
 _LIMITED: Final = 0.01
 _LEAST_WARMUP: Final = 20_000
 _FLOOR: Final = 0.05
+_LINE_RATE: Final = "traffic.load=1.0"
 _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 # Seeds of the confirmation begin here; comparisons never have so many replications.
-_CONFIRMED_FROM: Final = 1000
+CONFIRMED_FROM: Final = 1000
 _TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
+# A trial of the search for the highest rate without loss: packets as a multiple of a comparison's, at least so many,
+# and to what share rates are found. What waits grows (by Little's law) by less than that share of its packets, and some
+# bursts; of much shorter trials a burst would be more than the share.
+_TRIAL: Final = 2
+_LEAST_TRIAL: Final = 50_000
+NDR_WITHIN: Final = 0.01
+_BURSTS: Final = 4
 _RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
 
 
@@ -99,7 +108,11 @@ class Bench:
         self.name = "<text>" if "\n" in os.fspath(asked.scenario) else os.fspath(asked.scenario)
         self.warmup = int(self.resolved["run"].get("warmup") or 0)
         self.runs = self.ran = 0
+        self.expected = 0
+        """How many runs there will be, about; for progress."""
+        # A port and a link to the host that are faster, and the rate that it carries.
         self._lift: list[str] = []
+        self._line = math.inf
         self._saturated = 0.0
         self.same_for_every_seed = False
         """Whether all seeds turned out to see the same packets, as with a capture."""
@@ -140,16 +153,18 @@ class Bench:
         lift = 0
         for factor in _LIFTS:
             lifted = self._lifted(factor)
-            (found,) = self._study("saturation", {f"x{factor}": lifted}, [f"run.packets={self._asked.packets}"], 1)
+            offered = {f"x{factor}": [_LINE_RATE, *lifted]}
+            (found,) = self._study("saturation", offered, [f"run.packets={self._asked.packets}"], 1)
             if found["error"] is not None:
                 if not row:
-                    raise InputError(f"at {', '.join(lifted)}: {found['error']}")
+                    raise InputError(f"at line rate: {found['error']}")
                 break  # as far as it goes
             row, lift, self._lift = found, factor, lifted
             if row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED):
                 break
         _refuse(row, "at line rate")
         self._saturated = float(row["carried_mpps"])
+        self._line = float(row["offered_mpps"])
         ndr = self._search([])
         return {
             "carried_mpps": own["carried_mpps"],
@@ -175,7 +190,7 @@ class Bench:
         cases: dict[str, list[str]] = {}
         for place, chosen in enumerate(sets):
             on = [override for name in sorted(chosen) for override in by_name[name].overrides]
-            cases[f"{place} saturated"] = [*on, *self._lift]
+            cases[f"{place} saturated"] = [*on, _LINE_RATE, *self._lift]
             cases[f"{place} own"] = on
         rows = self._study(phase, cases, [f"run.packets={self._asked.packets}"], seeds)
         found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss", "energy")}
@@ -207,6 +222,43 @@ class Bench:
             return {name: Measured(runs, wide[name]) for name, runs in found.items()}
         return {name: Measured(runs) for name, runs in found.items()}
 
+    def without_loss(
+        self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], saturated: Runs, first: int = 0
+    ) -> Measured:
+        """Logs of the highest rate without loss, behind the port that rates at saturation are compared behind.
+
+        `saturated` are logs of these `[replication, set]`, near which the search begins; replications have the seeds
+        from number `first` on. A rate passes where no packet is lost, and what waits grows by less than the share of
+        the packets to which rates are found: rings that only fill more slowly than a trial lasts are no reserve.
+        """
+        by_name = {each.name: each for each in fit}
+        on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
+        packets = max(_TRIAL * self._asked.packets, _LEAST_TRIAL)
+        bursts = _BURSTS * int(self.resolved["machine"]["cores"]) * int(self.resolved["nic"]["burst"])
+        growth = NDR_WITHIN * packets + bursts
+        found = np.full(saturated.shape, np.nan)
+        for replication in range(saturated.shape[0]):
+            seed = until.seed(self._seed, first + replication)
+
+            def trial(number: int, rates: Mapping[int, float], seed: int = seed) -> dict[int, bool]:
+                cases = {str(place): [*on[place], *self._lift, self._offered(rate)] for place, rate in rates.items()}
+                rows = self._study(f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed)
+                for row in rows:
+                    if row["error"] is not None:
+                        raise InputError(f"{phase}, with {', '.join(cases[str(row['case'])])}: {row['error']}")
+                return {int(str(row["case"])): _keeps_up(row, growth) for row in rows}
+
+            # Another seed's answer is near the last one's.
+            near = np.exp(saturated[0] if replication == 0 else found[replication - 1])
+            step = lossless.STEP if replication == 0 else 1 + 2 * NDR_WITHIN
+            floor = _FLOOR * self._saturated
+            rates = lossless.highest(trial, [float(x) for x in near], step, NDR_WITHIN, floor, self._line)
+            found[replication] = np.log(rates)
+        return Measured(found)
+
+    def _offered(self, mpps: float) -> str:
+        return _LINE_RATE if mpps >= self._line else f'traffic.packet_rate="{mpps:.6f} Mpps"'
+
     def carries(self, chosen: Sequence[Technique], mpps: float) -> bool:
         """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
         on = [override for each in chosen for override in each.overrides]
@@ -220,9 +272,9 @@ class Bench:
         On packets of their own: among those that a set was chosen by, the best is partly luck.
         """
         on = [override for each in chosen for override in each.overrides]
-        cases = {"as it is": self._lift, "best": [*on, *self._lift]}
+        cases = {"as it is": [_LINE_RATE, *self._lift], "best": [*on, _LINE_RATE, *self._lift]}
         ask = self._ask(cases, [f"run.packets={4 * self._asked.packets}"])
-        ask["set"] = [f"run.seed={until.seed(self._seed, _CONFIRMED_FROM)}"]
+        ask["set"] = [f"run.seed={until.seed(self._seed, CONFIRMED_FROM)}"]
         found = study.run(
             Ask(**{**ask, "until": [_CONFIRMED_WITHIN]}),
             self._asked.out,
@@ -253,13 +305,14 @@ class Bench:
             "ndr_mpps": {"before": now["ndr_mpps"], "after": ndr["mpps"]},
         }
 
-    def command(self, chosen: Sequence[Technique]) -> str:
-        """The command line that runs a set."""
+    def command(self, chosen: Sequence[Technique], saturated: bool = False) -> str:
+        """The command line that runs a set; where `saturated`, as its rate was compared."""
         words = ["wirespeed", "run", self.name]
         for option, given in (("--capture", self._asked.capture), ("--table", self._asked.table)):
             words += [option, os.fspath(given)] if given is not None else []
         given_set = scenarios.overrides(self._asked.set)
         added = [override for each in chosen for override in each.overrides]
+        added += [_LINE_RATE, *self._lift] if saturated else []
         words += [text for override in [*given_set, *added] for text in ("--set", override)]
         return shlex.join(words)
 
@@ -290,9 +343,16 @@ class Bench:
         return {"mpps": float(row["search.mpps"]), "load": float(row["search.load"])}
 
     def _study(
-        self, phase: str, cases: Mapping[str, list[str]], fixed: list[str], seeds: int, settles: bool = False
+        self,
+        phase: str,
+        cases: Mapping[str, list[str]],
+        fixed: list[str],
+        seeds: int,
+        settles: bool = False,
+        seed: int | None = None,
     ) -> Sequence[Mapping[str, Any]]:
         ask = self._ask(cases, fixed, settles)
+        ask["set"] = ask["set"] if seed is None else [f"run.seed={seed}"]
         found = study.run(Ask(**ask, replications=seeds), self._asked.out, self._engine, progress=self._told(phase))
         self._count(found)
         return found.rows
@@ -312,7 +372,12 @@ class Bench:
         told = self._asked.progress
         if told is None:
             return None
-        return lambda _, done, total, note: told(phase, done, total, note)
+        before = self.runs
+
+        def tell(_: str, done: int, total: int, note: str) -> None:
+            told("advice", before + done, max(self.expected, before + total), f"{phase} {note}".rstrip())
+
+        return tell
 
     def _count(self, found: study.Study) -> None:
         self.runs += len(found.rows)
@@ -327,12 +392,22 @@ class Bench:
         return None
 
     def _lifted(self, factor: int) -> list[str]:
-        """Line rate offered, by a port and a link to the host that are so many times as fast."""
+        """A port and a link to the host that are so many times as fast."""
         if factor == 1:
-            return ["traffic.load=1.0"]
+            return []
         nic = self.resolved["nic"]
         rates = {"nic.rate": nic["rate"], "nic.pcie.rate": nic["pcie"]["rate"]}
-        return ["traffic.load=1.0", *(f'{path}="{_gbps(rate) * factor:g} Gbps"' for path, rate in rates.items())]
+        return [f'{path}="{_gbps(rate) * factor:g} Gbps"' for path, rate in rates.items()]
+
+
+def _keeps_up(row: Mapping[str, Any], growth: float) -> bool:
+    """Whether nothing is lost, and what waits grows by no more packets than that.
+
+    By Little's law, of the mean sojourn of the first and the last quarter of the run: what is left from the beginning
+    may go down slowly near saturation, and is no sign of overload.
+    """
+    waiting = (row.get("batches.mean.growth") or 0.0) * float(row["offered_mpps"]) / 1e3
+    return bool(row["loss"] == 0.0 and waiting <= growth)
 
 
 def _relative(name: str, row: Mapping[str, Any]) -> float:

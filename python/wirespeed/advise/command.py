@@ -39,7 +39,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         goal: Annotated[
             str,
             typer.Option(
-                "--goal", help="What techniques are ranked by: rate (at saturation) or p99.", rich_help_panel=_ADVICE
+                "--goal",
+                help="What techniques are ranked by: rate (at saturation), ndr (without loss) or p99.",
+                rich_help_panel=_ADVICE,
             ),
         ] = "rate",
         target: Annotated[
@@ -90,6 +92,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         else:
             show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
             show(f"\nRun the best\n  {found.command}")  # in one piece, to be copied
+            show(f"\nRun it as its rate was compared, at saturation\n  {found.document['best']['saturated_command']}")
             if found.document["target"] is not None and found.document["target"]["met"]:
                 show(f"\nRun the cheapest that carries the target\n  {found.document['target']['command']}")
         if not quiet:

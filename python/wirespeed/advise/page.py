@@ -22,6 +22,7 @@ def page(document: Mapping[str, Any]) -> str:
     under += f"<p class=about>{escape(same)}.</p>" if same else ""
     met = text.target(document)
     body = "<section><h2>Run it</h2>" + _code(best["command"])
+    body += "<p>As its rate was compared, at saturation:</p>" + _code(best["saturated_command"])
     if met is not None:
         body += f"<p>{escape(met)}</p>{_code(document['target']['command'])}"
     body += f"</section><section><h2>What each technique brings</h2><figure class=bars>{_bars(document)}</figure>"
@@ -37,8 +38,9 @@ def page(document: Mapping[str, Any]) -> str:
     over = "batches of packets within a run" if document["same_for_every_seed"] else "seeds"
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
-        "Rates are at saturation; p99, energy (both alone) and loss at the scenario's own load; ± is the 95 % "
-        f"half-width over {over}, brackets may be no change at all. {text.RANKED_BY[:1].upper() + text.RANKED_BY[1:]}."
+        "Rates are at saturation, NDR is the highest rate without loss behind the same port; p99, energy (both alone) "
+        "and loss at the scenario's own load; ± is the 95 % "
+        f"half-width over {over}, brackets may be no change at all."
     )
     body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
     if document["combinations"]:
@@ -70,13 +72,14 @@ def _bars(document: Mapping[str, Any]) -> str:
             "y": alone["pct"],
             "low": alone["pct"] - alone["half_width_pct"],
             "high": alone["pct"] + alone["half_width_pct"],
-            "helps": (alone["pct"] > 0) == (goal == "rate") and abs(alone["pct"]) > alone["half_width_pct"],
+            "helps": (alone["pct"] > 0) == (goal != "p99") and abs(alone["pct"]) > alone["half_width_pct"],
             "words": f"{each['title']}: {alone['pct']:+.1f} %",
         }
         for each in document["techniques"]
         for alone in [each["alone"][goal]]
     ]
-    title = {"rate": "rate at saturation, %", "p99": "99th percentile of sojourn, %"}[goal]
+    titles = {"rate": "rate at saturation, %", "ndr": "highest rate without loss, %"}
+    title = titles.get(goal, "99th percentile of sojourn, %")
     base = alt.Chart(charts.data(rows)).encode(y=alt.Y("name:N", sort=None, title=None))
     bars = base.mark_bar(height=12).encode(
         x=alt.X("y:Q", axis=alt.Axis(title=title, tickCount=8)),

@@ -15,7 +15,7 @@ from wirespeed import quantities as q
 _TOLD: Final = 5
 # Combinations that a terminal shows, beside each technique alone; the page has all.
 _SHOWN: Final = 4
-RANKED_BY: Final = "gains are of the rate at saturation; NDR is searched as it is and with the best set only"
+RANKED_BY: Final = "rate: carried at saturation; NDR: the highest rate without loss; both behind the same port"
 # Rejected packets of a share that is told, and a change of loss.
 _REJECTED: Final = 1e-3
 _LOSS: Final = 5e-5
@@ -24,7 +24,7 @@ _LOSS: Final = 5e-5
 def headline(document: Mapping[str, Any]) -> str:
     """What to do, in one line."""
     best, at = document["best"], document["now"]
-    enough = document["goal"] == "rate" and at["ndr_at_line_rate"]
+    enough = document["goal"] != "p99" and at["ndr_at_line_rate"]
     nothing = "Nothing has to change: the port's line rate goes through without loss"
     if not best["techniques"]:
         return nothing if enough else f"No technique surely helps {_goal(document)}: leave the machine as it is"
@@ -35,9 +35,12 @@ def headline(document: Mapping[str, Any]) -> str:
         chosen = next(each for each in document["combinations"] if set(each["techniques"]) == set(best["techniques"]))
         change = _gain(chosen["p99"]["pct"], chosen["p99"]["half_width_pct"])
         return f"Switch on {words}: p99 {change}, saturated rate {gain}"
+    found = confirmed["lifted_ndr"]
+    ndr = f"NDR {_gain(found['pct'], found['half_width_pct'])}"
+    gains = f"{ndr}, {gain} at saturation" if document["goal"] == "ndr" else f"{gain} at saturation, {ndr}"
     if enough:
-        return f"{nothing}; for more in reserve switch on {words}: {gain} at saturation behind a faster port"
-    return f"Switch on {words}: {gain} at saturation"
+        return f"{nothing}; for more in reserve switch on {words}: {gains}, behind a faster port"
+    return f"Switch on {words}: {gains}"
 
 
 def now(document: Mapping[str, Any]) -> list[str]:
@@ -55,23 +58,27 @@ def now(document: Mapping[str, Any]) -> list[str]:
         )
     if at["lift"] > 1:
         lines.append(
-            f"The port is full before the machine is. Rates are compared at saturation, "
-            f"{q.mpps(at['saturated_mpps'])} carried, with port and PCIe {at['lift']} times as fast."
+            "The port is full before the machine is. Rates are compared with port and PCIe "
+            f"{at['lift']} times as fast: at saturation {q.mpps(at['saturated_mpps'])} are carried, without "
+            f"loss {q.mpps(at['lifted_ndr_mpps'])}."
         )
     else:
-        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
+        lines.append(
+            f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried; without "
+            f"loss {q.mpps(at['lifted_ndr_mpps'])}."
+        )
     return lines
 
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: a technique each, the best first, at saturation. A change that may be none is in brackets."""
-    heads = ["technique", "rate, alone", "with others", "cost"]
+    """Heads and rows: a technique each, the best first: rates. A change that may be none is in brackets."""
+    heads = ["technique", "rate, alone", "with others", "NDR, alone", "cost"]
     rows = []
     for each in document["techniques"]:
         # Bits of SRAM that a chip lacks say that it is another one.
         kind = {"hardware": "new chip", "software": "software"}.get(each["kind"], "nothing")
         cost = kind if each["cost_words"] == "nothing" else each["cost_words"]
-        rows.append([each["name"], _alone(each, "rate"), _short(each["rate"]), cost])
+        rows.append([each["name"], _alone(each, "rate"), _short(each["rate"]), _alone(each, "ndr"), cost])
     return heads, rows
 
 
@@ -89,7 +96,7 @@ def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
 
 def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: combinations of the best few, best first; with `most` so many, each alone, no energy."""
-    sign = -1 if document["goal"] == "rate" else 1
+    sign = 1 if document["goal"] == "p99" else -1
     sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
     if most is not None:
         sets = [each for place, each in enumerate(sets) if place < most or len(each["techniques"]) == 1]
@@ -102,12 +109,16 @@ def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[
         ]
         for each in sets
     ]
-    if most is None:
+    heads = ["together", "rate", "p99", "loss"]
+    more = {"energy": 3} if most is None else {}
+    if document["goal"] == "ndr":
+        more["ndr"] = 1
+    for name, place in more.items():
+        heads.insert(place, {"ndr": "NDR"}.get(name, name))
         for row, each in zip(rows, sets, strict=True):
-            energy = each["energy"]
-            row.insert(3, q.MISSING if energy is None else _gain(energy["pct"], energy["half_width_pct"]))
-        return ["together", "rate", "p99", "energy", "loss"], rows
-    return ["together", "rate", "p99", "loss"], rows
+            change = each[name]
+            row.insert(place, q.MISSING if change is None else _gain(change["pct"], change["half_width_pct"]))
+    return heads, rows
 
 
 def interactions(document: Mapping[str, Any]) -> list[str]:
@@ -115,7 +126,7 @@ def interactions(document: Mapping[str, Any]) -> list[str]:
     lines = []
     for each in document["interactions"][:_TOLD]:
         pairs = " or ".join(f"{a} with {b}" for a, b in each["pairs"])
-        more = "more" if (each["pct"] > 0) == (document["goal"] == "rate") else "less"
+        more = "more" if (each["pct"] > 0) == (document["goal"] != "p99") else "less"
         by = f"{q.digits(abs(each['pct']), 2)} ± {q.digits(each['half_width_pct'], 2)} %"
         lines.append(f"{pairs}: together they bring {more} than one by one, by {by}")
     return lines
@@ -128,10 +139,19 @@ def confirmation(document: Mapping[str, Any]) -> str:
     runs = f"Confirmed by {found['runs']} longer runs"
     if found["same_packets"]:
         runs = "In longer runs, of the same capture"
+    behind = found["lifted_ndr"]
+    lifted = ""
+    if behind is not None:
+        lifted = (
+            f"; without loss {q.mpps(behind['before'])} and {q.mpps(behind['after'])}, "
+            f"{_gain(behind['pct'], behind['half_width_pct'])}"
+        )
+    port = "at the real port" if document["now"]["lift"] > 1 else "at the port"
     return (
         f"{runs}: {_rate(rate['before'], wide['before'])} as it is, "
-        f"{_rate(rate['after'], wide['after'])} with the best, {_gain(found['gain_pct'], found['half_width_pct'])}; "
-        f"highest rate without loss {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])}."
+        f"{_rate(rate['after'], wide['after'])} with the best, "
+        f"{_gain(found['gain_pct'], found['half_width_pct'])}{lifted}; "
+        f"highest rate without loss {port} {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])}."
     )
 
 
@@ -179,7 +199,11 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
 
 
 def _goal(document: Mapping[str, Any]) -> str:
-    return {"rate": "the rate at saturation", "p99": "the 99th percentile of the sojourn"}[document["goal"]]
+    return {
+        "rate": "the rate at saturation",
+        "ndr": "the highest rate without loss",
+        "p99": "the 99th percentile of the sojourn",
+    }[document["goal"]]
 
 
 def _effect(effect: Mapping[str, Any]) -> str:

@@ -61,6 +61,8 @@ _LEFT_OUT: Final = frozenset(
     | {"wall_s", "sojourn_cdf", "schema", "attribution_labels", "drop_kinds", "notes", "policy", "warmup"}
 )
 _BATCHED: Final = ("carried_mpps", "dram_energy")
+# The sojourn's growth is from the first such part of a run to the last.
+_PARTS: Final = 4
 _TEXTS: Final = ("run_id", "version", "commit")
 
 
@@ -94,6 +96,10 @@ def _batches(means: Mapping[str, Sequence[float]]) -> dict[str, float]:
         if len(values) > 1:
             found[f"batches.{name}.count"] = float(len(values))
             found[f"batches.{name}.variance"] = statistics.variance(values)
+    sojourn = means.get("mean") or ()
+    if len(sojourn) >= _PARTS:
+        part = len(sojourn) // _PARTS
+        found["batches.mean.growth"] = statistics.fmean(sojourn[-part:]) - statistics.fmean(sojourn[:part])
     return found
 
 
