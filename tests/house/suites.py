@@ -110,7 +110,8 @@ def tests() -> list[Suite]:
             ["cargo-clippy"],
         ),
         Suite("cargo test", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], cargo),
-        Suite("pytest", ["pytest"], pytest),
+        # Files side by side: what a file sets up for its tests is set up once.
+        Suite("pytest", ["pytest", "--numprocesses", "auto", "--dist", "loadfile"], pytest),
         # Runs that pictures are made of, too; warnings are errors.
         Suite("docs", ["mkdocs", "build", "--strict", "--quiet"], one),
     ]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_cases_are_bundles_under_a_name():
 
 
 # --- what a study comes to ---
+
+
+def test_a_point_has_no_curve_unless_one_is_asked_for():
+    def curve(vary=LOADS, **given):
+        return tomllib.loads(Plan(Ask("forwarding", vary, **given)).task(0, 0).scenario)["run"]["curve"]
+
+    assert curve() == []
+    assert curve(set={"run.curve": [0.5]}) == [0.5]
+    assert curve({"run.curve": [[0.25], [0.5]]}) == [0.25]
+    assert curve(cases={"a": {"run.curve": [0.75]}}) == [0.75]
 
 
 def test_a_point_is_what_a_run_is():

@@ -81,6 +81,9 @@ class Plan:
         if search is not None:
             options["run.search"] = (f"--metric {search}", search)
         space.judge(self.axes, given, options, self.replications.most > 1)
+        touched = {override.partition("=")[0].strip() for override in given}.union(*(axis.paths for axis in self.axes))
+        # A point is a run: the scenario's curve over load would be eight more.
+        self._first = [] if "run.curve" in touched else ["run.curve=[]"]
         if ask.seed is not None and ask.design == "grid":
             raise InputError(
                 f"--seed {ask.seed}: draws the samples of --design latin and sobol, and a grid has none; that of the "
@@ -171,7 +174,7 @@ class Plan:
         return _wirespeed.Scenario(
             self._found.text,
             self._found.origin,
-            [*self.set, *overrides, *title],
+            [*self._first, *self.set, *overrides, *title],
             capture=given["capture"],
             table=given["table"],
         ).resolved
