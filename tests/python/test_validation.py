@@ -1,0 +1,39 @@
+"""The validation rooms that need nothing but this program: what they compare holds, and a deviation is caught."""
+
+import importlib.util
+
+import pytest
+
+import documents
+
+ROOMS = documents.ROOT / "validation"
+
+
+def room(name):
+    spec = importlib.util.spec_from_file_location(f"validation_{name}", ROOMS / name / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_dram_is_within_its_tolerances_of_three_other_simulators(capsys):
+    assert room("dram").main() == 0
+    rows = capsys.readouterr().out.splitlines()
+    shown = (ROOMS / "dram" / "README.md").read_text(encoding="utf-8")
+    assert len(rows) == 6
+    assert all(row.split()[-2].replace("%", " %") in shown for row in rows[1:])
+
+
+def test_caches_have_the_counts_of_two_independent_programs(capsys):
+    assert room("caches").main() == 0
+    assert "differs" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("dram", ("14.325", "15.325")), ("caches", ("2452,", "2453,"))])
+def test_a_number_that_is_not_met_is_told(name, wrong, tmp_path, capsys):
+    module = room(name)
+    text = module.REFERENCE.read_text(encoding="utf-8")
+    assert wrong[0] in text
+    module.REFERENCE = tmp_path / "reference.csv"
+    module.REFERENCE.write_text(text.replace(*wrong), encoding="utf-8")
+    assert module.main() == 1
