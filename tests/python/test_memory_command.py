@@ -8,7 +8,6 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +37,6 @@ def uniform(count: int = REQUESTS) -> Addresses:
     return np.array([rng.randrange(WINDOW // LINE) * LINE for _ in range(count)], dtype=np.uint64)
 
 
-def reference() -> str:
-    """The independent measurements, or a reason to skip."""
-    path = SHARED / "reference" / "README.md"
-    if not path.exists():
-        pytest.skip("the reference measurements are not beside the checkout (../shared/reference)")
-    return path.read_text()
-
-
-def row(text: str, name: str) -> list[str]:
-    """The cells of the table row that begins with `name`."""
-    line = next(line for line in text.splitlines() if line.startswith(f"| {name}"))
-    return [cell.strip() for cell in line.strip("| ").split("|")[1:]]
-
-
 @pytest.fixture
 def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     def call(*arguments: str) -> tuple[object, str, str]:
@@ -62,45 +47,6 @@ def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         return left.value.code, printed.out, printed.err
 
     return call
-
-
-@pytest.mark.parametrize(("which", "make", "cell"), [("stream", stream, 0), ("random", uniform, 1)])
-@pytest.mark.parametrize("simulator", ["Ramulator", "DRAMsim3", "DRAMSys"])
-def test_the_bandwidth_is_that_of_three_other_simulators(
-    simulator: str, which: str, make: Callable[[], Addresses], cell: int
-) -> None:
-    expected = float(row(reference(), simulator)[cell].split(",")[0])
-    found = memory.simulate_dram(make(), "ddr4-2400u", map=MAP)
-    # They finish a million requests and these are fewer, so the start weighs more.
-    assert found["bandwidth_gb_per_s"] == pytest.approx(expected, rel=0.01), which
-
-
-def test_the_latency_is_that_of_three_other_simulators_on_average() -> None:
-    text = reference()
-    rows = [row(text, simulator) for simulator in ("Ramulator", "DRAMsim3", "DRAMSys")]
-    for column, addresses, offered, tolerance in [
-        (0, stream(), "saturated", 0.08),
-        (1, uniform(), "saturated", 0.08),
-        (2, stream(), "every=20", 0.02),
-    ]:
-        theirs = [float(cells[column].split(",")[-1]) for cells in rows]
-        found = memory.simulate_dram(addresses, "ddr4-2400u", map=MAP, offered=offered)
-        assert found["read_latency_clk"]["mean"] == pytest.approx(sum(theirs) / 3, rel=tolerance), offered
-
-
-@pytest.mark.parametrize("trace", ["uniform", "zipf"])
-def test_cache_counts_are_exactly_those_of_the_reference(trace: str) -> None:
-    cells = row(reference(), trace)
-    lines = 1 << 20
-    if trace == "uniform":
-        drawn = np.random.Generator(np.random.PCG64(42)).integers(0, lines, 5_000_000)
-    else:
-        shares = np.cumsum(1 / np.arange(1, lines + 1) ** 0.99)
-        shares /= shares[-1]
-        ranks = np.searchsorted(shares, np.random.Generator(np.random.PCG64(42)).random(5_000_000))
-        drawn = np.random.Generator(np.random.PCG64(7)).permutation(lines)[ranks]
-    found = memory.simulate_cache(drawn * LINE, LEVELS)
-    assert [f"{level['hits']} / {level['misses']}" for level in found["levels"]] == cells
 
 
 def test_a_sample_of_all_sets_is_exact_and_one_of_an_eighth_says_how_far_off_it_is() -> None:

@@ -1,5 +1,6 @@
 """The validation rooms that need nothing but this program: what they compare holds, and a deviation is caught."""
 
+import csv
 import importlib.util
 
 import pytest
@@ -14,6 +15,32 @@ def room(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def shared(name):
+    """The cells of a row of the independent measurements, or a reason to skip."""
+    path = documents.ROOT.parent / "shared" / "reference" / "README.md"
+    if not path.exists():
+        pytest.skip("the reference measurements are not beside the checkout (../shared/reference)")
+    line = next(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {name}"))
+    return [cell.strip() for cell in line.strip("| ").split("|")[1:]]
+
+
+@pytest.mark.parametrize("simulator", ["Ramulator", "DRAMsim3", "DRAMSys"])
+def test_what_dram_is_compared_with_is_what_was_measured(simulator):
+    cells = [float(number) for cell in shared(simulator) for number in cell.split(",")]
+    with room("dram").REFERENCE.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    column = next(name for name in lines[0] if name.startswith(simulator.lower()))
+    assert [float(line[column]) for line in lines] == cells
+
+
+@pytest.mark.parametrize("trace", ["uniform", "zipf"])
+def test_what_caches_are_compared_with_is_what_was_counted(trace):
+    cells = shared(trace)
+    with room("caches").REFERENCE.open(newline="", encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["trace"] == trace]
+    assert [f"{line['hits']} / {line['misses']}" for line in lines] == cells
 
 
 def test_dram_is_within_its_tolerances_of_three_other_simulators(capsys):
