@@ -93,11 +93,11 @@ pub(crate) fn run_slices(
 /// packets a core, and `left_out`, what they do not know of.
 #[pyfunction]
 #[pyo3(signature = (spec, lookups=None))]
-pub(crate) fn preview_slices(spec: &str, lookups: Option<Py<RecordedLookups>>) -> PyResult<String> {
+pub(crate) fn preview_slices(py: Python<'_>, spec: &str, lookups: Option<Py<RecordedLookups>>) -> PyResult<String> {
     let spec = SlicesSpec::read(spec).map_err(|e| error(0, 1, &e))?;
     let lookups = recorded(lookups.as_ref());
     let is_covered = spec.applications.len() == 1 && spec.outstanding == 1;
-    let found = is_covered.then(|| preview(&spec, lookups.as_ref())).transpose();
+    let found = py.detach(|| is_covered.then(|| preview(&spec, lookups.as_ref())).transpose());
     json_of(&serde_json::json!({
         "found": found.map_err(|e| error(0, 1, &e))?,
         "left_out": left_out(&spec, lookups.is_some()),

@@ -321,11 +321,13 @@ fn frames_fit(scenario: &Scenario, blueprint: &Blueprint) -> Result<(), Scenario
         return Ok(());
     }
     let page = match buffer.allocation {
-        Allocation::Fixed | Allocation::Piecewise => {
+        Allocation::Fixed | Allocation::Piecewise
+            if buffer.page.map_or(buffer.allocation.usual_page(), Size::bytes) < frame =>
+        {
             let page = Size::from_bytes(frame.next_power_of_two());
             format!(" and buffer.page=\"{page}\"")
         }
-        Allocation::Cells | Allocation::Linear => String::new(),
+        _ => String::new(),
     };
     Err(ScenarioError::Value {
         origin: "scenario".into(),

@@ -603,6 +603,10 @@ fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), Machin
     const DISTANCE: u32 = 16;
     const STREAMS: u32 = 16;
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let takes_one = matches!(name, "age" | "age-random" | "next-line" | "stride" | "stream" | "ways");
+    if OPTIONS.contains(&name) && text.contains('=') && !takes_one {
+        return Err(no(path, text, name, "it takes no value"));
+    }
     let degree = || {
         let wrong = || no(path, text, "a prefetcher with a degree, as in next-line=1", "1 to 63 lines");
         value.parse::<u32>().map_err(|_| wrong())
@@ -820,6 +824,8 @@ mod tests {
             ("32KiB/8:ways=1:ways=3", "levels[0] = ways=1 and ways=3: allowed is one ways"),
             ("A=32KiB/8,A=64KiB/8", "levels[1].name = A, as levels[0]: allowed is a name of its own"),
             ("L2=32KiB/8,64KiB/8", "levels[1].name = L2, as levels[0]: allowed is a name of its own"),
+            ("32KiB/8:lru=5", "levels[0] = lru=5: allowed is lru"),
+            ("32KiB/8:victim=1", "levels[0] = victim=1: allowed is victim"),
             ("32KiB/8:age=4", "levels[0] = age=4: allowed is an age of 0 to 3, as in age=2"),
             ("32KiB/8,1MiB/16:exclusive", "levels[1] = exclusive: allowed is lru, fifo, "),
         ] {

@@ -61,6 +61,10 @@ fn frames_that_are_known_to_be_too_long_are_refused_with_both_numbers() {
         );
         assert!(error.contains(&wanted), "{error}");
     }
+    // A page that is large enough already is left alone.
+    let roomy = ["traffic.sizes.fixed=9000", "buffer.allocation=piecewise", "buffer.page=32 KiB"];
+    let error = run(&roomy).unwrap_err().to_string();
+    assert!(error.contains("(--set buffer.longest=\"8996 B\", or shorter frames)"), "{error}");
     // What is advised works.
     let mended =
         ["traffic.sizes.fixed=9000", "buffer.allocation=piecewise", "buffer.longest=8996 B", "buffer.page=16 KiB"];
