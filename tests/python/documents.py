@@ -33,7 +33,10 @@ from typing import Any, Final
 import typer
 
 import smaller
+from stock import frame
 from wirespeed import cli
+
+__all__ = ["Block", "blocks", "commands", "frame", "pages", "run", "skipped"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
