@@ -18,6 +18,7 @@ from wirespeed.advise import techniques
 SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
 MADE = ["function.forward.prefixes=5000"]
 UPF = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
+FEW = ("--packets=500", "--warm-up=200", "--seeds=1")
 TRIED = ("short_rings", "core")
 """The techniques that `advise` tries."""
 PORT = "8786"
@@ -47,8 +48,11 @@ def smaller(words: list[str]) -> list[str]:
             return setting(words, sets + (UPF if "upf" in words else []))
         case ["sampling", *_]:
             return setting(words, [*SHORT, "run.warmup=500", *(UPF if "upf" in words else MADE)])
-        case ["slices", *_] if "--table" in words:
-            return [*words, "--packets", "300", "--set", "requests=5000"]
+        case ["slices", *_]:
+            packets = ["--packets", "300"] if "--table" in words and "--packets" not in words else []
+            return [*words, *packets, "--set", "requests=5000"]
+        case ["microengines", *_]:
+            return [*words, *(x for x in FEW if x not in words)]
         case ["tune", *_] if "--target" in words:
             return [*words, "--evaluations", "4", "--starts", "1", "--run-for", "0.1", "--warmup", "0"]
         case ["tune", *_]:
