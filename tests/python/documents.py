@@ -46,7 +46,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-INDENTED = re.compile(r"^    (?P<text>(?:\.venv/bin/)?wirespeed .*)$", re.MULTILINE)
+INDENTED = re.compile(r"^    (?P<text>(?:\.venv/bin/)?wirespeed (?:.*\\\n)*.*)$", re.MULTILINE)
 OURS = re.compile(r"(\.venv/bin/)?wirespeed(\s|$)")
 DAEMON = re.compile(r"(\.venv/bin/)?wirespeedd\s")
 SHELL = ("sh", "bash", "console")
