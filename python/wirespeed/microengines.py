@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from enum import StrEnum
@@ -14,10 +15,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from wirespeed import _wirespeed, buffers, scenarios
+from wirespeed import _wirespeed, buffers, options, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
-from wirespeed.options import OUTPUT, TRAFFIC, TablesOrJsonOpt
+from wirespeed.options import OUTPUT, TRAFFIC, QuietOpt, TablesOrJsonOpt
+from wirespeed.progress import Bar
 
 __all__ = ["Application", "run", "spec", "table"]
 
@@ -141,7 +143,7 @@ def table(found: Mapping[str, Any]) -> Table:
     sdram, buffer = processor["sdram"], processor["buffer"]
     title = (
         f"{load['application']}, {sdram['banks']} banks, {buffer['allocation']}: "
-        f"{load['seeds']} x {load['packets']:,} packets\n{found['traffic']}"
+        f"{load['seeds']} x {load['packets']:,} packets\n{_separated(found['traffic'])}"
     )
     shown = Table("", title=title, title_justify="left")
     shown.add_column("", justify="right")
@@ -153,6 +155,16 @@ def table(found: Mapping[str, Any]) -> Table:
     return shown
 
 
+def _separated(text: str) -> str:
+    """Counts of what traffic is with their thousands separated; names of files stay as they are.
+
+    >>> _separated("20000 packets of 1500 flows, 1000 dropped of mine-20000.pcap")
+    '20,000 packets of 1,500 flows, 1,000 dropped of mine-20000.pcap'
+    """
+    return _COUNTS.sub(lambda found: f"{int(found.group()):,}", text)
+
+
+_COUNTS: Final = re.compile(r"(?<![\w./-])\d{4,}(?= (?:packets|flows|not IPv4|dropped)\b)")
 _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed microengines\n\n"
@@ -178,15 +190,7 @@ def add(
             str, typer.Argument(metavar="[PROCESSOR]", help="A shipped network processor, or a TOML file.")
         ] = PRESET,
         settings: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="PATH=VALUE",
-                help="Override one setting, for example [bold]sdram.queues=bank_parity[/bold]. "
-                "May be given several times.",
-                show_default=False,
-                rich_help_panel=_PROCESSOR,
-            ),
+            list[str] | None, options.setting(", for example [bold]sdram.queues=bank_parity[/bold]", _PROCESSOR)
         ] = None,
         application: Annotated[
             Application,
@@ -212,9 +216,7 @@ def add(
             int,
             typer.Option("--seeds", metavar="N", min=1, help="Runs of other seeds.", rich_help_panel=TRAFFIC),
         ] = 5,
-        seed: Annotated[
-            int, typer.Option("--seed", metavar="N", min=0, help="The first seed.", rich_help_panel=TRAFFIC)
-        ] = 0,
+        seed: Annotated[int, options.seed("The first seed", TRAFFIC)] = 0,
         window: Annotated[
             int,
             typer.Option(
@@ -225,12 +227,14 @@ def add(
         only_show: Annotated[
             bool, typer.Option("--show", help="Print the processor as TOML, and run nothing.", rich_help_panel=OUTPUT)
         ] = False,
+        quiet: QuietOpt = False,
     ) -> int:
         """Run a network processor: multithreaded engines, packet buffer, SDRAM controller, each with its switches."""
         if only_show:
             emit(spec(processor, settings, application=application))
             return 0
-        with stoppable():
+        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
+            bar(f"{seeds} runs of {q.count(warm_up + packets)} packets", 0, 0, "")
             found = run(
                 processor,
                 settings,

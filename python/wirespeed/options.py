@@ -69,6 +69,22 @@ def out(says: str) -> Any:
     return typer.Option("--out", metavar="DIR", help=says, rich_help_panel=OUTPUT)
 
 
+def setting(says: str, panel: str) -> Any:
+    """The option `--set` of what is no scenario; `says` stands behind "Override one setting"."""
+    return typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help=f"Override one setting{says}. May be given several times.",
+        show_default=False,
+        rich_help_panel=panel,
+    )
+
+
+def seed(says: str, panel: str) -> Any:
+    """The option `--seed`; `says` is of what."""
+    return typer.Option("--seed", metavar="N", min=0, help=f"{says}.", rich_help_panel=panel)
+
+
 def jobs(says: str, panel: str, least: int | None = None) -> Any:
     """The option `--jobs`; `says` is what runs side by side."""
     return typer.Option(

@@ -12,8 +12,17 @@ from typing import Final, TypeGuard
 
 MISSING: Final = "–"
 
-# Largest first: the unit that is used is the first one that the value reaches.
-_TIME_UNITS: Final[Sequence[tuple[float, str]]] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+# Largest first: the unit is the first one whose least value is reached.
+_TIME_UNITS: Final[Sequence[tuple[float, str]]] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.1, "ns"), (0.0, "ps"))
+_UNIT_NS: Final = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0, "ps": 1e-3}
+_PACKET_RATES: Final[Sequence[tuple[float, str]]] = ((1.0, "Mpps"), (1e-3, "kpps"), (1e-6, "pps"))
+_BIT_RATES: Final[Sequence[tuple[float, str]]] = ((1.0, "Gbps"), (1e-3, "Mbps"), (1e-6, "kbps"), (1e-9, "bps"))
+# Rates stay in a unit down to this share of it: 0.5 Mpps is beside 8 Mpps what it is, 0.00042 Mpps is 420 pps.
+_STAYS_TO: Final = 0.01
+# Below this a number has an exponent: nobody counts zeros.
+_ZEROS: Final = 1e-4
+# The least change that is told, in percent: runs differ by more.
+LEAST_CHANGE: Final = 0.01
 _COUNT_UNITS: Final[Sequence[tuple[float, str]]] = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 # What rounds to the next unit is shown in that unit: 999.96 ns is 1.00 µs.
 _ROUNDS_UP: Final = 0.9995
@@ -25,28 +34,35 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def digits(value: float | None, significant: int = 3) -> str:
-    """`value` with at least `significant` digits, never in exponent form and with thousands separated.
+    """`value` with at least `significant` digits and thousands separated; with an exponent only below 0.0001.
 
-    >>> digits(4.1234), digits(41.234), digits(41234.0), digits(0.041234)
-    ('4.12', '41.2', '41,234', '0.0412')
+    >>> digits(4.1234), digits(41.234), digits(41234.0), digits(0.041234), digits(0.00000219)
+    ('4.12', '41.2', '41,234', '0.0412', '2.19e-6')
     """
     if not is_number(value):
         return MISSING
     if value == 0:
         return "0"
+    if abs(value) < _ZEROS:
+        mantissa, small = f"{value:.{significant - 1}e}".split("e")
+        return f"{mantissa}e{int(small)}"
     exponent = int(f"{value:.{significant - 1}e}".split("e")[1])  # after rounding: 9.996 has that of 10.0
     decimals = max(0, significant - 1 - exponent)
     return f"{value:,.{min(decimals, 12)}f}"
 
 
 def duration(ns: float | None) -> str:
-    """A time in nanoseconds, in the unit that suits it.
+    """A time in nanoseconds, in the unit that suits it; a mean below a picosecond, the simulator's clock, is no time.
 
-    >>> duration(812.4), duration(4123.0), duration(2.5e6)
-    ('812 ns', '4.12 µs', '2.50 ms')
+    >>> duration(812.4), duration(4123.0), duration(2.5e6), duration(0.0123), duration(0.00000219)
+    ('812 ns', '4.12 µs', '2.50 ms', '12.3 ps', '< 1 ps')
     """
     if not is_number(ns):
         return MISSING
+    if ns == 0:
+        return "0 ns"
+    if abs(ns) < _UNIT_NS["ps"]:
+        return "< 1 ps" if ns > 0 else "> -1 ps"
     scale, unit = _time_unit(ns)
     return f"{digits(ns / scale)} {unit}"
 
@@ -61,7 +77,7 @@ def interval(ns: float | None, half_width_ns: float | None) -> str:
         return MISSING
     if not is_number(half_width_ns) or half_width_ns <= 0:
         return duration(ns)
-    scale, unit = _time_unit(ns)
+    scale, unit = _time_unit(ns or half_width_ns)
     wide = half_width_ns / scale
     # As many decimals as give the half-width two digits, and no more than the value can carry.
     decimals = min(max(0, 1 - math.floor(math.log10(wide))), 3)
@@ -88,8 +104,8 @@ def share(part: float | None, decimals: int = 1) -> str:
 def change(percent: float | None) -> str:
     """A relative change in percent, with its sign; the baseline may have been zero.
 
-    >>> change(5.25), change(-0.04), change(0.0), change(float('inf'))
-    ('+5.2 %', '-0.040 %', '0 %', 'from zero')
+    >>> change(5.25), change(-0.04), change(0.0), change(float('inf')), change(-0.0000219)
+    ('+5.2 %', '-0.040 %', '0 %', 'from zero', '> -0.01 %')
     """
     if not isinstance(percent, int | float) or math.isnan(percent):
         return MISSING
@@ -97,6 +113,8 @@ def change(percent: float | None) -> str:
         return "from zero"
     if percent == 0:
         return "0 %"
+    if abs(percent) < LEAST_CHANGE:
+        return f"< +{LEAST_CHANGE} %" if percent > 0 else f"> -{LEAST_CHANGE} %"
     sign = "+" if percent > 0 else "-"
     return f"{sign}{digits(abs(percent), 2)} %"
 
@@ -143,25 +161,31 @@ def short_count(value: float | None) -> str:
 
 
 def mpps(value: float | None) -> str:
-    """A packet rate in millions of packets per second.
+    """A packet rate, given in millions of packets per second.
 
-    >>> mpps(8.1), mpps(0.0042)
-    ('8.10 Mpps', '0.00420 Mpps')
+    >>> mpps(8.1), mpps(0.042), mpps(0.0042), mpps(0.0000042)
+    ('8.10 Mpps', '0.0420 Mpps', '4.20 kpps', '4.20 pps')
     """
-    return MISSING if not is_number(value) else f"{digits(value)} Mpps"
+    return _rate(value, _PACKET_RATES)
 
 
 def gbps(value: float | None) -> str:
-    """A bit rate in 10^9 bits per second.
+    """A bit rate, given in 10^9 bits per second.
 
-    >>> gbps(40.0)
-    '40.0 Gbps'
+    >>> gbps(40.0), gbps(0.00042)
+    ('40.0 Gbps', '0.420 Mbps')
     """
-    return MISSING if not is_number(value) else f"{digits(value)} Gbps"
+    return _rate(value, _BIT_RATES)
+
+
+def _rate(value: float | None, units: Sequence[tuple[float, str]]) -> str:
+    if not is_number(value):
+        return MISSING
+    last = units[-1]
+    scale, unit = next(((scale, unit) for scale, unit in units if value == 0 or abs(value) >= scale * _STAYS_TO), last)
+    return f"{digits(value / scale)} {unit}"
 
 
 def _time_unit(ns: float) -> tuple[float, str]:
-    for scale, unit in _TIME_UNITS:
-        if abs(ns) >= scale * _ROUNDS_UP:
-            return scale, unit
-    return _TIME_UNITS[-1]
+    unit = next(unit for least, unit in _TIME_UNITS if abs(ns) >= least * _ROUNDS_UP)
+    return _UNIT_NS[unit], unit

@@ -157,8 +157,11 @@ def change_text(metric: Metric) -> str:
         if not _both_known(metric):
             return q.MISSING
         return "from zero" if metric.get("b") else "0 %"
-    around = f" ± {q.digits(wide, 2)}" if wide else ""
-    return q.change(percent).removesuffix(" %") + f"{around} %"
+    if not wide:
+        return q.change(percent)
+    # Beside its width a change that rounds to nothing is none.
+    told = "0" if abs(percent) < q.LEAST_CHANGE else q.change(percent).removesuffix(" %")
+    return f"{told} ± {q.digits(wide, 2)} %"
 
 
 def judgement(metric: Metric) -> str:

@@ -14,12 +14,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wirespeed import _wirespeed, terminal
+from wirespeed import _wirespeed, options, terminal
 from wirespeed.errors import InputError
+from wirespeed.options import OUTPUT, TablesOrJsonOpt
 
 EXIT_NO_GPU: Final = 77
 
-_SOURCE, _HOW, _OUTPUT = "Packets and routes", "How it runs", "Output"
+_SOURCE, _HOW = "Packets and routes", "How it runs"
 _RUN_EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed router run --capture trace.pcap.gz --table rib.gz --out routed.pcap\n\n"
@@ -65,11 +66,61 @@ class Method(StrEnum):
     bloom = "bloom"
 
 
-class Format(StrEnum):
-    """How a command prints its result."""
-
-    table = "table"
-    json = "json"
+FunctionOpt = Annotated[
+    str,
+    typer.Option(
+        "--function",
+        metavar="NAME,NAME",
+        help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one after the "
+        "other.",
+        rich_help_panel=_SOURCE,
+    ),
+]
+SearchOpt = Annotated[
+    Search | None,
+    typer.Option("--search", help="How classify searches its rules.", show_default="linear", rich_help_panel=_SOURCE),
+]
+MethodOpt = Annotated[Method, typer.Option("--method", help="How inspect searches payloads.", rich_help_panel=_SOURCE)]
+RulesOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        metavar="FILE",
+        help="Rules to classify by, in the form of ClassBench.",
+        show_default="made ones",
+        rich_help_panel=_SOURCE,
+    ),
+]
+PatternsOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--patterns",
+        metavar="FILE",
+        help="Strings to inspect for; a packet with one is dropped.",
+        show_default="made ones",
+        rich_help_panel=_SOURCE,
+    ),
+]
+RoutesOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="Use this prefix table: MRT or a plain list, also compressed.",
+        show_default="a made one",
+        rich_help_panel=_SOURCE,
+    ),
+]
+DriverOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--driver",
+        metavar="FILE",
+        help="The GPU driver's library.",
+        show_default="libcuda.so.1",
+        rich_help_panel=_HOW,
+    ),
+]
 
 
 def run(**settings: Any) -> dict[str, Any]:
@@ -137,56 +188,12 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_SOURCE,
             ),
         ] = None,
-        table: Annotated[
-            Path | None,
-            typer.Option(
-                "--table",
-                metavar="FILE",
-                help="Use this prefix table: MRT or a plain list, also compressed.",
-                show_default="a made one",
-                rich_help_panel=_SOURCE,
-            ),
-        ] = None,
-        function: Annotated[
-            str,
-            typer.Option(
-                "--function",
-                metavar="NAME,NAME",
-                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one "
-                "after the other.",
-                rich_help_panel=_SOURCE,
-            ),
-        ] = "forward",
-        search: Annotated[
-            Search | None,
-            typer.Option(
-                "--search", help="How classify searches its rules.", show_default="linear", rich_help_panel=_SOURCE
-            ),
-        ] = None,
-        method: Annotated[
-            Method,
-            typer.Option("--method", help="How inspect searches payloads.", rich_help_panel=_SOURCE),
-        ] = Method.aho_corasick,
-        rules: Annotated[
-            Path | None,
-            typer.Option(
-                "--rules",
-                metavar="FILE",
-                help="Rules to classify by, in the form of ClassBench.",
-                show_default="made ones",
-                rich_help_panel=_SOURCE,
-            ),
-        ] = None,
-        patterns: Annotated[
-            Path | None,
-            typer.Option(
-                "--patterns",
-                metavar="FILE",
-                help="Strings to inspect for; a packet with one is dropped.",
-                show_default="made ones",
-                rich_help_panel=_SOURCE,
-            ),
-        ] = None,
+        table: RoutesOpt = None,
+        function: FunctionOpt = "forward",
+        search: SearchOpt = None,
+        method: MethodOpt = Method.aho_corasick,
+        rules: RulesOpt = None,
+        patterns: PatternsOpt = None,
         ports: Annotated[
             int,
             typer.Option(
@@ -224,9 +231,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_SOURCE,
             ),
         ] = None,
-        seed: Annotated[
-            int, typer.Option("--seed", metavar="N", min=0, help="Seed of what is made.", rich_help_panel=_SOURCE)
-        ] = 0,
+        seed: Annotated[int, options.seed("Seed of what is made", _SOURCE)] = 0,
         backend: Annotated[
             Backend,
             typer.Option(
@@ -284,34 +289,21 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 "--deadline", metavar="S", help="Give a backend up that is silent so long.", rich_help_panel=_HOW
             ),
         ] = 5.0,
-        driver: Annotated[
-            str | None,
-            typer.Option(
-                "--driver",
-                metavar="FILE",
-                help="The GPU driver's library.",
-                show_default="libcuda.so.1",
-                rich_help_panel=_HOW,
-            ),
-        ] = None,
+        driver: DriverOpt = None,
         device: Annotated[
             int, typer.Option("--device", metavar="N", min=0, help="Which GPU.", rich_help_panel=_HOW)
         ] = 0,
         out: Annotated[
             Path | None,
-            typer.Option(
-                "--out", metavar="FILE", help="Write what is forwarded to this pcap.", rich_help_panel=_OUTPUT
-            ),
+            typer.Option("--out", metavar="FILE", help="Write what is forwarded to this pcap.", rich_help_panel=OUTPUT),
         ] = None,
         reflect: Annotated[
             bool,
             typer.Option(
-                "--reflect", help="Send what is forwarded by the interface it came from.", rich_help_panel=_OUTPUT
+                "--reflect", help="Send what is forwarded by the interface it came from.", rich_help_panel=OUTPUT
             ),
         ] = False,
-        form: Annotated[
-            Format, typer.Option("--format", help="A table to read, or one JSON object.", rich_help_panel=_OUTPUT)
-        ] = Format.table,
+        form: TablesOrJsonOpt = "table",
     ) -> int:
         """Route packets of a capture, a generator or an interface; say what became of them and how long it took."""
         with stoppable():
@@ -344,7 +336,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 out=out,
                 reflect=reflect,
             )
-        if form is Format.json:
+        if form == "json":
             show(json.dumps(routed, indent=2, allow_nan=False))
         else:
             _notes(routed["notes"])
@@ -357,17 +349,14 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         epilog=f"Exit code: 0 a GPU that can be used, {EXIT_NO_GPU} none (the reason is told), 2 bad input.",
     )
     def _probe(
-        driver: Annotated[
-            str | None,
-            typer.Option("--driver", metavar="FILE", help="The GPU driver's library.", show_default="libcuda.so.1"),
-        ] = None,
-        form: Annotated[Format, typer.Option("--format", help="A table to read, or one JSON object.")] = Format.table,
+        driver: DriverOpt = None,
+        form: TablesOrJsonOpt = "table",
     ) -> int:
         """Say what this machine's GPU offers to the router, or why there is none that it can use."""
         with stoppable():
             found = probe(driver)
         gpu = found["gpu"]
-        if form is Format.json:
+        if form == "json":
             show(json.dumps(found, indent=2, allow_nan=False))
         elif gpu is None:
             show(found["reason"])
@@ -383,33 +372,12 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         "Exit code: 0 fine, 1 a verdict was wrong, 2 bad input, 130 stopped by Ctrl-C (the CSV has what was measured).",
     )
     def _bench(
-        function: Annotated[
-            str,
-            typer.Option(
-                "--function",
-                metavar="NAME,NAME",
-                help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several.",
-            ),
-        ] = "forward",
-        search: Annotated[
-            Search | None,
-            typer.Option("--search", help="How classify searches its rules.", show_default="linear"),
-        ] = None,
-        method: Annotated[
-            Method, typer.Option("--method", help="How inspect searches payloads.")
-        ] = Method.aho_corasick,
-        rules: Annotated[
-            Path | None,
-            typer.Option("--rules", metavar="FILE", help="Rules to classify by.", show_default="made ones"),
-        ] = None,
-        patterns: Annotated[
-            Path | None,
-            typer.Option("--patterns", metavar="FILE", help="Strings to inspect for.", show_default="made ones"),
-        ] = None,
-        table: Annotated[
-            Path | None,
-            typer.Option("--table", metavar="FILE", help="Use this prefix table.", show_default="a made one"),
-        ] = None,
+        function: FunctionOpt = "forward",
+        search: SearchOpt = None,
+        method: MethodOpt = Method.aho_corasick,
+        rules: RulesOpt = None,
+        patterns: PatternsOpt = None,
+        table: RoutesOpt = None,
         capture: Annotated[
             Path | None,
             typer.Option("--capture", metavar="FILE", help="Use its packets.", show_default="made ones"),
@@ -427,15 +395,12 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option("--threads", metavar="N,N", help="Numbers of CPU workers.", show_default="cores less one"),
         ] = None,
         cpu_only: Annotated[bool, typer.Option("--cpu-only", help="Leave the GPU out.")] = False,
-        driver: Annotated[
-            str | None,
-            typer.Option("--driver", metavar="FILE", help="The GPU driver's library.", show_default="libcuda.so.1"),
-        ] = None,
+        driver: DriverOpt = None,
         csv: Annotated[
             Path | None, typer.Option("--csv", metavar="FILE", help="Write each point to this file at once.")
         ] = None,
-        seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of what is made.")] = 0,
-        form: Annotated[Format, typer.Option("--format", help="A table to read, or one JSON object.")] = Format.table,
+        seed: Annotated[int, options.seed("Seed of what is made", _SOURCE)] = 0,
+        form: TablesOrJsonOpt = "table",
     ) -> int:
         """Measure delay against throughput: every mode of a GPU beside CPU threads, every verdict checked."""
         points: list[dict[str, Any]] = []
@@ -471,7 +436,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             finally:
                 stopping = True
         wrong = sum(point["wrong"] for point in points)
-        if form is Format.json:
+        if form == "json":
             show(json.dumps({**done, "points": points, "best": best(points)}, indent=2, allow_nan=False))
         else:
             _notes(done["notes"])

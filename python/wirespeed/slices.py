@@ -30,6 +30,8 @@ ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "without LLC", "shared
 
 ROOM: Final = "2020-access-korikawa"
 RECORDED_PACKETS: Final = 200_000
+_FEWEST: Final = 1000
+"""The least number of requests that a simulation may have."""
 _PREVIEWED: Final = (
     ("throughput_per_us", "throughput", False),
     ("wait_ns", "wait W_e", False),
@@ -115,9 +117,10 @@ def study(
 ) -> dict[str, Any]:
     """The three architectures under one setting.
 
-    `architectures` have `outcome` (the simulation; None with `preview` alone), `preview` in closed form (None where
-    there is none), what that does not know of (`preview_leaves_out`), and its `errors`. In `outcome`, `applications`
-    has the figures of each. `lookups` replace the first application's table: of `spec`, its `entries` and `alpha` are
+    `notes` say what there is to know of the setting, with `preview` alone, too. `architectures` have `outcome` (the
+    simulation; None with `preview` alone), `preview` in closed form (None where there is none), what that does not know
+    of (`preview_leaves_out`), and its `errors`. In `outcome`, `applications` has the figures of each. `lookups` replace
+    the first application's table: of `spec`, its `entries` and `alpha` are
     left out then. Rates are in millions a second, times in ns; half-widths of 95 % are those of `runs`, or of the 32
     batches of one. Raises InputError.
     """
@@ -155,14 +158,27 @@ def study(
         }
         for one, outcome, guess in zip(each, outcomes, previews, strict=True)
     ]
+    if preview:
+        told = _noted(each[0], lookups)
+    else:
+        told = [note for outcome in outcomes if outcome is not None for note in outcome["notes"]]
     return {
         "schema": "wirespeed.slices/1",
         "spec": echoed,
+        "notes": list(dict.fromkeys(told)),
         "lookups": facts,
         "runs": runs,
         "seed": seed,
         "architectures": rows,
     }
+
+
+def _noted(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> list[str]:
+    """What is to be known of a specification, of which simulations tell: one of the fewest requests does."""
+    told: list[str] = []
+    point = {"spec": {**spec, "requests": _FEWEST}, "seed": 0, "runs": 1}
+    _wirespeed.run_slices([json.dumps(point)], lambda _, outcome: told.extend(json.loads(outcome)["notes"]), 1, lookups)
+    return told
 
 
 def _refuse_unused(spec: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -241,10 +257,8 @@ def tables(found: Mapping[str, Any]) -> list[Table]:
 
 def notes(found: Mapping[str, Any]) -> list[str]:
     """What a reader should know of the numbers, for people."""
-    rows = found["architectures"]
-    told = [note for row in rows for note in (row["outcome"] or {}).get("notes", ())]
-    left_out = dict.fromkeys(told for row in rows for told in row["preview_leaves_out"])
-    return [*dict.fromkeys(told), *(f"closed forms leave out {what}" for what in left_out)]
+    left_out = dict.fromkeys(told for row in found["architectures"] for told in row["preview_leaves_out"])
+    return [*found["notes"], *(f"closed forms leave out {what}" for what in left_out)]
 
 
 def _beside(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -359,13 +373,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
     def slices(
         settings: Annotated[
             list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="PATH=VALUE",
-                help="Override one setting of the model, for example [bold]limit=400[/bold] or "
-                "applications.0.slices=16; `--format json` shows all. May be given several times.",
-                show_default=False,
-                rich_help_panel=_MODEL,
+            options.setting(
+                " of the model, for example [bold]limit=400[/bold] or applications.0.slices=16; `--format json` shows "
+                "all",
+                _MODEL,
             ),
         ] = None,
         real_size: Annotated[
@@ -382,7 +393,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         runs: Annotated[
             int, typer.Option("--runs", metavar="N", min=1, help="Independent runs.", rich_help_panel=_MODEL)
         ] = 1,
-        seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed.", rich_help_panel=_MODEL)] = 0,
+        seed: Annotated[int, options.seed("Seed", _MODEL)] = 0,
         function: Annotated[
             str | None,
             typer.Option(

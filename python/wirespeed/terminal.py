@@ -176,7 +176,7 @@ def memory_dram(document: Mapping[str, Any]) -> RenderableType:
         f"map {document['map']}",
         f"{q.count(document['requests'])} requests, offered {document['offered']}",
         f"{q.count(document['clocks'])} clocks of {q.count(document['clock_mhz'])} MHz",
-        f"{q.digits(document['cpu_s'], 2)} s",
+        f"{q.duration(document['cpu_s'] * 1e9)}",
     ]
     split = document["bandwidth_split"]
     parts = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS if split[name] > 0]
@@ -210,9 +210,8 @@ def memory_dram(document: Mapping[str, Any]) -> RenderableType:
 
 def memory_cache(document: Mapping[str, Any]) -> RenderableType:
     """A chain of caches on its own: hit rates by level, and what memory sees."""
-    about = (
-        f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {q.digits(document['cpu_s'], 2)} s"
-    )
+    took = q.duration(document["cpu_s"] * 1e9)
+    about = f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {took}"
     table = _table("", ">hit rate", "", ">hits", ">misses", ">evictions", ">written back")
     sample = document.get("sample")
     for level in document["levels"]:

@@ -1,69 +1,89 @@
 """Code blocks of documents: found by themselves, told apart, and run.
 
 A page is a session: its commands run one after the other in a folder of their own, where files that pages talk about
-(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...) lie. A block with `title="NAME"` behind its language is written there
-as NAME.
+(`trace.pcap.gz`, `rib.mrt.gz`, `my.toml`, ...: `stock`) lie. A block with `title="NAME"` behind its language is written
+there as NAME. `cd` holds to the end of its block, and what ends with `&` runs to the end of the page.
 
 What is run: fenced blocks of `sh` and `python`, indented lines that begin with `wirespeed`, and `toml` blocks without a
-title, which are scenarios. Commands run in this process, with small packet counts: what is tried is that they do what
-they are said to do, not what comes out. A comment before a block, `<!-- only looked at: REASON -->`, says why it is not
-run; what its `wirespeed` commands are called, and their options, are looked at all the same.
+title, which are scenarios. `wirespeed` commands run in this process, with less to do (`smaller`): what is tried is that
+they do what they are said to do, not what comes out. What is not run stands in `ONLY_LOOKED_AT` with its reason, or in
+`WANTS` with what a machine must have for it; of that, names of commands and their options, and the values of options,
+go through the parser all the same. A comment before a block, `<!-- only looked at: REASON -->`, does the same for a
+block of Python.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
-import functools
-import gzip
 import io
+import os
 import re
 import shlex
-import struct
+import shutil
+import signal
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
-import wirespeed
-from wirespeed import _wirespeed, cli
-from wirespeed.advise import techniques
+import smaller
+from stock import frame
+from wirespeed import cli
+
+__all__ = ["Block", "blocks", "commands", "frame", "pages", "run", "skipped"]
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
+BIN = Path(sys.executable).parent
 FENCE = re.compile(
     r"(?:<!-- only looked at: (?P<why>.*?) -->\n+)?"
     r"^(?P<indent> *)```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-INDENTED = re.compile(r"^    (?P<text>(?:\.venv/bin/)?wirespeed .*)$", re.MULTILINE)
-# Of commands that are not `wirespeed`: what is never run, and why. The first that fits counts.
-OTHERS = (
-    (r"make (demo|test)", "set-up, tried by `make demo` and `make test` themselves"),
-    (r"git clone|pip install|sudo|apt-get", "changes the machine"),
-    (r"(\S*/)?wirespeedd", "the daemon has tests of its own (crates/daemon)"),
-    (r"dask ", "starts a cluster; tests/python/test_cluster.py has one"),
-    (r"make( |$)", "examples are built by tests/python/test_recording.py"),
+INDENTED = re.compile(r"^    (?P<text>(?:\.venv/bin/)?wirespeed (?:.*\\\n)*.*)$", re.MULTILINE)
+OURS = re.compile(r"(\.venv/bin/)?wirespeed(\s|$)")
+DAEMON = re.compile(r"(\.venv/bin/)?wirespeedd\s")
+SHELL = ("sh", "bash", "console")
+# What no test runs, by the beginning of the command or of the block of Python, and why.
+ONLY_LOOKED_AT: Final = {
+    "make demo": "builds everything, and this test with it; continuous integration is a clean clone",
+    "make test": "is what runs this test",
+    "git clone": "wants a network",
+    "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",
+    "sudo apt-get": "wants root and a network; `.ci/run` takes it from README.md and runs it",
+    "from dask_jobqueue": "wants Slurm; tests/python/test_cluster.py has a cluster of processes",
+    "wirespeed calibrate": "measures this machine for most of a minute; tests/python/test_calibrate.py has its parts",
+    "wirespeed tune --target testpmd": "starts dpdk-testpmd for minutes; tests/python/test_tune.py does for seconds",
+    "wirespeed papers run 2011-dac-hermes": "takes minutes for any claim; tests/python/test_hermes.py runs few points",
+    "wirespeed papers run 2020-access-korikawa --real-size": "a table of 2^27 entries takes minutes",
+}
+# What runs where the machine has what it wants: a part of the command, what that is, and whether it is there.
+WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
+    ("cd examples/router", "a C compiler and valgrind", lambda: has("cc", "make", "valgrind")),
+    ("by-hand.probe", "a C compiler and valgrind", lambda: has("cc", "make", "valgrind")),
+    ("by-valgrind", "a C compiler and valgrind", lambda: has("cc", "make", "valgrind")),
+    ("cd examples/dpdk", "DPDK's headers", lambda: has("cc", "make") and has_dpdk()),
+    (
+        "wirespeed run scenario.toml --out out",
+        "DPDK's headers",
+        lambda: has("cc", "make") and has_dpdk(),
+    ),
+    ("--reading auckland", "../shared/data", (SHARED / "data").is_dir),
+    ("wirespeedd ", "wirespeedd (make build)", (BIN / "wirespeedd").exists),
+    ("dask ", "the extra cluster", (BIN / "dask").exists),
+    ("--install-completion", "the command in the virtual environment", (BIN / "wirespeed").exists),
 )
-# What commands may not do here.
-NOT_HERE = (
-    (r"tune --target", "runs a real packet processor; tests/python/test_tune.py does"),
-    (r"tune .*--grid", "takes minutes"),
-    (r"wirespeed calibrate", "measures this machine for most of a minute"),
-    (r"papers run", "takes minutes; tests/python/test_papers.py runs them"),
-    (r"router (bench|probe)", "wants a GPU, or takes minutes"),
-    (r"memory buffers", "takes a minute"),
-    (r"copies ", "takes minutes; tests/python/test_copies.py has some"),
-    (r"advise (?!my\.toml --target)", "dozens of runs; one of these commands is run, and test_advise.py has others"),
-)
-# What takes seconds even with few packets is run where it stands first.
-ONCE = ("advise",)
-_ran: set[str] = set()
-SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
-MADE = ["function.forward.prefixes=5000"]
+# What takes seconds even when it is small is run where it stands first: all of them, or those with the same options.
+ONCE: Final = {"papers": "all words", "advise": "options", "copies": "all words", "tune": "all words"}
+EXIT_NO_GPU: Final = 77
+_ran: set[tuple[str, ...]] = set()
+_running: list[subprocess.Popen[str]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +124,7 @@ def blocks(page: Path) -> list[Block]:
         for match in INDENTED.finditer(text)
         if not any(start <= match.start() < end for start, end in spans)
     )
-    ran = {"sh", "bash", "console", "python", "toml"}
+    ran = {*SHELL, "python", "toml"}
     return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
 
 
@@ -124,54 +144,142 @@ def commands(block: Block) -> Iterator[tuple[int, str]]:
 
 
 def skipped(command: str, block: Block) -> str | None:
-    """Why a command is not run, if it is not."""
-    if block.why:
-        return block.why
-    known = NOT_HERE if is_ours(command) else OTHERS
-    return next((why for pattern, why in known if re.search(pattern, command)), None)
+    """Why a command, or a block of Python, is not run, if it is not."""
+    return never_run(command, block) or next(
+        (f"wants {what}" for part, what, is_there in WANTS if part in command and not is_there()), None
+    )
+
+
+def never_run(command: str, block: Block) -> str | None:
+    """Why it is not run on any machine."""
+    plain = command.removeprefix(".venv/bin/")
+    return block.why or next((why for start, why in ONLY_LOOKED_AT.items() if plain.startswith(start)), None)
 
 
 def is_ours(command: str) -> bool:
     """Whether it is a `wirespeed` command."""
-    return bool(re.match(r"(\.venv/bin/)?wirespeed(\s|$)", command))
+    return bool(OURS.match(command))
 
 
 def look_at(command: str) -> None:
-    """Check that a `wirespeed` command and its options exist. Raises AssertionError."""
+    """Check that a command and its options exist, and take their values. Raises AssertionError.
+
+    Of other programs' commands that are not run: that they name what is here.
+    """
+    if not is_ours(command):
+        _look_at_other(command)
+        return
     words, _ = parsed(command)
     group: Any = typer.main.get_command(cli.app)
+    context = group.make_context("wirespeed", [], resilient_parsing=True)
     while words and hasattr(group, "commands") and not words[0].startswith("--"):
         name = words.pop(0)
         assert name in group.commands, f"no command {name!r}"
         group = group.commands[name]
-    known = {option for parameter in group.params for option in parameter.opts}
+    known = {option for parameter in group.params for option in parameter.opts + parameter.secondary_opts}
     for word in words:
         if word.startswith("--"):
             assert word.partition("=")[0] in known, f"no option {word}"
+    if not hasattr(group, "commands"):
+        group.make_context(group.name, words, parent=context)
+
+
+def _look_at_other(command: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    match shlex.split(command, comments=True):
+        case ["make", target]:
+            assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE), (
+                f"make has no target {target!r}"
+            )
+        case ["pip", "install", what]:
+            (name, extra) = re.fullmatch(r"([\w-]+)\[(\w+)\]", what).groups()  # type: ignore[union-attr]
+            assert name == project["name"], name
+            assert extra in project["optional-dependencies"], f"no extra {what}"
+        case ["git", "clone", url, "&&", "cd", folder]:
+            assert f": {url}\n" in (ROOT / "CITATION.cff").read_text(), (
+                f"{url} is not where CITATION.cff says that it lies"
+            )
+            assert folder == url.rpartition("/")[2], folder
+        case _:
+            done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+
+def look_at_python(text: str) -> None:
+    """Check that it is Python, and that what it takes from `wirespeed` is there. Raises AssertionError, SyntaxError."""
+    import wirespeed
+
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "wirespeed":
+            assert hasattr(wirespeed, node.attr), f"no wirespeed.{node.attr}"
 
 
 def run(command: str) -> None:
     """Run a command in the folder at hand. Raises AssertionError with what it said where it fails."""
-    if not is_ours(command):
-        shell = command.replace("python3", shlex.quote(sys.executable), 1)
-        done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr[-500:]
+    place, found, behind = command.partition(" && ")
+    if found and place.startswith("cd "):
+        os.chdir(place.removeprefix("cd "))
+        command = behind
+    if not is_ours(command) or "--install-completion" in command:
+        _run_other(command)
         return
     words, target = parsed(command)
     if words[0] in ONCE:
-        if words[0] in _ran:
+        key = words if ONCE[words[0]] == "all words" else [words[0], *(word for word in words if word[:2] == "--")]
+        if tuple(key) in _ran:
             return
-        _ran.add(words[0])
+        _ran.add(tuple(key))
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = cli.app(args=smaller(words), prog_name="wirespeed", standalone_mode=False)
+            code = cli.app(args=smaller.smaller(words), prog_name="wirespeed", standalone_mode=False)
         except Exception as e:
             raise AssertionError(f"{e}\n{err.getvalue()[-500:]}") from e
-    # A condition that holds is an answer, too.
-    assert code in (None, 0) or ("--fail-if" in words and code == cli.EXIT_CONDITION), err.getvalue()[-500:]
+    # A condition that holds is an answer, too, and so is a machine without a GPU.
+    answers = {None, 0}
+    answers |= {cli.EXIT_CONDITION} if "--fail-if" in words else set()
+    answers |= {EXIT_NO_GPU} if words[:2] == ["router", "probe"] else set()
+    assert code in answers, err.getvalue()[-500:]
     if target:
         Path(target).write_text(out.getvalue(), encoding="utf-8")
+
+
+def _run_other(command: str) -> None:
+    """Runs a command by the shell, with this virtual environment's programs first, and a home of its own."""
+    home = Path("home").absolute()
+    home.mkdir(exist_ok=True)
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
+    command = command.removeprefix(".venv/bin/").replace(smaller.PORT, smaller.free_port())
+    command = re.sub(r"^python3\b", shlex.quote(sys.executable), command)
+    command = re.sub(r"^make$", "make PACKETS=300", command)
+    if DAEMON.match(command) and " run " in command:
+        command = f"{command.partition('#')[0]} --intervals 2"
+    if command.endswith("&"):
+        shell = ["bash", "-c", f"exec {command[:-1]}"]
+        _running.append(
+            subprocess.Popen(
+                shell, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        return
+    # The shell stays, as a reader's does: completion is for the shell that it is called from.
+    shell = ["bash", "-c", f"{command}\nexit $?"]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-500:]
+
+
+def end_page() -> None:
+    """Ends what a page has left running, with what that has started."""
+    while _running:
+        left = _running.pop()
+        assert left.poll() is None, f"{left.args} has ended with {left.returncode}"
+        os.killpg(left.pid, signal.SIGTERM)
+        try:
+            left.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(left.pid, signal.SIGKILL)
+            left.wait()
 
 
 def parsed(command: str) -> tuple[list[str], str | None]:
@@ -182,107 +290,11 @@ def parsed(command: str) -> tuple[list[str], str | None]:
     return words, None
 
 
-def smaller(words: list[str]) -> list[str]:
-    """The same command with fewer packets."""
-    # A folder of results is an operand, but not where `--out` names the one that a command before has written.
-    has_folder = any(Path(word).is_dir() for word, before in zip(words[1:], words, strict=False) if before != "--out")
-    if "--until" in words:
-        # Short runs vary so much that it would take the most replications there may be.
-        at = words.index("--until")
-        words = words[:at] + words[at + 2 :]
-    if "--scheduler" in words:
-        at = words.index("--scheduler")
-        words = [*words[: at + 1], str(cluster().scheduler_address), *words[at + 2 :]]
-    if words[0] in {"run", "compare", "sweep"} and not has_folder:
-        given = {word.partition("=")[0] for word in words}
-        sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
-        upf = [] if "upf" not in words else ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
-        return [*words, *(x for s in sets + upf for x in ("--set", s))]
-    if words[0] == "sampling":
-        more = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"] if "upf" in words else MADE
-        return [*words, *(x for s in [*SHORT, "run.warmup=500", *more] for x in ("--set", s))]
-    if words[0] == "slices" and "--table" in words:
-        return [*words, "--packets", "300", "--set", "requests=5000"]
-    if words[0] == "tune":
-        few = ["run.packets=1000", "run.warmup=500", "function.upf.load.ues=200", "function.upf.load.pdrs=4"]
-        return [*words, "--evaluations", "4", *(x for s in few for x in ("--set", s))]
-    if words[0] == "advise":
-        # Of the techniques two, on a machine that is filled soon.
-        few = ["machine.cores=1", "mempool.size=8192", "run.warmup=9000", "traffic.profile=min64", *MADE, *SHORT[2:]]
-        without = [name for name, *_ in techniques._ALL if name not in ("short_rings", "core")]
-        words = [*words, "--packets", "1000", *(x for name in without for x in ("--without", name))]
-        return [*words, *(x for s in few for x in ("--set", s))]
-    if words[:2] == ["router", "run"]:
-        return [
-            word.replace("--seconds", "--packets").replace("5", "500") if word in {"--seconds", "5"} else word
-            for word in words
-        ]
-    return words
+def has(*programs: str) -> bool:
+    """Whether this machine has all of these."""
+    return all(shutil.which(program) is not None for program in programs)
 
 
-@functools.cache
-def cluster() -> Any:
-    """A cluster in this process, for pages that name one."""
-    import distributed
-
-    with warnings.catch_warnings(action="ignore"):
-        return distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", dashboard_address=None
-        )
-
-
-def end() -> None:
-    """Ends the cluster, if there is one: its threads draw random numbers, which tests of properties do not like."""
-    if cluster.cache_info().currsize:
-        cluster().close()
-        cluster.cache_clear()
-
-
-def inputs(folder: Path) -> None:
-    """The files that pages talk about."""
-    frames = [frame(i) for i in range(300)]
-    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-    records = [struct.pack("<IIII", 1, 10 * i, len(f), len(f)) + f for i, f in enumerate(frames)]
-    capture = head + b"".join(records)
-    for name in ("trace.pcap.gz", "mine.pcap.gz", "isp_nz_20100113.pcap.gz"):
-        (folder / name).write_bytes(gzip.compress(capture))
-    (folder / "examples").symlink_to(ROOT / "examples")
-    rib = "".join(f"{10 + i % 90}.{i // 90}.0.0/16\n" for i in range(500)) + "0.0.0.0/0\n"
-    for name in ("rib.mrt.gz", "rib.gz", "full_table_v4v6.txt.gz"):
-        (folder / name).write_bytes(gzip.compress(rib.encode()))
-    for name in ("my.toml", "my-scenario.toml"):
-        (folder / name).write_text(
-            wirespeed.preset("forwarding") if hasattr(wirespeed, "preset") else 'name = "mine"\n'
-        )
-    # What `wirespeed calibrate` would write is a preset of a machine.
-    (folder / "mine.toml").write_text(_wirespeed.preset("machine", "xeon-gold-6140"))
-    (folder / "study.toml").write_text('scenario = "forwarding"\n[vary]\ntraffic.load = [0.2, 0.4]\n')
-    requests = "".join(f"R {i * 64:x}\n" for i in range(2000))
-    for name in ("stream.rw", "my.rw"):
-        (folder / name).write_text(requests)
-    (folder / "loads.rw.gz").write_bytes(gzip.compress(requests.encode()))
-    clocked = "".join(f"R {i * 64:x}\n" for i in range(2000)).encode()
-    (folder / "stream.rw.zst").write_bytes(compressed(clocked))
-    for name in ("before", "after"):
-        wirespeed.run("forwarding", set={"run.packets": 1000, "run.curve": [], "function.forward.prefixes": 100}).write(
-            folder / name
-        )
-
-
-def frame(i: int) -> bytes:
-    """An IPv4 frame of 60 to 1000 bytes."""
-    bytes_ = 60 + 40 * (i % 24)
-    ip = struct.pack(
-        "!BBHHHBBH4B4B", 0x45, 0, bytes_ - 14, i, 0, 64, 6, 0, 198, 51, 100, i % 250, 10 + i % 90, i % 5, 1, 1
-    )
-    total = sum(struct.unpack("!10H", ip))
-    checksum = ~(total % 0xFFFF) & 0xFFFF
-    ip = ip[:10] + struct.pack("!H", checksum) + ip[12:]
-    return (b"\2" * 12 + b"\x08\x00" + ip).ljust(bytes_, b"x")
-
-
-def compressed(data: bytes) -> bytes:
-    """As zstd where there is one; gzip otherwise, which readers tell by its first bytes."""
-    import pyarrow as pa
-
-    return bytes(pa.Codec("zstd").compress(data)) if pa.Codec.is_available("zstd") else gzip.compress(data)
+def has_dpdk() -> bool:
+    """Whether programs can be built with DPDK."""
+    return has("pkg-config") and subprocess.run(["pkg-config", "--exists", "libdpdk"]).returncode == 0

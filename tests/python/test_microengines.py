@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed import InputError, _wirespeed, microengines
+from wirespeed import InputError, _wirespeed, cli, microengines
 
 SHORT: dict[str, Any] = {"packets": 500, "warm_up": 200, "trace_packets": 500}
 
@@ -116,3 +116,13 @@ def test_the_command_prints_a_table_or_json_and_ends_with_2_on_bad_input(tmp_pat
     assert bad.returncode == 2
     assert "queues = 3 for 16 ports" in bad.stderr
     assert "Traceback" not in bad.stderr
+
+
+def test_counts_have_separators_and_quiet_is_an_option_as_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = ["--packets=500", "--warm-up=200", "--seeds=1"]
+    assert cli.app(args=["microengines", *short, "--quiet"], prog_name="wirespeed", standalone_mode=False) == 0
+    said = capsys.readouterr()
+    assert "20,000 packets of 20,000 flows" in said.out
+    assert not said.err

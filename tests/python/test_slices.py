@@ -117,7 +117,20 @@ def test_what_a_preview_does_not_know_is_told() -> None:
     assert done.exit_code == 0, done.output
     for name in ("skip", "bypass", "header_read"):
         assert f"Note: closed forms leave out {name}" in done.output
-    assert "Note:" not in CliRunner().invoke(cli.app, ["slices", "--quiet", "--preview"]).output
+    alone = CliRunner().invoke(cli.app, ["slices", "--quiet", "--preview"]).output
+    assert "closed forms leave out" not in alone
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(), ("--set", "slices=25", "--set", "applications.0.slices=25"), ("--set", "applications.0.slices=14")],
+)
+def test_a_preview_alone_tells_what_a_simulation_tells_of_the_setting(given: tuple[str, ...]) -> None:
+    told, simulated = (run(*given, *more)["notes"] for more in (["--preview"], ["--set", "requests=2000"]))
+    assert told == simulated
+    assert [*told, ""][0].startswith("applications[0]: 28 slices do not divide 625 lines") == (not given)
+    shown = CliRunner().invoke(cli.app, ["slices", "--quiet", "--preview", *given]).output
+    assert shown.count("Note: ") == len(told)
 
 
 def test_lookups_are_recorded_in_lines_of_the_setting() -> None:

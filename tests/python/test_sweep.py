@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 from rich.console import Console
 
-import documents
+import stock
 import wirespeed
 from wirespeed import cli, scenarios
 from wirespeed.sweep import Ask, Plan, command, study
@@ -172,6 +172,15 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert "enlarge the pool" in found.rows[1]["error"]
     found.write(tmp_path)
     assert "line rate" in (tmp_path / study.PAGE_FILE).read_text()
+    # Those that the settings' rules refuse have not run.
+    assert [result["runs"] for result in found.document["results"]] == [1, 0, 1, 1, 1, 0, 1, 1]
+    assert "8 points, 6 runs of" in words.headline(found.document)
+    assert words.headline(found.document).endswith("; 2 cannot start, 3 failed")
+    told = words.closing(found.document)
+    assert told.startswith("of 8 points 2 cannot start, 3 failed; the first is traffic.packet_rate=1 Mpps, ")
+    assert "enlarge the pool" in told
+    cells = [row[-1] for row in words.rows(found.document)[1]]
+    assert [cells[place] for place in (1, 4, 5)] == ["no start", "failed", "no start"]
     # What failed is known too, unless it is asked for.
     assert small(vary, out=tmp_path).ran == 0
     assert small(vary, out=tmp_path, retry_failed=True).ran == 1
@@ -193,6 +202,15 @@ def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given,
     with pytest.raises(wirespeed.InputError, match=says):
         wirespeed.sweep("forwarding", **given, set=SMALL, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_last_line_says_how_many_points_have_no_result_and_why(tmp_path, capsys):
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps,901 Mpps", out=tmp_path) in (None, 0)
+    *_, last = capsys.readouterr().err.strip().splitlines()
+    assert last.startswith("wirespeed: of 3 points 2 failed; the first is traffic.packet_rate=900 Mpps: ")
+    assert "line rate" in last
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,2 Mpps", out=tmp_path) in (None, 0)
+    assert not capsys.readouterr().err
 
 
 def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
@@ -268,7 +286,7 @@ def test_a_point_is_run_until_its_half_width_is_met():
 
 
 def test_a_capture_in_rounds_is_the_same_for_every_seed_and_is_run_no_more_than_it_takes_to_see_it(tmp_path):
-    frames = [documents.frame(i) for i in range(300)]
+    frames = [stock.frame(i) for i in range(300)]
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     records = [struct.pack("<IIII", 1, 10 * i, len(each), len(each)) + each for i, each in enumerate(frames)]
     (tmp_path / "trace.pcap").write_bytes(head + b"".join(records))
@@ -294,6 +312,26 @@ def test_a_capture_in_rounds_is_the_same_for_every_seed_and_is_run_no_more_than_
     told = words.widths(found.document)
     assert "the capture is the same for every seed" in told[0]
     assert "'mean 0.0001%' is not met at 2 of 2 points" in told[1]
+
+
+def test_one_run_a_point_has_the_half_widths_of_its_batches_and_says_so(tmp_path):
+    found = small({"run.seed": [1, 2]}, metrics=["carried_mpps", "mean", "p50", "llc_hit_rate"])
+    for row, result in zip(found.rows, found.document["results"], strict=True):
+        assert result["runs"] == 1
+        assert result["mean"]["half_width"] == row["sojourn_ns.half_width"] > 0
+        assert result["p50"]["half_width"] == row["sojourn_ns.p50_half_width"] > 0
+        assert result["carried_mpps"]["half_width"] > 0
+        assert result["llc_hit_rate"]["half_width"] is None
+    told = words.extremes(found.document)
+    # Two seeds of the same machine differ by no more than their batches do.
+    assert "Mean sojourn: no point is surely better than the others" in told[1]
+    assert told[3].startswith("Hit rate of the LLC: best at ")
+    assert "(one run a point, and none tells an interval of it)" in told[3]
+    assert "half-widths are those of batches of its packets" in words.widths(found.document)[0]
+    assert "of batches of packets of the one run" in pages.page(found.document)
+    twice = small(replications=2)
+    assert not words.widths(twice.document)
+    assert "over replications" in pages.page(twice.document)
 
 
 def test_a_metric_that_no_run_reports_is_not_waited_for():
@@ -751,9 +789,15 @@ def test_ranges_are_told_apart():
     assert [level.value for level in parse("nic.burst=8..32*2").levels] == [8, 16, 32]
 
 
-def described(means, half_width=1.0):
+def described(means, half_width=1.0, runs=3):
     results = [
-        {"at": {"x": x}, "error": None, "runs": 3, "p99": {"mean": mean, "half_width": half_width}}
+        {
+            "at": {"x": x},
+            "error": None,
+            "runs": runs,
+            "same_packets": False,
+            "p99": {"mean": mean, "half_width": half_width},
+        }
         for x, mean in means.items()
     ]
     return {"metrics": ["p99"], "results": results, "axes": [{"name": "x"}], "replications": [3, 3]}
@@ -766,7 +810,7 @@ def described(means, half_width=1.0):
         ({1: 100.0, 2: 101.0, 3: 300.0}, 1.0, "best at x=1, 100.0 ± 1.0 ns; x=2 cannot be told from it"),
         ({1: 100.0, 2: 101.0, 3: 101.2, 4: 300.0}, 1.0, "; 2 more points cannot be told from it"),
         ({1: 100.0, 2: 101.0, 3: 101.2}, 1.0, "no point is surely better than the others"),
-        ({1: 100.0, 2: 101.0}, None, "best at x=1, 100 ns (one run a point: without intervals)"),
+        ({1: 100.0, 2: 101.0}, None, "best at x=1, 100 ns (without intervals)"),
     ],
 )
 def test_what_is_best_is_told_with_what_cannot_be_told_from_it(means, half_width, says):

@@ -160,6 +160,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(terminal.text(text.summary(found.document, console.width), console).rstrip("\n"))
         if not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+        if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
+            print(f"wirespeed: {lacking}", file=sys.stderr)
         if found.failed == len(found.rows):
             raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
         return 0

@@ -45,9 +45,15 @@ def page(document: Mapping[str, Any]) -> str:
         f"<ul class=reasons>{best}</ul>",
         f"<div class=grid>{''.join(figures)}</div>"
         f"<section><h2>All points</h2>{table(heads, rows[:_ROWS])}{more}"
-        f"<p class=note>± is the 95 % half-width over replications. Built by {escape(document['build'])}.</p></section>"
-        + (f"<section><h2>What failed</h2><ul>{failed}</ul></section>" if failed else ""),
+        f"<p class=note>± is the 95 % half-width, {_of_what(document)}. "
+        f"Built by {escape(document['build'])}.</p></section>"
+        + (f"<section><h2>Without a result</h2><ul>{failed}</ul></section>" if failed else ""),
     )
+
+
+def _of_what(document: Mapping[str, Any]) -> str:
+    once = document["replications"][1] == 1
+    return "of batches of packets of the one run" if once else "over replications"
 
 
 def shell(title: str, headline: str, under: str, body: str) -> str:

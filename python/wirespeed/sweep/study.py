@@ -288,9 +288,12 @@ def _document(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
                 if same:
                     by_batches = until.within(metric, runs[0])
                     wide = None if by_batches is None else max(by_batches, over_runs)
+                elif len(runs) == 1:
+                    wide = until.within(metric, runs[0])
                 means[metric.name] = {"mean": mean, "half_width": wide}
         error = next((run["error"] for run in runs if run["error"] is not None), None)
-        about = {"point": place, "at": plan.values(place), "runs": len(runs), "same_packets": same, "error": error}
+        started = sum(run["key"] is not None for run in runs)
+        about = {"point": place, "at": plan.values(place), "runs": started, "same_packets": same, "error": error}
         results.append({**about, **means})
     return {"schema": SCHEMA, **plan.document(), "results": results}
 

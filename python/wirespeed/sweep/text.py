@@ -17,15 +17,34 @@ from wirespeed.sweep.metrics import METRICS
 
 # Points that a terminal shows; all are in the files.
 _SHOWN: Final = 40
+_ERRORS_SHOWN: Final = 5
 
 
 def headline(document: Mapping[str, Any]) -> str:
     """What was run."""
     results = document["results"]
-    failed = sum(result["error"] is not None for result in results)
     runs = sum(result["runs"] for result in results)
     words = f"{q.count(len(results))} points, {q.count(runs)} runs of {document['name'] or document['scenario']}"
-    return f"{words}; {failed} of the points failed" if failed else words
+    lost = _lost(document)
+    return f"{words}; {lost}" if lost else words
+
+
+def closing(document: Mapping[str, Any]) -> str | None:
+    """Of points without a result how many there are, where the first one is and why; None where there are none."""
+    found = errors(document)
+    if not found:
+        return None
+    where, why = found[0]
+    return f"of {q.count(len(document['results']))} points {_lost(document)}; the first is {where}: {why}"
+
+
+def _lost(document: Mapping[str, Any]) -> str:
+    """How many points have no result: refused by the scenario's rules before they ran, or failed as they ran."""
+    wrong = [result for result in document["results"] if result["error"] is not None]
+    refused = sum(result["runs"] == 0 for result in wrong)
+    told = [f"{q.count(refused)} cannot start"] if refused else []
+    told += [f"{q.count(len(wrong) - refused)} failed"] if len(wrong) > refused else []
+    return ", ".join(told)
 
 
 def value(name: str, of: Mapping[str, Any] | None) -> str:
@@ -69,7 +88,7 @@ def extremes(document: Mapping[str, Any]) -> list[str]:
         elif equal:
             line += f"; {len(equal)} more points cannot be told from it"
         if best[name]["half_width"] is None:
-            line += " (one run a point: without intervals)"
+            line += f" ({_without_interval(best)})"
         lines.append(line)
     return lines
 
@@ -78,6 +97,11 @@ def widths(document: Mapping[str, Any]) -> list[str]:
     """What there is to say about half-widths: runs that are the same, and wanted ones that are not met."""
     lines = []
     sound = [result for result in document["results"] if result["error"] is None]
+    if any(result["runs"] == 1 for result in sound):
+        lines.append(
+            "one run a point: half-widths are those of batches of its packets; --replications or --until tell what "
+            "other packets change"
+        )
     same = sum(result["same_packets"] for result in sound)
     if same:
         where = "all points" if same == len(sound) else f"{same} of {len(sound)} points"
@@ -95,6 +119,10 @@ def widths(document: Mapping[str, Any]) -> list[str]:
         if missed:
             lines.append(f"{each.text!r} is not met at {len(missed)} of {len(known)} points")
     return lines
+
+
+def _without_interval(result: Mapping[str, Any]) -> str:
+    return "one run a point, and none tells an interval of it" if result["runs"] == 1 else "without intervals"
 
 
 def _places(some: Sequence[Mapping[str, Any]], of: Sequence[Mapping[str, Any]]) -> str:
@@ -122,10 +150,15 @@ def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     for result in document["results"]:
         row = [labels[axis][result["at"][axis]] for axis in axes]
         row += [
-            "failed" if result["error"] and name not in result else value(name, result.get(name)) for name in metrics
+            _no_result(result) if result["error"] and name not in result else value(name, result.get(name))
+            for name in metrics
         ]
         out.append(row + ([str(result["runs"])] if document["replications"][1] > 1 else []))
     return heads, out
+
+
+def _no_result(result: Mapping[str, Any]) -> str:
+    return "failed" if result["runs"] else "no start"
 
 
 def _labels(axis: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[object, str]:
@@ -200,5 +233,8 @@ def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
     parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
     parts += [Text(f"· {line}", "yellow") for line in widths(document)]
-    parts += [Text(f"· failed at {where}: {why}", "red") for where, why in errors(document)[:5]]
+    wrong = errors(document)
+    parts += [Text(f"· no result at {where}: {why}", "red") for where, why in wrong[:_ERRORS_SHOWN]]
+    if len(wrong) > _ERRORS_SHOWN:
+        parts.append(Text(f"· … and at {len(wrong) - _ERRORS_SHOWN} more points", "red"))
     return Group(*parts)

@@ -1,0 +1,127 @@
+"""The same commands with less to do, so that all of what documents show can run in a test.
+
+What is tried is that a command does what it is said to do, not what comes out: fewer packets, seeds, evaluations and
+claims, smaller tables. An option that a page gives is left as it is, except for those that say how much is done
+(`--until`, `--grid`, `--seconds`) and for addresses.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import warnings
+from pathlib import Path
+from typing import Any
+
+from wirespeed.advise import techniques
+
+SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.search_resolution=0.3"]
+MADE = ["function.forward.prefixes=5000"]
+UPF = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
+FEW = ("--packets=500", "--warm-up=200", "--seeds=1")
+TRIED = ("short_rings", "core")
+"""The techniques that `advise` tries."""
+PORT = "8786"
+"""Dask's, in the place of which a free one is taken."""
+# Of each study of a paper one claim that takes seconds.
+CLAIMS = {
+    "2003-isca-hasan": ["--claim", "rows-l-alloc-input"],
+    "2010-tc-duarte": ["--claim", "area-line-16"],
+    "2020-access-korikawa": ["--claim", "slices-half", "--reading", "literal"],
+    "2024-5gc2ache": ["--claim", "resq_ring"],
+}
+
+
+def smaller(words: list[str]) -> list[str]:
+    """The words behind `wirespeed`, with less to do."""
+    # A folder of results is an operand, but not where `--out` names the one that a command before has written.
+    has_folder = any(Path(word).is_dir() for word, before in zip(words[1:], words, strict=False) if before != "--out")
+    if "--scheduler" in words:
+        at = words.index("--scheduler")
+        words = [*words[: at + 1], scheduler(words[at + 1]), *words[at + 2 :]]
+    match words:
+        case ["run" | "compare" | "sweep", *_] if not has_folder:
+            # Short runs vary so much that it would take the most replications there may be.
+            words = without(words, "--until", 1)
+            given = {word.partition("=")[0] for word in words}
+            sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
+            return setting(words, sets + (UPF if "upf" in words else []))
+        case ["sampling", *_]:
+            return setting(words, [*SHORT, "run.warmup=500", *(UPF if "upf" in words else MADE)])
+        case ["slices", *_]:
+            packets = ["--packets", "300"] if "--table" in words and "--packets" not in words else []
+            return [*words, *packets, "--set", "requests=5000"]
+        case ["microengines", *_]:
+            return [*words, *(x for x in FEW if x not in words)]
+        case ["tune", *_] if "--target" in words:
+            return [*words, "--evaluations", "4", "--starts", "1", "--run-for", "0.1", "--warmup", "0"]
+        case ["tune", *_]:
+            few = ["run.packets=1000", "run.warmup=500", *(UPF if "upf" in words else [])]
+            return setting([*without(words, "--grid", 0), "--evaluations", "4"], few)
+        case ["advise", *_]:
+            # Of the techniques two, on a machine that is filled soon.
+            few = ["machine.cores=1", "mempool.size=8192", "run.warmup=9000", *SHORT[2:]]
+            # A small made table has no route for a capture's packets.
+            few += [] if "--capture" in words else ["traffic.profile=min64", *MADE]
+            others = [name for name, *_ in techniques._ALL if name not in TRIED]
+            return setting([*words, "--packets", "1000", *(x for each in others for x in ("--without", each))], few)
+        case ["router", "run", *_]:
+            return [{"--seconds": "--packets", "5": "500"}.get(word, word) for word in words]
+        case ["router", "bench", *_]:
+            return [*words, "--packets", "8192"]
+        case ["memory", "buffers", *_]:
+            return [*words, "--memory", "ddr4-3200aa", "--order", "fr-fcfs", "--page", "open", "--seeds", "1"]
+        case ["copies", "messages", *_]:
+            return setting(words, ["workload.rounds=2"])
+        case ["copies", "receive", *_] if "--capture" not in words:
+            return [*words, "--capture", "trace.pcap.gz"]
+        case ["papers", "run", paper, *_]:
+            claims = CLAIMS.get(paper, [])
+            return [*words, *(claims[:2] if "--reading" in words else claims)]
+    return words
+
+
+def setting(words: list[str], sets: list[str]) -> list[str]:
+    """With settings behind those that stand there."""
+    return [*words, *(x for each in sets for x in ("--set", each))]
+
+
+def without(words: list[str], option: str, values: int) -> list[str]:
+    """Without an option that has so many values."""
+    if option not in words:
+        return words
+    at = words.index(option)
+    return words[:at] + words[at + values + 1 :]
+
+
+def scheduler(address: str) -> str:
+    """Of this machine the one that a page has started; one in this process for that of another machine."""
+    if "127.0.0.1" in address:
+        return address.replace(PORT, free_port())
+    return str(cluster().scheduler_address)
+
+
+@functools.cache
+def free_port() -> str:
+    """A port that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+@functools.cache
+def cluster() -> Any:
+    """A cluster in this process, for pages that name one."""
+    import distributed
+
+    with warnings.catch_warnings(action="ignore"):
+        return distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", dashboard_address=None
+        )
+
+
+def end() -> None:
+    """Ends the cluster, if there is one: its threads draw random numbers, which tests of properties do not like."""
+    if cluster.cache_info().currsize:
+        cluster().close()
+        cluster.cache_clear()
