@@ -30,8 +30,6 @@ ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "without LLC", "shared
 
 ROOM: Final = "2020-access-korikawa"
 RECORDED_PACKETS: Final = 200_000
-_FEWEST: Final = 1000
-"""The least number of requests that a simulation may have."""
 _PREVIEWED: Final = (
     ("throughput_per_us", "throughput", False),
     ("wait_ns", "wait W_e", False),
@@ -158,10 +156,7 @@ def study(
         }
         for one, outcome, guess in zip(each, outcomes, previews, strict=True)
     ]
-    if preview:
-        told = _noted(each[0], lookups)
-    else:
-        told = [note for outcome in outcomes if outcome is not None for note in outcome["notes"]]
+    told = [note for known in (previews if preview else outcomes) if known is not None for note in known["notes"]]
     return {
         "schema": "wirespeed.slices/1",
         "spec": echoed,
@@ -171,14 +166,6 @@ def study(
         "seed": seed,
         "architectures": rows,
     }
-
-
-def _noted(spec: Mapping[str, Any], lookups: _wirespeed.RecordedLookups | None) -> list[str]:
-    """What is to be known of a specification, of which simulations tell: one of the fewest requests does."""
-    told: list[str] = []
-    point = {"spec": {**spec, "requests": _FEWEST}, "seed": 0, "runs": 1}
-    _wirespeed.run_slices([json.dumps(point)], lambda _, outcome: told.extend(json.loads(outcome)["notes"]), 1, lookups)
-    return told
 
 
 def _refuse_unused(spec: Mapping[str, Any], facts: Mapping[str, Any]) -> None:

@@ -90,7 +90,7 @@ pub(crate) fn run_slices(
 }
 
 /// What closed forms say of a setting (JSON), without simulating it, as JSON: `found`, null of several applications or several
-/// packets a core, and `left_out`, what they do not know of.
+/// packets a core, `left_out`, what they do not know of, and `notes` on the setting.
 #[pyfunction]
 #[pyo3(signature = (spec, lookups=None))]
 pub(crate) fn preview_slices(py: Python<'_>, spec: &str, lookups: Option<Py<RecordedLookups>>) -> PyResult<String> {
@@ -101,5 +101,6 @@ pub(crate) fn preview_slices(py: Python<'_>, spec: &str, lookups: Option<Py<Reco
     json_of(&serde_json::json!({
         "found": found.map_err(|e| error(0, 1, &e))?,
         "left_out": left_out(&spec, lookups.is_some()),
+        "notes": spec.notes(),
     }))
 }
