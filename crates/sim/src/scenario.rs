@@ -427,6 +427,20 @@ impl MachineSpec {
         self.tlb.as_ref().map_or(4096, |tlb| tlb.alignment(group, name))
     }
 
+    /// What the packet buffer begins with a multiple of: a page, and a pair of halves where a controller's map has some.
+    pub(crate) fn buffer_alignment(&self, group: &str, name: &str) -> u64 {
+        let page = self.page_of(group, name);
+        let halves = self.dram.controller.as_ref().and_then(|controller| controller.halves);
+        halves.map_or(page, |halves| {
+            let pair = 2 * halves.bytes().max(1);
+            let (mut divisor, mut left) = (page, pair);
+            while left > 0 {
+                (divisor, left) = (left, divisor % left);
+            }
+            page / divisor * pair
+        })
+    }
+
     /// Puts `memory` where the machine says: page tables, pages of regions, sockets.
     ///
     /// # Errors

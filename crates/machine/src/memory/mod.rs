@@ -545,8 +545,18 @@ impl Hierarchy {
         if self.is_plain() {
             return self.read_rows(first, count, now);
         }
+        self.set_output(true);
         self.enter(Requester::Device);
-        self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0)
+        let at = self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0);
+        self.set_output(false);
+        at
+    }
+
+    /// Says whether devices read packets from now on, to send them, or anything else.
+    fn set_output(&mut self, output: bool) {
+        if let Some(pending) = &mut self.pending {
+            pending.output = output;
+        }
     }
 
     /// A device writes a line of descriptors, as [`Hierarchy::dma_write`].
@@ -562,7 +572,11 @@ impl Hierarchy {
         if self.sampling.is_some() {
             return self.dma_sampled(line, 1, None, false, now);
         }
-        self.dma_read(line, 1, now)
+        if self.is_plain() {
+            return self.read_rows(line, 1, now);
+        }
+        self.enter(Requester::Device);
+        self.for_each_line(line, 1, |memory, line, spot| memory.read_by_device(line, spot, now).0)
     }
 
     /// Whether nothing but caches and DRAM that answers at once sees what devices do, so that it may be done row by row.
