@@ -8,15 +8,8 @@ use proptest::prelude::*;
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 const STANDARD: &str = "ddr4-3200aa";
-const ORDERS: [&str; 7] = [
-    "fr-fcfs",
-    "fr-fcfs=4",
-    "fcfs",
-    "fcfs=4",
-    "batch=direction/4/0",
-    "batch=bank-parity/1/2",
-    "batch=direction/8/4",
-];
+const ORDERS: [&str; 7] =
+    ["fr-fcfs", "fr-fcfs=4", "fcfs", "fcfs=4", "batch=direction/4/0", "batch=bank-parity/1/2", "batch=direction/8/4"];
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
@@ -270,9 +263,8 @@ fn a_queue_for_output_changes_nothing_where_there_is_no_output() {
 
 #[test]
 fn what_contradicts_itself_is_named() {
-    let error = |setting: ControllerSetting| {
-        Commanded::new(&dram(3, false), &setting, "machine.dram").unwrap_err().to_string()
-    };
+    let error =
+        |setting: ControllerSetting| Commanded::new(&dram(3, false), &setting, "machine.dram").unwrap_err().to_string();
     let queue = error(ControllerSetting { queue: 60, output_first: true, ..setting("fr-fcfs") });
     assert_eq!(
         queue,

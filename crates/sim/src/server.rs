@@ -436,6 +436,7 @@ impl Server {
         m.place(&mut memory, &layout)?;
         clos::apply(&m.clos, &mut memory)?;
         owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
+        memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
         let scattered = match &scenario.buffer {
             None => None,
             Some(spec) => {
@@ -504,7 +505,9 @@ impl Server {
             stalled: 0,
             stalled_bytes: 0,
             pending: memory.has_controllers().then(|| Box::new(Pending::new(m.cores as usize, usize::from(nic.ports)))),
-            output: nic.output_block.map(|n| Box::new(Output::new(n, m.cores as usize, usize::from(nic.ports)))),
+            output: nic
+                .output_block
+                .map(|n| Box::new(Output::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
             memory,
             layout,
             pool,
@@ -602,6 +605,11 @@ impl Server {
     /// What the packet buffer has done so far; none where packets lie in their mbufs.
     pub fn buffer(&self) -> Option<BufferCounters> {
         self.scattered.as_ref().map(|scattered| scattered.buffer.counters())
+    }
+
+    /// Cells of the packet buffer that packets have.
+    pub fn buffer_held(&self) -> u64 {
+        self.scattered.as_ref().map_or(0, |scattered| scattered.buffer.cells_held())
     }
 
     /// What each member of a chain has done so far; none of a function alone.
@@ -795,12 +803,12 @@ impl Server {
             None => {
                 let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
                 observer.packet_lines(first, count, true);
-                self.memory.dma_write(first, count, now)
+                self.memory.dma_write_packet(core, first, count, now)
             }
             Some(scattered) => {
                 let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
                 let runs = runs.inspect(|&(first, count)| observer.packet_lines(first, count, true));
-                runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
+                runs.map(|(first, count)| self.memory.dma_write_packet(core, first, count, now)).max().unwrap_or(now)
             }
         };
         let written = written.max(self.memory.write_descriptors(ring.line(), now));

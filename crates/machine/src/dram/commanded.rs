@@ -482,7 +482,8 @@ impl Commanded {
         let (doors, channel) = (&mut doors[i], &mut self.channels[i]);
         while !doors.is_empty() {
             let now = channel.clock();
-            let there = |door: &VecDeque<(u32, u64)>| door.front().filter(|(_, clock)| *clock <= now).map(|door| door.0);
+            let there =
+                |door: &VecDeque<(u32, u64)>| door.front().filter(|(_, clock)| *clock <= now).map(|door| door.0);
             if let Some(slot) = there(&doors.output)
                 && channel.can_accept_output()
             {

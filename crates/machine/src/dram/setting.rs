@@ -135,7 +135,12 @@ impl ControllerSetting {
             move |e: MachineError| MachineError { path, ..e }
         };
         if !(1..=64).contains(&channels) {
-            return Err(no(&format!("{path}.channels"), &channels.to_string(), "1 to 64", "give the socket's channel count"));
+            return Err(no(
+                &format!("{path}.channels"),
+                &channels.to_string(),
+                "1 to 64",
+                "give the socket's channel count",
+            ));
         }
         let text = self.map.trim().replace([',', '|'], " ");
         let parts = text.trim_end();

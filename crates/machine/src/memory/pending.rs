@@ -416,6 +416,9 @@ impl Hierarchy {
     /// Writes `line`, which the LLC gives up at `now`: its data are read first.
     #[inline]
     pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
+        if self.tails.is_some() {
+            self.supersede(line);
+        }
         let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
         self.post_write(line, now + read);
     }
@@ -440,6 +443,9 @@ impl Hierarchy {
     #[inline]
     pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
         if let Some(at) = self.read_stacked(line, at, &mut Path::default()) {
+            return at;
+        }
+        if self.tails.is_some() && self.bypasses(line) {
             return at;
         }
         match &mut self.pending {

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use units::{Rate, Size};
 
 use crate::MachineError;
+use crate::memory::MOST_CACHED;
 
 /// Receive descriptors of the core's queue.
 pub const RX_RING: RegionId = RegionId(2);
@@ -67,10 +68,18 @@ pub struct NicSpec {
     /// When left out it asks for each packet of a batch in one go, as soon as the descriptors are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_block: Option<u32>,
+    /// Lines of SRAM for each receive queue, which what the NIC writes past the LLC fills before it goes to DRAM together,
+    /// and for each transmit queue, of which blocks fetch so many at least, be it of several packets; 0 is without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_cells: u32,
     /// Packet memory in front of PCIe.
     pub fifo: Size,
     /// The host link.
     pub pcie: PcieSpec,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl NicSpec {
@@ -106,6 +115,10 @@ impl NicSpec {
         {
             let remedy = "1 has queues take turns line by line, 1024 packet by packet; leave it out for no turns";
             return error("output_block", block.to_string(), "1 to 1024 lines", remedy);
+        }
+        if self.cache_cells > MOST_CACHED {
+            let remedy = "the paper that proposes it has 4";
+            return error("cache_cells", self.cache_cells.to_string(), &format!("0 to {MOST_CACHED} lines"), remedy);
         }
         if self.fifo.bytes() < 2048 {
             return error("fifo", self.fifo.to_string(), "at least 2048 B", "it must hold the longest frame");

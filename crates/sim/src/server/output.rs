@@ -4,6 +4,8 @@
 //! go. With it queues that have something to send take turns, round robin, a block of lines each, and a block is asked for
 //! when PCIe is free for its data. A packet is sent when its last line is there, after those before it in its queue. As
 //! the output side of Hasan, Chandra, Vijaykumar, ISCA 2003, section 4.3, whose ports are the queues of core and port here.
+//! With SRAM for the heads of queues (section 4.5) a turn fetches as many lines as that holds, of as many packets as that
+//! takes: what the NIC has of a queue when its turn comes has crossed PCIe before.
 //! Left out: a bound on what the NIC has asked for and not yet got.
 
 use std::collections::VecDeque;
@@ -19,6 +21,8 @@ use super::{Event, Leaving, Observer, PRIORITY_NIC, Server};
 pub(super) struct Output {
     /// Lines of a block.
     block: u64,
+    /// A block goes on with the next packet of its queue.
+    spans: bool,
     /// By core and port.
     queues: Vec<Queue>,
     ports: usize,
@@ -64,9 +68,11 @@ pub(super) struct Block {
 }
 
 impl Output {
-    pub(super) fn new(block: u32, cores: usize, ports: usize) -> Output {
+    /// Blocks of `block` lines; with SRAM for `cells` lines a queue they are as long at least, and of several packets.
+    pub(super) fn new(block: u32, cells: u32, cores: usize, ports: usize) -> Output {
         Output {
-            block: block.into(),
+            block: block.max(cells).into(),
+            spans: cells > 0,
             queues: (0..cores * ports).map(|_| Queue::default()).collect(),
             ports,
             turns: VecDeque::new(),
@@ -102,44 +108,62 @@ impl Server {
 
     /// The next queue's turn.
     pub(super) fn output_turn(&mut self, observer: &mut impl Observer) {
-        let now = self.engine.now();
         let Some(output) = &mut self.output else { return };
         output.scheduled = false;
         let Some(at) = output.turns.pop_front() else { return };
+        let mut lines = output.block;
+        loop {
+            lines -= self.ask_for_block(at, lines, observer).min(lines);
+            let Some(output) = &mut self.output else { return };
+            let queue = &output.queues[at];
+            let more = queue.asked < queue.packets.len();
+            if more && lines > 0 && output.spans {
+                continue;
+            }
+            if more {
+                output.turns.push_back(at);
+            }
+            if !output.turns.is_empty() && !output.scheduled {
+                output.scheduled = true;
+                self.engine.schedule(output.free.max(self.engine.now()), PRIORITY_NIC, Event::Output);
+            }
+            return;
+        }
+    }
+
+    /// Asks for up to `lines` lines of the packet that queue `at` is at; how many they are.
+    fn ask_for_block(&mut self, at: usize, lines: u64, observer: &mut impl Observer) -> u64 {
+        let now = self.engine.now();
+        let Some(output) = &mut self.output else { return lines };
         let queue = &mut output.queues[at];
         let packet = queue.left + queue.asked as u64;
-        let Some(reading) = queue.packets.get_mut(queue.asked) else { return };
-        let (mut lines, mut there) = (output.block, now);
+        let Some(reading) = queue.packets.get_mut(queue.asked) else { return lines };
+        let (mut left, mut there) = (lines, now);
         self.memory.open();
-        while lines > 0
+        while left > 0
             && let Some((first, count, came)) = reading.runs.front_mut()
         {
-            let some = lines.min(*count);
+            let some = left.min(*count);
             if *came {
                 observer.packet_lines(*first, some, false);
             }
             there = there.max(self.memory.dma_read(*first, some, now));
-            (lines, *first, *count) = (lines - some, Line(first.0 + some), *count - some);
+            (left, *first, *count) = (left - some, Line(first.0 + some), *count - some);
             if *count == 0 {
                 reading.runs.pop_front();
             }
         }
         let state = self.memory.close(there);
+        let is_last = reading.runs.is_empty();
         // The last block has what is left, be it in no line of its own.
-        let bytes = if reading.runs.is_empty() { reading.bytes } else { ((output.block - lines) * LINE_BYTES).min(reading.bytes) };
+        let bytes = if is_last { reading.bytes } else { ((lines - left) * LINE_BYTES).min(reading.bytes) };
         reading.bytes -= bytes;
         reading.under_way += 1;
+        queue.asked += usize::from(is_last);
         let crossed = self.down.transfer(now, bytes);
-        queue.asked += usize::from(reading.runs.is_empty());
-        if queue.asked < queue.packets.len() {
-            output.turns.push_back(at);
-        }
         output.free = crossed - self.down.latency();
-        if !output.turns.is_empty() {
-            output.scheduled = true;
-            self.engine.schedule(output.free.max(now), PRIORITY_NIC, Event::Output);
-        }
         self.block_asked(Block { queue: at, packet, since: now, crossed }, state, observer);
+        lines - left
     }
 
     fn block_asked(&mut self, block: Block, state: Result<Ps, Transaction>, observer: &mut impl Observer) {
