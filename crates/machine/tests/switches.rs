@@ -156,7 +156,6 @@ fn packets_of_two_pools_alternate_between_even_and_odd_banks_in_a_map_of_halves(
                         cells.iter().map(|&cell| decoder.decode(3 * size + buffer.addr(cell).0).bank & 1).collect();
                     banks.dedup();
                     assert_eq!(banks.len(), 1, "a packet lies in banks of one parity");
-                    // Three buffers from the start there is an odd half.
                     banks[0]
                 })
                 .collect::<Vec<_>>()

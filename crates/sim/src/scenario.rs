@@ -964,6 +964,13 @@ impl Scenario {
                     .into(),
             );
         }
+        if self.nic.cache_cells > 0 && llc.io_ways != 0 && self.nic.output_block.is_none() && self.policy.is_none() {
+            idle.push(
+                "nic.cache_cells has nothing to do: the LLC's I/O ways take what the NIC writes, and it reads each packet in one \
+                 go (machine.llc.io_ways = 0 has it written past the LLC, nic.output_block has queues take turns)"
+                    .into(),
+            );
+        }
         if llc.core_ways.is_some() && self.policy.is_some() {
             idle.push("machine.llc.core_ways has nothing to do: the policy sets the ways of all classes".into());
         }
