@@ -130,7 +130,7 @@ proptest! {
         for line in lines {
             let place = decoder.decode(line * LINE_BYTES);
             prop_assert!(seen.insert(place), "two lines at {place:?}");
-            prop_assert_eq!(u64::from(place.bank & 1), line * LINE_BYTES >> stretch & 1);
+            prop_assert_eq!(u64::from(place.bank & 1), ((line * LINE_BYTES) >> stretch) & 1);
         }
     }
 }

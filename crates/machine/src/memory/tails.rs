@@ -7,7 +7,7 @@
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
 use rustc_hash::FxHashMap;
-use units::{LINE_BYTES, Line, Ps};
+use units::{Line, Ps};
 
 use super::Hierarchy;
 use crate::MachineError;
@@ -105,11 +105,6 @@ impl Hierarchy {
     /// Lines that the tails of receive queues have.
     pub fn tail_lines(&self) -> u64 {
         self.tails.as_ref().map_or(0, |tails| tails.held.len() as u64)
-    }
-
-    /// Bytes of the tails.
-    pub fn tail_bytes(&self) -> u64 {
-        self.tails.as_ref().map_or(0, |tails| (tails.cells * tails.queues.len()) as u64 * LINE_BYTES)
     }
 
     /// Puts `line`, written by a device past the LLC, into its queue's tail: when it is there, and those that it fills up
