@@ -105,6 +105,19 @@ def controller_engine(entries: int = 16, address: int = 32, line: int = 128) -> 
     return Bits(entries * (2 * address + 20) + 8 * line)
 
 
+def queue_caches(queues: int = 16, cells: int = 4, line: int = 64, address: int = 0) -> Bits:
+    """SRAM for heads and tails of queues, `cells` lines each: 8 KiB for 16 queues and 4 cells of 64 B.
+
+    Hasan, Chandra and Vijaykumar, ISCA 2003, section 4.5: 2 x m x q cells. On a cache-coherent server the tails are
+    searched by address, for which `address` gives the bits (0 leaves it out).
+
+    >>> queue_caches().all / 8 / 1024
+    8.0
+    """
+    tags = queues * cells * (address - _log2("line", line)) if address else 0
+    return Bits(2 * queues * cells * 8 * line, tags)
+
+
 def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
     """Overheads of the copy table over line size and associativity, and other techniques; sizes in bits and rbe."""
     rows = []
@@ -123,6 +136,8 @@ def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
         "Hermes: task FIFO, DCQ, look-up tables": hermes(),
         "write buffer, 8 lines of 128 B": write_buffer(),
         "copy engine in the controller, 16 entries": controller_engine(),
+        "heads and tails of 16 queues, 4 cells of 64 B": queue_caches(),
+        "the same of 16 queues of a coherent NIC": queue_caches(address=address),
         "copy table of a 2 MB 8-way L2, 128 B lines": copy_table(2 << 20, 128, 8, address),
     }
     return {

@@ -205,6 +205,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         },
     };

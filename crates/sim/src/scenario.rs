@@ -427,6 +427,20 @@ impl MachineSpec {
         self.tlb.as_ref().map_or(4096, |tlb| tlb.alignment(group, name))
     }
 
+    /// What the packet buffer begins with a multiple of: a page, and a pair of halves where a controller's map has some.
+    pub(crate) fn buffer_alignment(&self, group: &str, name: &str) -> u64 {
+        let page = self.page_of(group, name);
+        let halves = self.dram.controller.as_ref().and_then(|controller| controller.halves);
+        halves.map_or(page, |halves| {
+            let pair = 2 * halves.bytes().max(1);
+            let (mut divisor, mut left) = (page, pair);
+            while left > 0 {
+                (divisor, left) = (left, divisor % left);
+            }
+            page / divisor * pair
+        })
+    }
+
     /// Puts `memory` where the machine says: page tables, pages of regions, sockets.
     ///
     /// # Errors
@@ -947,6 +961,13 @@ impl Scenario {
             idle.push(
                 "machine.llc.core_age and io_age have nothing to do: only machine.llc.replacement = \"age\" or \"age_random\" \
                  looks at them"
+                    .into(),
+            );
+        }
+        if self.nic.cache_cells > 0 && llc.io_ways != 0 && self.nic.output_block.is_none() && self.policy.is_none() {
+            idle.push(
+                "nic.cache_cells has nothing to do: the LLC's I/O ways take what the NIC writes, and it reads each packet in one \
+                 go (machine.llc.io_ways = 0 has it written past the LLC, nic.output_block has queues take turns)"
                     .into(),
             );
         }

@@ -10,6 +10,7 @@
 //!
 //! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
 
+mod output;
 mod pending;
 
 use std::collections::VecDeque;
@@ -36,6 +37,7 @@ use crate::clos;
 use crate::neighbours::{self, Neighbour, NeighbourCounters};
 use crate::owners;
 use crate::scenario::{Scenario, ScenarioError};
+use crate::server::output::Output;
 use crate::server::pending::{HandedOver, Pending};
 use crate::spread;
 use crate::steer::{RX_CLASS, WORK_CLASS};
@@ -199,6 +201,8 @@ pub struct Server {
     memory: Hierarchy,
     /// What waits for memory that answers later.
     pending: Option<Box<Pending>>,
+    /// What the NIC sends, where queues take turns.
+    output: Option<Box<Output>>,
     layout: ServerLayout,
     pool: Mempool,
     /// Its size.
@@ -259,6 +263,8 @@ enum Event {
     ReadDescriptors(usize),
     /// The NIC reads the packets of a batch.
     ReadPackets(usize),
+    /// The NIC reads a block of a packet.
+    Output,
     /// A neighbour goes on.
     Neighbour(usize),
     /// Memory that answers later has its turn.
@@ -266,6 +272,9 @@ enum Event {
     /// A core over such memory goes on with its replay, if this version of its turn is still wanted.
     Replay(usize, u32),
 }
+
+/// The region of an allocator's packets.
+const BUFFER: &str = "packet buffer";
 
 /// Events at the same time: memory gets packets before cores look for them.
 const PRIORITY_NIC: u8 = 0;
@@ -406,7 +415,7 @@ impl Server {
         regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
         regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
             id: PACKET_BUFFER,
-            name: "packet buffer".into(),
+            name: BUFFER.into(),
             bytes: buffer.size.bytes(),
             sharing: Sharing::Shared,
         }));
@@ -419,11 +428,15 @@ impl Server {
             nic.tx_descriptors,
             nic.ports,
             &regions,
-            |group, name| m.page_of(group, name),
+            |group, name| match name {
+                BUFFER => m.buffer_alignment(group, name),
+                _ => m.page_of(group, name),
+            },
         )?;
         m.place(&mut memory, &layout)?;
         clos::apply(&m.clos, &mut memory)?;
         owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
+        memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
         let scattered = match &scenario.buffer {
             None => None,
             Some(spec) => {
@@ -492,6 +505,9 @@ impl Server {
             stalled: 0,
             stalled_bytes: 0,
             pending: memory.has_controllers().then(|| Box::new(Pending::new(m.cores as usize, usize::from(nic.ports)))),
+            output: nic
+                .output_block
+                .map(|n| Box::new(Output::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
             memory,
             layout,
             pool,
@@ -551,6 +567,7 @@ impl Server {
                 Event::Core(i) => self.core(i, observer),
                 Event::ReadDescriptors(batch) => self.read_descriptors(batch),
                 Event::ReadPackets(batch) => self.read_packets(batch, observer),
+                Event::Output => self.output_turn(observer),
                 Event::Neighbour(i) => self.neighbour(i),
                 Event::Memory => self.memory_turn(observer),
                 Event::Replay(i, version) => self.replay_turn(i, version),
@@ -588,6 +605,11 @@ impl Server {
     /// What the packet buffer has done so far; none where packets lie in their mbufs.
     pub fn buffer(&self) -> Option<BufferCounters> {
         self.scattered.as_ref().map(|scattered| scattered.buffer.counters())
+    }
+
+    /// Cells of the packet buffer that packets have.
+    pub fn buffer_held(&self) -> u64 {
+        self.scattered.as_ref().map_or(0, |scattered| scattered.buffer.cells_held())
     }
 
     /// What each member of a chain has done so far; none of a function alone.
@@ -781,12 +803,12 @@ impl Server {
             None => {
                 let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
                 observer.packet_lines(first, count, true);
-                self.memory.dma_write(first, count, now)
+                self.memory.dma_write_packet(core, first, count, now)
             }
             Some(scattered) => {
                 let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
                 let runs = runs.inspect(|&(first, count)| observer.packet_lines(first, count, true));
-                runs.map(|(first, count)| self.memory.dma_write(first, count, now)).max().unwrap_or(now)
+                runs.map(|(first, count)| self.memory.dma_write_packet(core, first, count, now)).max().unwrap_or(now)
             }
         };
         let written = written.max(self.memory.write_descriptors(ring.line(), now));
@@ -1159,6 +1181,14 @@ impl Server {
             let bytes = u64::from(packet.sent_bytes);
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
+            if self.output.is_some() {
+                let runs = match &self.scattered {
+                    None => vec![(first, count, true)],
+                    Some(scattered) => scattered.to_send(packet.mbuf, packet.moved, start, bytes),
+                };
+                self.read_in_blocks(packet, handed, runs.into_iter());
+                continue;
+            }
             self.memory.open();
             let at = match &self.scattered {
                 None => {
@@ -1291,6 +1321,16 @@ impl Scattered {
     /// The lines of the packet in `mbuf`.
     fn lines_of(&self, mbuf: u32) -> &[Addr] {
         &self.lines[mbuf as usize]
+    }
+
+    /// What is read of the packet in `mbuf` to send `bytes` bytes of it that begin at `start` in the mbuf, `moved` from
+    /// where it began: stretches of lines, and whether they are of the packet as it came.
+    fn to_send(&self, mbuf: u32, moved: i32, start: Addr, bytes: u64) -> Vec<(Line, u64, bool)> {
+        // What was put before the packet is in the mbuf's headroom.
+        let (before, after) = (u64::from(moved.min(0).unsigned_abs()), moved.max(0) as u64);
+        let headroom = (before > 0).then(|| lines(start, before)).map(|(first, count)| (first, count, false));
+        let came = self.runs(mbuf, after, bytes - before.min(bytes)).map(|(first, count)| (first, count, true));
+        headroom.into_iter().chain(came).collect()
     }
 
     /// The lines of `bytes` bytes of it from byte `from` on, as runs of lines one after the other: the first one and

@@ -61,6 +61,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         },
     };

@@ -28,8 +28,10 @@ const REBASE: u32 = 1 << 30;
 const STEP: u32 = 1 << 23;
 /// The least key has to be looked for: no key, as its clock would have passed.
 const STALE: u64 = 0;
+/// Reads of output, where they have a queue of their own.
+const OUTPUT: usize = 2;
 /// Room in whichever queue.
-const ANY: usize = 2;
+const ANY: usize = 3;
 const NEVER: u32 = u32::MAX;
 const NO_ROW: u32 = u32::MAX;
 const NIL: u8 = u8::MAX;
@@ -59,6 +61,9 @@ pub(super) enum Goal {
     Until(u64),
     /// Up to this clock, and on until the ingress register is empty.
     Offer(u64),
+    /// Up to this clock at most, and no further than to where the ingress register has become empty or a queue has got
+    /// room.
+    Room(u64),
     /// Until nothing is left to serve.
     Empty,
 }
@@ -113,6 +118,8 @@ pub(super) struct Entry {
     pub id: u64,
     pub place: Place,
     pub write: bool,
+    /// It waits in the queue that goes first.
+    output: bool,
     /// Clock of acceptance, internal.
     accepted: u32,
 }
@@ -210,7 +217,12 @@ pub(super) struct Channel<const G: usize> {
     ordered: bool,
     page: Page,
     drain: Option<(u32, u32)>,
-    capacity: [u32; 2],
+    capacity: [u32; 3],
+    /// Every bank's row is open.
+    all_hits: bool,
+    /// What the ages of all but output begin with, where that goes first, and the last sequence number.
+    behind: u32,
+    last_seq: u32,
     refresh: Refresh,
 
     // Time.
@@ -232,10 +244,10 @@ pub(super) struct Channel<const G: usize> {
 
     // Requests.
     bank: [Bank; BANKS],
-    list: [[List; BANKS]; 2],
+    list: [[List; BANKS]; 3],
     slots: [Slot; MOST_ENTRIES as usize],
     free: u8,
-    len: [u32; 2],
+    len: [u32; 3],
     seq: u32,
     writing: usize,
     ingress: Option<Entry>,
@@ -369,9 +381,12 @@ impl<const G: usize> Channel<G> {
                 Writes::Drain { high, low, .. } => Some((high, low)),
             },
             capacity: match spec.writes {
-                Writes::Mixed => [spec.queue, 0],
-                Writes::Drain { queue, .. } => [spec.queue, queue],
+                Writes::Mixed => [spec.queue, 0, 0],
+                Writes::Drain { queue, .. } => [spec.queue, queue, 0],
             },
+            all_hits: false,
+            behind: 0,
+            last_seq: LAST_SEQ,
             refresh: spec.refresh,
             base: 0u64.wrapping_sub(u64::from(ORIGIN)),
             now: ORIGIN,
@@ -394,10 +409,10 @@ impl<const G: usize> Channel<G> {
                 last_use: 0,
                 timeout: spec.page.timeout(),
             }; BANKS],
-            list: [[EMPTY; BANKS]; 2],
+            list: [[EMPTY; BANKS]; 3],
             slots: [Slot::default(); MOST_ENTRIES as usize],
             free: 0,
-            len: [0; 2],
+            len: [0; 3],
             seq: 0,
             writing: 0,
             ingress: None,
@@ -429,10 +444,7 @@ impl<const G: usize> Channel<G> {
             log: None,
             watched: None,
         };
-        let slots = channel.capacity[0] + channel.capacity[1];
-        for (i, slot) in (0..slots as u8).zip(&mut channel.slots) {
-            slot.next = if u32::from(i) + 1 == slots { NIL } else { i + 1 };
-        }
+        channel.link_slots();
         match spec.refresh {
             Refresh::Off => {}
             Refresh::AllBank => {
@@ -444,6 +456,43 @@ impl<const G: usize> Channel<G> {
         }
         channel.due = channel.next_due();
         Ok(channel)
+    }
+
+    /// Has every request find its row open: no row is ever opened or closed. Places must have the same row then.
+    pub fn set_all_hits(&mut self) {
+        self.all_hits = true;
+        self.page = Page::Open;
+        self.bank.iter_mut().for_each(|bank| bank.open = 0);
+    }
+
+    /// Gives [output](Channel::accept_output) a queue of so many entries, which is served before the others: of what may
+    /// go in a clock first, and of each bank.
+    ///
+    /// # Errors
+    /// More entries in all than there are.
+    pub fn set_output_first(&mut self, entries: u32) -> Result<(), MachineError> {
+        let [queue, writes, _] = self.capacity;
+        if queue + writes + entries > MOST_ENTRIES || entries == 0 {
+            return Err(MachineError::new(
+                "dram.controller.output_first",
+                format!("{entries} entries for output, with {queue} and {writes} for writes"),
+                format!("up to {MOST_ENTRIES} together"),
+                "make controller.queue smaller: output has a queue as long".into(),
+            ));
+        }
+        self.capacity[OUTPUT] = entries;
+        self.last_seq = LAST_SEQ >> 1;
+        self.behind = self.last_seq + 1;
+        self.link_slots();
+        Ok(())
+    }
+
+    /// Chains the slots of all queues, which are empty.
+    fn link_slots(&mut self) {
+        let slots: u32 = self.capacity.iter().sum();
+        for (i, slot) in (0..slots as u8).zip(&mut self.slots) {
+            slot.next = if u32::from(i) + 1 == slots { NIL } else { i + 1 };
+        }
     }
 
     /// The clock up to which everything has happened.
@@ -470,7 +519,7 @@ impl<const G: usize> Channel<G> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == [0, 0] && self.ingress.is_none()
+        self.len == [0; 3] && self.ingress.is_none()
     }
 
     pub fn can_accept(&self) -> bool {
@@ -482,13 +531,30 @@ impl<const G: usize> Channel<G> {
     pub fn accept(&mut self, id: u64, place: Place, write: bool) {
         debug_assert!(self.ingress.is_none());
         let accepted = self.now;
-        if self.len == [0, 0] {
+        if self.len == [0; 3] {
             self.pending_from = accepted + 1;
         }
-        self.ingress = Some(Entry { id, place, write, accepted });
+        self.ingress = Some(Entry { id, place, write, output: false, accepted });
         if self.watched.is_some() {
             self.see(id as usize);
         }
+    }
+
+    /// Whether the queue of output has room.
+    pub fn can_accept_output(&self) -> bool {
+        self.len[OUTPUT] < self.capacity[OUTPUT]
+    }
+
+    /// Takes a read of output into its queue, now.
+    pub fn accept_output(&mut self, id: u64, place: Place, sink: &mut impl Sink) {
+        debug_assert!(self.can_accept_output());
+        if self.is_empty() {
+            self.pending_from = self.now;
+        }
+        if self.watched.is_some() {
+            self.see(id as usize);
+        }
+        self.enqueue(Entry { id, place, write: false, output: true, accepted: self.now }, OUTPUT, sink);
     }
 
     #[inline(never)]
@@ -527,7 +593,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     pub fn drive(&mut self, goal: Goal, sink: &mut impl Sink) {
         let until = match goal {
-            Goal::Until(clock) | Goal::Offer(clock) => clock,
+            Goal::Until(clock) | Goal::Offer(clock) | Goal::Room(clock) => clock,
             Goal::Empty => 0,
         };
         loop {
@@ -540,17 +606,24 @@ impl<const G: usize> Channel<G> {
                 if !full && self.now > entry.accepted {
                     self.ingress = None;
                     self.enqueue(entry, kind, sink);
+                    if let Goal::Room(_) = goal {
+                        return;
+                    }
                     continue;
                 }
-                let most = if let Goal::Until(_) = goal { limit } else { self.now + STEP };
+                let most = if let Goal::Until(_) | Goal::Room(_) = goal { limit } else { self.now + STEP };
                 (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
             } else if let Goal::Empty = goal {
-                if self.len == [0, 0] {
+                if self.len == [0; 3] {
                     return;
                 }
                 (limit, room) = (self.now + STEP, Some(ANY));
             }
             if self.now >= limit {
+                return;
+            }
+            if let Goal::Room(_) = goal {
+                self.run(limit, Some(ANY), sink);
                 return;
             }
             self.run(limit, room, sink);
@@ -1003,6 +1076,10 @@ impl<const G: usize> Channel<G> {
             let mut at = self.now.max(self.bus_free[0]);
             let banks = (0..self.banks).filter(|&b| target >> b & 1 == 1);
             let single = self.refresh == Refresh::PerBank;
+            if self.all_hits {
+                // What a precharge would wait for, a refresh of open rows waits for.
+                at = banks.clone().map(|b| self.may(PRE, b)).fold(at, u32::max);
+            }
             let command = if self.open & target != 0 {
                 at = banks.map(|b| self.may(PRE, b)).fold(at, u32::max);
                 if single { Command::Pre } else { Command::PreAll }
@@ -1069,6 +1146,12 @@ impl<const G: usize> Channel<G> {
             let clock = self.now + rule.clocks;
             self.each(self.near(rule.level, target), |channel, b| {
                 channel.own[b][next] = channel.own[b][next].max(clock);
+                if channel.all_hits && next == ACT {
+                    // No row has to be opened after it, but it takes as long.
+                    for column in [RD, WR] {
+                        channel.own[b][column] = channel.own[b][column].max(clock);
+                    }
+                }
             });
         }
         for kind in 0..4 {
@@ -1093,7 +1176,7 @@ impl<const G: usize> Channel<G> {
 
     #[inline(always)]
     fn enqueue(&mut self, entry: Entry, kind: usize, sink: &mut impl Sink) {
-        if kind == 0 && !entry.write && self.drain.is_some() && self.forwards(entry.place) {
+        if !entry.write && self.drain.is_some() && self.forwards(entry.place) {
             // The write queue has the line.
             let end = self.now + 1;
             self.counters.forwarded += 1;
@@ -1109,7 +1192,7 @@ impl<const G: usize> Channel<G> {
         }
         let bank = entry.place.bank as usize & (BANKS - 1);
         let index = self.free;
-        if self.seq == LAST_SEQ {
+        if self.seq == self.last_seq {
             self.relabel();
         }
         let slot = &mut self.slots[place_of(index)];
@@ -1120,6 +1203,9 @@ impl<const G: usize> Channel<G> {
         match self.order {
             Order::FrFcfs { .. } => {
                 let first = self.push(index, kind, bank);
+                if entry.output {
+                    return self.update(bank);
+                }
                 if self.drain.is_some() && self.switch() {
                     return;
                 }
@@ -1133,11 +1219,12 @@ impl<const G: usize> Channel<G> {
                 }
             }
             Order::Fcfs { .. } => {
-                self.push(index, 0, 0);
+                self.push(index, kind, 0);
                 self.reselect();
             }
             Order::Batch { by, .. } => {
                 let key = match by {
+                    _ if entry.output => OUTPUT,
                     BatchBy::Direction => usize::from(entry.write),
                     BatchBy::BankParity => bank & 1,
                 };
@@ -1162,7 +1249,7 @@ impl<const G: usize> Channel<G> {
     /// Appends to a list; whether it was empty.
     #[inline(always)]
     fn push(&mut self, index: u8, which: usize, bank: usize) -> bool {
-        let list = &mut self.list[which & 1][bank];
+        let list = &mut self.list[which % 3][bank];
         let tail = list.tail;
         list.tail = index;
         if tail == NIL {
@@ -1179,14 +1266,16 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn remove(&mut self, index: u8, bank: usize) {
         let slot = self.slots[place_of(index)];
-        let kind = self.queue_of(slot.entry.write);
+        let output = slot.entry.output;
+        let kind = if output { OUTPUT } else { self.queue_of(slot.entry.write) };
         let (which, at) = match self.order {
             Order::FrFcfs { .. } => (kind, bank),
+            _ if output => (OUTPUT, 0),
             Order::Fcfs { .. } => (0, 0),
             Order::Batch { by: BatchBy::Direction, .. } => (usize::from(slot.entry.write), 0),
             Order::Batch { by: BatchBy::BankParity, .. } => (bank & 1, 0),
         };
-        let list = &mut self.list[which & 1][at];
+        let list = &mut self.list[which % 3][at];
         if slot.prev == NIL {
             list.head = slot.next;
         } else {
@@ -1207,7 +1296,7 @@ impl<const G: usize> Channel<G> {
         } else if !(self.drain.is_some() && self.switch()) {
             self.update(bank);
         }
-        if self.len == [0, 0]
+        if self.len == [0; 3]
             && let Some(entry) = self.ingress
         {
             self.pending_from = entry.accepted + 1;
@@ -1244,7 +1333,8 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn update(&mut self, bank: usize) {
         let Order::FrFcfs { cap } = self.order else { return self.reselect() };
-        let head = self.list[self.writing & 1][bank].head;
+        let output = self.list[OUTPUT][bank].head;
+        let head = if output == NIL { self.list[self.writing & 1][bank].head } else { output };
         let (open, passed) = (self.bank[bank].open, self.bank[bank].passed);
         if self.blocked >> bank & 1 == 1 {
             return self.want(bank, NONE, NIL, 0);
@@ -1257,7 +1347,8 @@ impl<const G: usize> Channel<G> {
             return;
         }
         let oldest = &self.slots[place_of(head)];
-        let seq = oldest.seq;
+        let behind = if output == NIL { self.behind } else { 0 };
+        let seq = oldest.seq | behind;
         if open == NO_ROW {
             return self.want(bank, ACT, head, seq);
         }
@@ -1270,7 +1361,7 @@ impl<const G: usize> Channel<G> {
             while at != NIL {
                 let slot = &self.slots[place_of(at)];
                 if slot.entry.place.row == open {
-                    let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq);
+                    let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq | behind);
                     return self.want(bank, kind, at, seq);
                 }
                 at = slot.next;
@@ -1283,7 +1374,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn switch(&mut self) -> bool {
         let Some((high, low)) = self.drain else { return false };
-        let [reads, writes] = self.len;
+        let [reads, writes, _] = self.len;
         let writing = if self.writing == 0 {
             writes >= high || (reads == 0 && writes > 0)
         } else {
@@ -1310,10 +1401,13 @@ impl<const G: usize> Channel<G> {
             Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => prefetch,
         };
         let mut heads = [self.list[0][0].head, self.list[1][0].head];
-        if self.chosen == NIL
-            && let Some((which, count)) = self.choose(heads, self.active, self.served)
-        {
-            (self.active, self.served, self.chosen) = (which, count, heads[which]);
+        let mut first = self.list[OUTPUT][0].head;
+        if self.chosen == NIL {
+            if first != NIL {
+                self.chosen = first;
+            } else if let Some((which, count)) = self.choose(heads, self.active, self.served) {
+                (self.active, self.served, self.chosen) = (which, count, heads[which]);
+            }
         }
         let (mut active, mut served, mut index) = (self.active, self.served, self.chosen);
         let mut claimed = 0u64;
@@ -1321,7 +1415,7 @@ impl<const G: usize> Channel<G> {
             if index == NIL {
                 break;
             }
-            for head in &mut heads {
+            for head in heads.iter_mut().chain([&mut first]) {
                 if *head == index {
                     *head = self.slots[place_of(index)].next;
                 }
@@ -1351,6 +1445,7 @@ impl<const G: usize> Channel<G> {
                 }
             }
             index = match self.choose(heads, active, served) {
+                _ if first != NIL => first,
                 Some((which, count)) => {
                     (active, served) = (which, count);
                     heads[which]

@@ -9,14 +9,14 @@
 //! In front of the vaults of a cube lie links and a crossbar, as in [`super::hmc`]; tags are not modelled here.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use ::stats::{Histogram, Reason};
 use units::{LINE_BYTES, Line, Ps};
 
 use super::channel::{Channel, Class, Goal, Sink, Waits};
 use super::energy::Work;
-use super::map::{AddressMap, Decoder, Place};
+use super::map::{Decoder, Place};
 use super::policy::{Page, Writes};
 use super::presets;
 use super::simulate::REQUEST_BYTES;
@@ -83,6 +83,9 @@ pub struct Commanded {
     quickest: u64,
     found: Found,
     links: Option<Links>,
+    all_hits: bool,
+    /// Before each channel, where output goes first.
+    doors: Option<Vec<Doors>>,
     latency: Histogram,
     mark: Gathered,
     marked: Ps,
@@ -95,7 +98,30 @@ struct Request {
     channel: u32,
     place: Place,
     write: bool,
+    /// The NIC reads it to send it.
+    output: bool,
     waits: Waits,
+}
+
+/// Requests that a channel has no room for yet. Without a queue for output that is first come first served, so a channel
+/// is driven until it has room; where output overtakes, what comes later matters.
+#[derive(Clone, Debug, Default)]
+struct Doors {
+    /// Each with the clock from which it may be taken in.
+    output: VecDeque<(u32, u64)>,
+    others: VecDeque<(u32, u64)>,
+}
+
+impl Doors {
+    fn is_empty(&self) -> bool {
+        self.output.is_empty() && self.others.is_empty()
+    }
+
+    /// The first clock after `now` from which one more may be taken in.
+    fn comes(&self, now: u64) -> Option<u64> {
+        let clocks = [&self.output, &self.others].map(|door| door.front().map(|(_, clock)| *clock));
+        clocks.into_iter().flatten().filter(|&clock| clock > now).min()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -152,7 +178,7 @@ impl Commanded {
         };
         let of_standard = DramSpec::of_standard(name, spec.overhead)?;
         let usual = of_standard.page;
-        let same = DramSpec { channels: spec.channels, page: spec.page, controller: None, ..of_standard };
+        let same = DramSpec { channels: spec.channels, page: spec.page, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
             let remedy = "leave it out, or remove dram.controller";
             return error(field, came, format!("the standard's {has} with a controller"), remedy);
@@ -165,12 +191,23 @@ impl Commanded {
             return error("controller.page", came, "one that says the same".into(), "leave one of them out");
         }
         let mut standard = presets::preset(name).unwrap_or_else(presets::ddr4_2400u);
-        let (interleave, decoder) = places(&mut standard, &setting.map, spec.channels, path)?;
+        let (round_robin, map) = setting.address_map(&mut standard, spec.channels, path)?;
+        let interleave = round_robin.then(|| Divisor::new(spec.channels));
+        let mut decoder = Decoder::new(&map, &standard)?;
+        if spec.all_hits {
+            decoder = decoder.with_one_row(&standard);
+        }
         let controller = setting.spec(spec.page);
         let channels = (0..spec.channels)
             .map(|_| {
                 let mut channel = Channel::new(&standard, &controller, REQUEST_BYTES)?;
                 channel.watch();
+                if spec.all_hits {
+                    channel.set_all_hits();
+                }
+                if setting.output_first {
+                    channel.set_output_first(controller.queue)?;
+                }
                 Ok(channel)
             })
             .collect::<Result<Vec<_>, _>>()
@@ -206,6 +243,8 @@ impl Commanded {
             quickest: if matches!(controller.writes, Writes::Drain { .. }) { 2 } else { column },
             found: Found::default(),
             links,
+            all_hits: spec.all_hits,
+            doors: setting.output_first.then(|| vec![Doors::default(); n]),
             latency: Histogram::new(),
             mark: Gathered::default(),
             marked: Ps::ZERO,
@@ -231,17 +270,18 @@ impl Commanded {
     /// The latency of a read that meets an idle memory and a closed bank, from the controllers' door and back: up to a
     /// clock more where it comes in between clocks. Over links their flits and the crossbar are in it.
     pub fn unloaded_miss(&self) -> Ps {
-        let clocks = 1 + self.standard.unloaded_read(self.standard.bursts(REQUEST_BYTES));
+        let open = if self.all_hits { self.standard.timings.get("RCD").copied().unwrap_or(0) } else { 0 };
+        let clocks = 1 + self.standard.unloaded_read(self.standard.bursts(REQUEST_BYTES)) - open;
         let links = self.links.as_ref().map_or(Ps::ZERO, |l| l.flit * (SHORT + LONG) + l.crossbar * 2);
         self.time(u64::from(clocks)) + links
     }
 
     /// Hands in a request that comes in at `at`, or as soon after as it may. Of writes nothing is heard again but
-    /// that they were accepted.
-    pub fn hand_in(&mut self, id: u64, line: Line, write: bool, at: Ps) {
+    /// that they were accepted. `output`: the NIC reads it to send it.
+    pub fn hand_in(&mut self, id: u64, line: Line, write: bool, output: bool, at: Ps) {
         let (channel, place) = self.place(line);
         let at = at.max(self.driven);
-        let request = Request { id, came: at, channel, place, write, waits: Waits::default() };
+        let request = Request { id, came: at, channel, place, write, output, waits: Waits::default() };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.requests[slot as usize] = request;
@@ -302,6 +342,7 @@ impl Commanded {
         let clock = self.clock(until);
         for i in 0..self.channels.len() {
             if self.due[i] <= clock + 1 {
+                self.admit(i, clock + 1, accepted);
                 self.channels[i].drive(Goal::Until(clock + 1), &mut self.found);
                 self.look(i);
             }
@@ -403,7 +444,7 @@ impl Commanded {
 
     /// When `clock` begins.
     fn time(&self, clock: u64) -> Ps {
-        Ps((u128::from(clock) * 1_000_000).div_ceil(u128::from(self.standard.clock_mhz)) as u64)
+        begins(clock, &self.standard)
     }
 
     /// The clock that `time` lies in.
@@ -413,10 +454,19 @@ impl Commanded {
 
     /// The request in `slot` is before its channel at `at`.
     fn enter(&mut self, slot: u32, at: Ps, accepted: &mut Vec<(u32, Ps)>) {
-        let Request { channel, place, write, .. } = self.requests[slot as usize];
+        let Request { channel, place, write, output, .. } = self.requests[slot as usize];
         let within = self.clock(at);
         let clock = within + u64::from(self.time(within) < at);
         let i = channel as usize;
+        if let Some(doors) = &mut self.doors {
+            // The others have an ingress register to pass.
+            match output && !write {
+                true => doors[i].output.push_back((slot, clock + 1)),
+                false => doors[i].others.push_back((slot, clock)),
+            }
+            self.admit(i, clock, accepted);
+            return self.look(i);
+        }
         self.channels[i].drive(Goal::Offer(clock), &mut self.found);
         if write {
             accepted.push((channel, self.time(self.channels[i].clock()).max(at)));
@@ -425,12 +475,53 @@ impl Commanded {
         self.look(i);
     }
 
+    /// Does what the clocks of channel `i` before `until` hold, and takes in what waits before it as soon as it may, output
+    /// before what came sooner.
+    fn admit(&mut self, i: usize, until: u64, accepted: &mut Vec<(u32, Ps)>) {
+        let Some(doors) = &mut self.doors else { return };
+        let (doors, channel) = (&mut doors[i], &mut self.channels[i]);
+        while !doors.is_empty() {
+            let now = channel.clock();
+            let there =
+                |door: &VecDeque<(u32, u64)>| door.front().filter(|(_, clock)| *clock <= now).map(|door| door.0);
+            if let Some(slot) = there(&doors.output)
+                && channel.can_accept_output()
+            {
+                doors.output.pop_front();
+                channel.accept_output(u64::from(slot), self.requests[slot as usize].place, &mut self.found);
+            } else if let Some(slot) = there(&doors.others)
+                && channel.can_accept()
+            {
+                doors.others.pop_front();
+                let Request { came, place, write, .. } = self.requests[slot as usize];
+                if write {
+                    accepted.push((i as u32, begins(now, &self.standard).max(came)));
+                }
+                channel.accept(u64::from(slot), place, write);
+            } else if now < until {
+                channel.drive(Goal::Room(doors.comes(now).map_or(until, |clock| clock.min(until))), &mut self.found);
+            } else {
+                // The register may pass what it has on in this clock still.
+                let was_free = channel.can_accept();
+                channel.drive(Goal::Room(until), &mut self.found);
+                if was_free || !channel.can_accept() {
+                    return;
+                }
+            }
+        }
+    }
+
     /// Looks for what channel `i` does next.
     fn look(&mut self, i: usize) {
         let channel = &mut self.channels[i];
-        let due = channel.next();
+        let mut due = channel.next();
+        let mut least = if channel.can_accept() { self.column } else { self.quickest };
+        if let Some(doors) = &self.doors
+            && !doors[i].is_empty()
+        {
+            (due, least) = ([due, doors[i].comes(channel.clock())].into_iter().flatten().min(), 0);
+        }
         self.due[i] = due.unwrap_or(u64::MAX);
-        let least = if channel.can_accept() { self.column } else { self.quickest };
         self.bound[i] = due.map_or(u64::MAX, |due| due - 1 + least);
     }
 
@@ -519,45 +610,9 @@ impl Links {
     }
 }
 
-/// How lines lie over so many channels of `standard`, whose number of channels becomes that of its map.
-fn places(
-    standard: &mut Standard,
-    text: &str,
-    channels: u32,
-    path: &str,
-) -> Result<(Option<Divisor>, Decoder), MachineError> {
-    let here = |e: MachineError| MachineError { path: format!("{path}.controller.map"), ..e };
-    if !(1..=64).contains(&channels) {
-        return Err(MachineError::new(
-            format!("{path}.channels"),
-            channels.to_string(),
-            "1 to 64",
-            "give the socket's channel count".into(),
-        ));
-    }
-    let text = text.trim().replace([',', '|'], " ");
-    let parts = text.trim_end();
-    let round_robin = parts.strip_suffix("channel").map(str::trim_end).or(Some(parts));
-    match round_robin {
-        Some(parts) if !parts.contains("channel") => {
-            standard.channels = 1;
-            let map = AddressMap::of_parts(standard, parts).map_err(here)?;
-            Ok((Some(Divisor::new(channels)), Decoder::new(&map, standard).map_err(here)?))
-        }
-        _ => {
-            if !channels.is_power_of_two() {
-                return Err(MachineError::new(
-                    format!("{path}.controller.map"),
-                    format!("{text:?} over {channels} channels"),
-                    "channel as the last part, or channels that are a power of two",
-                    "address bits select the channel elsewhere".into(),
-                ));
-            }
-            standard.channels = channels;
-            let map = AddressMap::of_parts(standard, parts).map_err(here)?;
-            Ok((None, Decoder::new(&map, standard).map_err(here)?))
-        }
-    }
+/// When `clock` begins.
+fn begins(clock: u64, standard: &Standard) -> Ps {
+    Ps((u128::from(clock) * 1_000_000).div_ceil(u128::from(standard.clock_mhz)) as u64)
 }
 
 /// The first field that is not the standard's: its name, what came, and what the standard has.

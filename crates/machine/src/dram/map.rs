@@ -65,7 +65,7 @@ pub struct Field {
     pub part: Part,
     /// Byte-address bits, the part's lowest bit first.
     pub bits: Vec<u8>,
-    /// Further address bits XORed in, the part's lowest bit first; may be shorter than `bits`.
+    /// Further address bits XORed in, the part's lowest bit first, 0 for none; may be shorter than `bits`.
     #[serde(default)]
     pub xor: Vec<u8>,
 }
@@ -133,11 +133,45 @@ impl AddressMap {
         Decoder::new(&map, standard)?;
         Ok(map)
     }
+
+    /// The same map with memory in stretches of `bytes` that lie in even banks and in odd ones by turns: the lowest bank
+    /// bit, XORed with nothing, and the address bit that tells the stretches apart change places.
+    ///
+    /// # Errors
+    /// Stretches that are no power of two, smaller than a line or half the device; one bank a group.
+    pub fn halved(mut self, standard: &Standard, bytes: u64) -> Result<AddressMap, MachineError> {
+        if !bytes.is_power_of_two() || bytes < LINE_BYTES || bytes > standard.capacity() / 2 {
+            let (came, most) = (format!("stretches of {bytes} B"), standard.capacity() / 2);
+            let allowed = format!("a power of two from {LINE_BYTES} to {most} B");
+            return Err(error(standard, came, &allowed, "half of the packet buffer, by channel"));
+        }
+        let tells = bytes.ilog2() as u8;
+        let Some(bank) = self.fields.iter_mut().find(|f| f.part == Part::Bank && !f.bits.is_empty()) else {
+            return Err(error(standard, "one bank a group".into(), "two or more", "take another standard"));
+        };
+        let parity = bank.bits[0];
+        if let Some(xor) = bank.xor.first_mut() {
+            *xor = 0;
+        }
+        let swapped = |bit: &mut u8| {
+            *bit = match *bit {
+                bit if bit == tells => parity,
+                bit if bit == parity => tells,
+                bit => bit,
+            }
+        };
+        self.fields.iter_mut().flat_map(|f| f.bits.iter_mut().chain(&mut f.xor)).for_each(swapped);
+        Decoder::new(&self, standard)?;
+        Ok(self)
+    }
 }
 
 fn error(standard: &Standard, came: String, allowed: &str, remedy: &str) -> MachineError {
     MachineError::new(format!("dram.{}.map", standard.name), came, allowed, remedy.into())
 }
+
+/// Stands for no address bit in a list of XORs.
+const NONE: u8 = 0;
 
 /// Moves `width` address bits from `from` to `to` of a part.
 #[derive(Clone, Copy, Debug, Default)]
@@ -215,7 +249,7 @@ impl Decoder {
                     &format!("the device has {} of them", part.count(standard)),
                 ));
             }
-            for &bit in bits.iter().chain(xor) {
+            for &bit in bits.iter().chain(xor.iter().filter(|&&bit| bit != NONE)) {
                 if bit < low || bit >= high {
                     return Err(error(
                         standard,
@@ -237,7 +271,7 @@ impl Decoder {
                 owner[bit as usize] = Some(part);
             }
             for (i, &bit) in bits.iter().enumerate() {
-                matrix.push(1 << bit ^ xor.get(i).map_or(0, |&x| 1 << x));
+                matrix.push(1 << bit ^ xor.get(i).filter(|&&x| x != NONE).map_or(0, |&x| 1 << x));
             }
             let above = match part {
                 Part::Rank => (standard.groups * standard.banks).ilog2(),
@@ -271,6 +305,20 @@ impl Decoder {
         Ok(decoder)
     }
 
+    /// The same places with one row a bank that is as wide as all of its rows.
+    pub(super) fn with_one_row(mut self, standard: &Standard) -> Decoder {
+        let columns = Part::Column.count(standard).ilog2();
+        let Segments { first, rest } = std::mem::take(&mut self.row);
+        for segment in std::iter::once(first).chain(rest).filter(|s| s.mask != 0) {
+            let segment = Segment { to: segment.to + columns, ..segment };
+            match self.column.first.mask {
+                0 => self.column.first = segment,
+                _ => self.column.rest.push(segment),
+            }
+        }
+        self
+    }
+
     /// Bytes that may be addressed.
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -300,6 +348,10 @@ fn push_runs(bits: &[u8], above: u32, into: &mut Segments) {
     for end in 1..=bits.len() {
         if end == bits.len() || bits[end] != bits[end - 1] + 1 {
             let width = end - start;
+            if bits[start] == NONE {
+                start = end;
+                continue;
+            }
             let segment = Segment { from: u32::from(bits[start]), mask: (1 << width) - 1, to: above + start as u32 };
             if into.first.mask == 0 {
                 into.first = segment;

@@ -79,6 +79,10 @@ pub struct DramSpec {
     pub t_rfc: Span,
     /// Controller, queues and wires, both ways together, apart from the DRAM itself.
     pub overhead: Span,
+    /// An ideal: every line finds its row open. Columns, buses, turnarounds and refreshes keep their times; opening and
+    /// closing rows takes neither time nor energy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_hits: bool,
     /// Controllers at the level of commands in place of banks that are reserved in order of arrival; needs `standard`,
     /// and cores without lookahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,6 +143,7 @@ impl DramSpec {
             t_refi: span("REFI")?,
             t_rfc: span("RFC")?,
             overhead,
+            all_hits: false,
             controller: None,
         })
     }
@@ -198,6 +203,10 @@ pub struct Dram {
     /// Of a channel, for refreshes.
     ranks: u32,
     page: PagePolicy,
+    /// Of a row's number; none where all rows are one, which is always open.
+    row_bits: u32,
+    /// The row that is open after a refresh.
+    after_refresh: Option<u32>,
     interleave: Divisor,
     lines_per_row: Divisor,
     banks_per_channel: u32,
@@ -290,7 +299,8 @@ impl Dram {
         }
         spec.energy(path)?;
         let devices = spec.of_currents().and_then(presets::preset);
-        let banks = vec![Bank::default(); spec.banks as usize];
+        let open = spec.all_hits.then_some(0);
+        let banks = vec![Bank { row: open, ..Bank::default() }; spec.banks as usize];
         Ok(Dram {
             ranks: devices.map_or(1, |standard| spec.ranks(&standard)),
             timing: Timing {
@@ -303,7 +313,9 @@ impl Dram {
                 rfc: spec.t_rfc.ps(),
                 overhead: spec.overhead.ps(),
             },
-            page: spec.page,
+            page: if spec.all_hits { PagePolicy::Open } else { spec.page },
+            row_bits: if spec.all_hits { 0 } else { u32::MAX },
+            after_refresh: open,
             interleave: Divisor::new(spec.channels),
             lines_per_row: Divisor::new((row / LINE_BYTES) as u32),
             banks_per_channel: spec.banks,
@@ -352,7 +364,8 @@ impl Dram {
     /// The latency of a read that meets an idle memory and a closed bank.
     pub fn unloaded_miss(&self) -> Ps {
         let t = &self.timing;
-        t.overhead + t.rcd + t.cl + t.burst
+        let opened = if self.row_bits == 0 { Ps::ZERO } else { t.rcd };
+        t.overhead + opened + t.cl + t.burst
     }
 
     /// Serves a line at `now`: when its data have passed, and what for.
@@ -415,6 +428,7 @@ impl Dram {
         let row_and_bank = self.lines_per_row.divide(within).0;
         let row = row_and_bank >> self.bank_bits;
         let bank = (row_and_bank ^ row) & of_bank;
+        let row = row & self.row_bits;
         let channel = &mut self.channels[channel as usize];
         // A request out of turn waits as if it came with the latest: those made before it are served before it,
         // but not at a later time.
@@ -439,7 +453,7 @@ impl Dram {
         }
         if bank.epoch != epoch {
             bank.epoch = epoch;
-            bank.row = None;
+            bank.row = self.after_refresh;
         }
         let (reason, command) = match bank.row {
             Some(open) if open == row => {
@@ -521,6 +535,7 @@ mod tests {
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         }
     }

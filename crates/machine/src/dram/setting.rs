@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use units::Size;
 
 use super::PagePolicy;
 use super::map::AddressMap;
@@ -21,6 +22,11 @@ pub struct ControllerSetting {
     /// XORed with low row bits. Lines go round robin over channels unless `channel` is among
     /// the parts and not the last one. Addresses beyond the devices wrap.
     pub map: String,
+    /// Memory in stretches of so many bytes, over all channels, that lie in even banks and in odd ones by turns: half of
+    /// `buffer.size` for a packet buffer whose halves do, with `buffer.pools = 2`. A packet buffer begins with an even
+    /// stretch. As `map` says when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halves: Option<Size>,
     /// Entries of a channel's queue; of reads alone where writes have their own.
     pub queue: u32,
     /// Which request is next: `fr-fcfs`, `fr-fcfs=CAP`, `fcfs`, `fcfs=PREFETCH`, `batch=direction/SIZE/PREFETCH` or
@@ -28,6 +34,10 @@ pub struct ControllerSetting {
     #[serde(with = "text")]
     #[schemars(with = "String")]
     pub order: Order,
+    /// Whether what the NIC reads of packets, to send them, waits in a queue of its own, as long as `queue`, that goes
+    /// before all else.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub output_first: bool,
     /// Where writes wait: `mixed`, or `drain=QUEUE/HIGH/LOW` with a queue of their own and its watermarks. When left
     /// out, `drain=32/24/8` with `fr-fcfs` and `mixed` with what serves in order.
     #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
@@ -53,8 +63,10 @@ impl Default for ControllerSetting {
     fn default() -> ControllerSetting {
         ControllerSetting {
             map: SERVER_MAP.into(),
+            halves: None,
             queue: 32,
             order: Order::FrFcfs { cap: 16 },
+            output_first: false,
             writes: None,
             page: None,
             refresh: Refresh::AllBank,
@@ -103,6 +115,58 @@ impl ControllerSetting {
             }),
             refresh: self.refresh,
         }
+    }
+}
+
+impl ControllerSetting {
+    /// How lines lie over so many channels of `standard`, whose number of channels becomes that of the map: whether lines
+    /// go round robin over channels, and the map within one, or over all. `path` is where the memory stands in the scenario.
+    ///
+    /// # Errors
+    /// No such map, or halves that the device does not have; channels that are no power of two and not the last part.
+    pub fn address_map(
+        &self,
+        standard: &mut Standard,
+        channels: u32,
+        path: &str,
+    ) -> Result<(bool, AddressMap), MachineError> {
+        let here = |field: &'static str| {
+            let path = format!("{path}.controller.{field}");
+            move |e: MachineError| MachineError { path, ..e }
+        };
+        if !(1..=64).contains(&channels) {
+            return Err(no(
+                &format!("{path}.channels"),
+                &channels.to_string(),
+                "1 to 64",
+                "give the socket's channel count",
+            ));
+        }
+        let text = self.map.trim().replace([',', '|'], " ");
+        let parts = text.trim_end();
+        let within = parts.strip_suffix("channel").map_or(parts, str::trim_end);
+        let round_robin = !within.contains("channel");
+        if !round_robin && !channels.is_power_of_two() {
+            return Err(no(
+                &format!("{path}.controller.map"),
+                &format!("{text:?} over {channels} channels"),
+                "channel as the last part, or channels that are a power of two",
+                "address bits select the channel elsewhere",
+            ));
+        }
+        standard.channels = if round_robin { 1 } else { channels };
+        let map = AddressMap::of_parts(standard, if round_robin { within } else { parts }).map_err(here("map"))?;
+        let Some(halves) = self.halves else { return Ok((round_robin, map)) };
+        let over = if round_robin { u64::from(channels) } else { 1 };
+        if !halves.bytes().is_multiple_of(over) {
+            return Err(no(
+                &format!("{path}.controller.halves"),
+                &format!("{halves} over {channels} channels"),
+                "as many bytes in each channel",
+                "take a power of two times the channels",
+            ));
+        }
+        Ok((round_robin, map.halved(standard, halves.bytes() / over).map_err(here("halves"))?))
     }
 }
 

@@ -57,6 +57,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             t_refi: ns(7800.0),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         },
         copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),

@@ -59,6 +59,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             t_refi: ns(1e9),
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         },
         copy_table: None,

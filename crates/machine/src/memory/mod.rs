@@ -37,6 +37,7 @@ mod sockets;
 #[cfg(test)]
 mod sockets_tests;
 mod tables_in_stack;
+mod tails;
 mod tlb;
 mod wires;
 
@@ -50,6 +51,7 @@ pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
 pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
+pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 
 use std::ops::Sub;
@@ -71,6 +73,7 @@ use pending::{Asked, Pending};
 use sampling::{Found, RowOutcome, Sampling};
 use sockets::Sockets;
 use tables_in_stack::TablesInStack;
+use tails::Tails;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -269,6 +272,8 @@ pub struct Hierarchy {
     applications: Option<Box<Applications>>,
     /// What lies in a stacked DRAM beside [`Hierarchy::dram`].
     stack: Option<Box<TablesInStack>>,
+    /// What the NIC has written last past the LLC.
+    tails: Option<Box<Tails>>,
     scratch: Option<Box<Scratch>>,
     /// The line that was last written back.
     written_back: Line,
@@ -403,6 +408,7 @@ impl Hierarchy {
             sockets: None,
             applications: None,
             stack: None,
+            tails: None,
             scratch: None,
             written_back: Line(0),
             counters: MemoryCounters::default(),
@@ -545,8 +551,18 @@ impl Hierarchy {
         if self.is_plain() {
             return self.read_rows(first, count, now);
         }
+        self.set_output(true);
         self.enter(Requester::Device);
-        self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0)
+        let at = self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0);
+        self.set_output(false);
+        at
+    }
+
+    /// Says whether devices read packets from now on, to send them, or anything else.
+    fn set_output(&mut self, output: bool) {
+        if let Some(pending) = &mut self.pending {
+            pending.output = output;
+        }
     }
 
     /// A device writes a line of descriptors, as [`Hierarchy::dma_write`].
@@ -562,7 +578,11 @@ impl Hierarchy {
         if self.sampling.is_some() {
             return self.dma_sampled(line, 1, None, false, now);
         }
-        self.dma_read(line, 1, now)
+        if self.is_plain() {
+            return self.read_rows(line, 1, now);
+        }
+        self.enter(Requester::Device);
+        self.for_each_line(line, 1, |memory, line, spot| memory.read_by_device(line, spot, now).0)
     }
 
     /// Whether nothing but caches and DRAM that answers at once sees what devices do, so that it may be done row by row.
@@ -573,6 +593,7 @@ impl Hierarchy {
             && self.sockets.is_none()
             && self.applications.is_none()
             && self.stack.is_none()
+            && self.tails.is_none()
             && self.engine.as_ref().is_none_or(|engine| engine.under_way.is_empty())
             && self.llc.has_rows()
     }
@@ -665,13 +686,17 @@ impl Hierarchy {
             at += self.claim_for_device(line, at);
         }
         self.overwritten(line);
+        if self.tails.is_some() {
+            self.supersede(line);
+        }
         held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
         if io.ways.0 == 0 {
             let found = self.llc.remove(spot).is_some();
             self.counters.dma_write.count(found || held);
-            return (self.post_write(line, at), found || held);
+            let there = if self.tails.is_some() { self.hold(line, at) } else { None };
+            return (there.unwrap_or_else(|| self.post_write(line, at)), found || held);
         }
         let found = match self.llc.write_or_fill(spot, io) {
             Written::InPlace => true,
@@ -694,6 +719,9 @@ impl Hierarchy {
         // The LLC of another socket answers as DRAM does, and sooner.
         self.counters.dma_read.count(found || self.sockets.is_some() && self.others_have(line));
         let there = if found {
+            if self.tails.is_some() {
+                self.bypasses(line);
+            }
             self.join_for_device(line);
             at + if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) }
         } else {
@@ -1365,6 +1393,9 @@ impl Memory for Hierarchy {
                 Some(_) => self.read_stacked(line, at + self.llc.latency(), &mut path),
                 None => None,
             };
+            if self.tails.is_some() && self.is_in_tail(line, write) {
+                filled = Some(at + self.llc.latency());
+            }
             if filled.is_none() {
                 let asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
                 ticket = self.read_later(line, at + self.llc.latency(), asked);

@@ -48,6 +48,8 @@ pub(super) struct Pending {
     transactions: Transactions,
     /// The one that the present request of a device is part of.
     open: Option<u32>,
+    /// The present request of a device reads a packet to send it.
+    pub(super) output: bool,
     /// Of each channel.
     posted: Vec<Posted>,
     held_up: usize,
@@ -138,6 +140,7 @@ impl Pending {
             tickets: 0,
             transactions: Transactions::default(),
             open: None,
+            output: false,
             held_up: 0,
             finished: Vec::new(),
             accepted: Vec::new(),
@@ -152,7 +155,7 @@ impl Pending {
     }
 
     /// The fill of `line`, asked for at `at` if it is not on its way already.
-    fn fill(&mut self, line: Line, at: Ps) -> u32 {
+    fn fill(&mut self, line: Line, output: bool, at: Ps) -> u32 {
         if let Some(fill) = self.under_way(line) {
             return fill;
         }
@@ -166,7 +169,7 @@ impl Pending {
         let entry = &mut self.fills[fill as usize];
         (entry.line, entry.asked, entry.first) = (line, at, None);
         self.by_line.insert(line.0, fill);
-        self.dram.hand_in(fill.into(), line, false, at + self.there);
+        self.dram.hand_in(fill.into(), line, false, output, at + self.there);
         fill
     }
 
@@ -196,7 +199,7 @@ impl Pending {
 
     /// Writes `line`, which leaves the LLC at `at`.
     fn post(&mut self, line: Line, at: Ps) {
-        self.dram.hand_in(0, line, true, at + self.there);
+        self.dram.hand_in(0, line, true, false, at + self.there);
         let posted = &mut self.posted[self.dram.channel_of(line)];
         posted.posted += 1;
         if let Some(open) = self.open
@@ -413,6 +416,9 @@ impl Hierarchy {
     /// Writes `line`, which the LLC gives up at `now`: its data are read first.
     #[inline]
     pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
+        if self.tails.is_some() {
+            self.supersede(line);
+        }
         let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
         self.post_write(line, now + read);
     }
@@ -439,11 +445,14 @@ impl Hierarchy {
         if let Some(at) = self.read_stacked(line, at, &mut Path::default()) {
             return at;
         }
+        if self.tails.is_some() && self.bypasses(line) {
+            return at;
+        }
         match &mut self.pending {
             None if self.sockets.is_some() => self.read_over_sockets(line, false, at, &mut Path::default()),
             None => self.dram.post(line, false, at),
             Some(pending) => {
-                let fill = pending.fill(line, at);
+                let fill = pending.fill(line, pending.output, at);
                 pending.device(fill);
                 at
             }
@@ -474,7 +483,7 @@ impl Hierarchy {
     pub(super) fn read_later(&mut self, line: Line, at: Ps, asked: Asked) -> Option<Ticket> {
         let pending = self.pending.as_mut()?;
         let is_new = pending.under_way(line).is_none();
-        let fill = pending.fill(line, at);
+        let fill = pending.fill(line, false, at);
         Some(pending.core(fill, asked, is_new))
     }
 

@@ -65,6 +65,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
             currents: None,
             t_rfc: ns(350.0),
             overhead: ns(20.0),
+            all_hits: false,
             controller: None,
         },
         copy_table: None,

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use units::{Rate, Size};
 
 use crate::MachineError;
+use crate::memory::MOST_CACHED;
 
 /// Receive descriptors of the core's queue.
 pub const RX_RING: RegionId = RegionId(2);
@@ -63,10 +64,22 @@ pub struct NicSpec {
     pub tx_descriptors: u32,
     /// Packets a core takes at most from its ring at once.
     pub burst: u32,
+    /// Lines of a packet that the NIC reads of a transmit queue before it reads of the next one that has something to send.
+    /// When left out it asks for each packet of a batch in one go, as soon as the descriptors are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_block: Option<u32>,
+    /// Lines of SRAM for each receive queue, which what the NIC writes past the LLC fills before it goes to DRAM together,
+    /// and for each transmit queue, of which blocks fetch so many at least, be it of several packets; 0 is without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_cells: u32,
     /// Packet memory in front of PCIe.
     pub fifo: Size,
     /// The host link.
     pub pcie: PcieSpec,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl NicSpec {
@@ -96,6 +109,16 @@ impl NicSpec {
                     "a ring holds at least a burst, and the driver refills and frees 32 at a time",
                 );
             }
+        }
+        if let Some(block) = self.output_block
+            && !(1..=1024).contains(&block)
+        {
+            let remedy = "1 has queues take turns line by line, 1024 packet by packet; leave it out for no turns";
+            return error("output_block", block.to_string(), "1 to 1024 lines", remedy);
+        }
+        if self.cache_cells > MOST_CACHED {
+            let remedy = "the paper that proposes it has 4";
+            return error("cache_cells", self.cache_cells.to_string(), &format!("0 to {MOST_CACHED} lines"), remedy);
         }
         if self.fifo.bytes() < 2048 {
             return error("fifo", self.fifo.to_string(), "at least 2048 B", "it must hold the longest frame");

@@ -13,7 +13,7 @@ use engine::Seed;
 use machine::MachineError;
 use machine::buffer::{Allocation, BufferSpec, RowSeries, RowWindow};
 use machine::dram::DramSpec;
-use machine::dram::map::{AddressMap, Decoder};
+use machine::dram::map::Decoder;
 use serde_json::{Value, json};
 use units::{LINE_BYTES, Line, Ps, Size};
 
@@ -216,13 +216,7 @@ impl Places {
         else {
             return Ok(Places { row_bytes: dram.row.bytes(), channels, of: Of::Banks });
         };
-        // As the controllers take their map: `channel` as the last part, or none, is round robin.
-        let text = controller.map.trim().replace([',', '|'], " ");
-        let parts = text.trim_end();
-        let within = parts.strip_suffix("channel").map_or(parts, str::trim_end);
-        let round_robin = !within.contains("channel");
-        standard.channels = if round_robin { 1 } else { dram.channels };
-        let map = AddressMap::of_parts(&standard, if round_robin { within } else { parts })?;
+        let (round_robin, map) = controller.address_map(&mut standard, dram.channels, "machine.dram")?;
         let decoder = Box::new(Decoder::new(&map, &standard)?);
         Ok(Places { row_bytes: u64::from(standard.row_bytes), channels, of: Of::Map { decoder, round_robin } })
     }

@@ -12,6 +12,7 @@ use machine::memory::{Answer, Transaction};
 use machine::nic::Received;
 use units::{PortId, Ps};
 
+use super::output::Block;
 use super::{Event, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
 
 /// Built for a machine whose memory has controllers.
@@ -42,6 +43,8 @@ enum Then {
     Descriptors(usize, Ps, Ps),
     /// A packet of this core and port.
     Sent(usize, PortId),
+    /// A block of one.
+    Block(Block),
 }
 
 /// When a core is woken.
@@ -248,6 +251,13 @@ impl Server {
         }
     }
 
+    /// The answer to `transaction` is that of a block.
+    pub(super) fn expect_block(&mut self, transaction: Transaction, block: Block) {
+        if let Some(pending) = &mut self.pending {
+            pending.expect(transaction, Then::Block(block));
+        }
+    }
+
     /// There are no credits before `at`; if that is not known, a write that ends calls again.
     pub(super) fn wait_for_credits(&mut self, at: Ps) {
         match &mut self.pending {
@@ -261,6 +271,7 @@ impl Server {
         match std::mem::replace(&mut pending.then[transaction.0 as usize], Then::Nothing) {
             Then::Nothing => {}
             Then::Descriptors(slot, since, crossed) => self.ask_for_packets(slot, since, crossed, at),
+            Then::Block(block) => self.block_read(block, at, observer),
             Then::Received(i) => {
                 for writing in pending.writing[i].iter_mut().filter(|w| w.state == Err(transaction)) {
                     writing.state = Ok(at);

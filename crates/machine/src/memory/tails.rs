@@ -1,0 +1,171 @@
+//! SRAM before the packet buffer: the last lines that the NIC has written of each receive queue, which go to DRAM together.
+//!
+//! Models the input half of ADAPT (Hasan, Chandra, Vijaykumar, ISCA 2003, section 4.5: the tails of queues; the heads are
+//! the NIC's own, where it reads ahead). It lies beside the LLC, on the way of what devices write past it, and is coherent:
+//! a core that misses everywhere else gets a line from it in the LLC's time, and takes the line over to write it; what the
+//! NIC reads of it to send is not wanted again and never goes to DRAM; what the LLC writes back takes the place of what it
+//! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
+
+use rustc_hash::FxHashMap;
+use units::{Line, Ps};
+
+use super::Hierarchy;
+use crate::MachineError;
+
+/// Lines of a queue at the most.
+pub const MOST_CACHED: u32 = 4096;
+
+/// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TailCounters {
+    /// By the NIC into them.
+    pub written: u64,
+    /// Together with others of their queue to DRAM.
+    pub gathered: u64,
+    /// Read by the NIC, and never in DRAM.
+    pub bypassed: u64,
+    /// Taken over by a core or the LLC, or written anew.
+    pub replaced: u64,
+    /// Reads of cores that they have answered; the line stays.
+    pub to_cores: u64,
+}
+
+/// See the module header.
+#[derive(Clone, Debug)]
+pub(super) struct Tails {
+    cells: usize,
+    queues: Vec<Vec<Line>>,
+    /// By line: whose it is.
+    held: FxHashMap<u64, u32>,
+    /// Whose packet the present request of a device writes.
+    queue: Option<u32>,
+    counters: TailCounters,
+}
+
+impl Tails {
+    fn remove(&mut self, line: Line) -> bool {
+        let Some(queue) = self.held.remove(&line.0) else { return false };
+        self.queues[queue as usize].retain(|held| *held != line);
+        true
+    }
+}
+
+impl Hierarchy {
+    /// Has `queues` receive queues keep the last `cells` lines each before they go to DRAM.
+    ///
+    /// # Errors
+    /// More lines than [`MOST_CACHED`]; with what else sees lines on their way to DRAM. `path` is where `cells` stands in
+    /// the scenario.
+    pub fn hold_tails(&mut self, cells: u32, queues: u32, path: &str) -> Result<(), MachineError> {
+        if cells > MOST_CACHED {
+            let remedy = "the paper has 4".into();
+            return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
+        }
+        for (given, what) in [
+            (self.sampling.is_some(), "machine.sampling"),
+            (self.sockets.is_some(), "machine.sockets"),
+            (self.copies.is_some(), "machine.copy_table"),
+            (self.engine.is_some(), "machine.copy_engine"),
+            (self.applications.is_some(), "machine.applications"),
+        ] {
+            if given && cells > 0 {
+                let remedy = format!("leave out {path} or {what}");
+                return Err(MachineError::new(path, format!("{cells} with {what}"), format!("0 with {what}"), remedy));
+            }
+        }
+        self.tails = (cells > 0).then(|| {
+            Box::new(Tails {
+                cells: cells as usize,
+                queues: vec![Vec::with_capacity(cells as usize); queues as usize],
+                held: FxHashMap::default(),
+                queue: None,
+                counters: TailCounters::default(),
+            })
+        });
+        Ok(())
+    }
+
+    /// As [`Hierarchy::dma_write`], of a packet of receive queue `queue`.
+    pub fn dma_write_packet(&mut self, queue: usize, first: Line, count: u64, now: Ps) -> Ps {
+        if let Some(tails) = &mut self.tails {
+            tails.queue = Some(queue as u32);
+        }
+        let at = self.dma_write(first, count, now);
+        if let Some(tails) = &mut self.tails {
+            tails.queue = None;
+        }
+        at
+    }
+
+    /// What the tails of receive queues have done; [`None`] without them.
+    pub fn tails(&self) -> Option<TailCounters> {
+        self.tails.as_ref().map(|tails| tails.counters)
+    }
+
+    /// Lines that the tails of receive queues have.
+    pub fn tail_lines(&self) -> u64 {
+        self.tails.as_ref().map_or(0, |tails| tails.held.len() as u64)
+    }
+
+    /// Puts `line`, written by a device past the LLC, into its queue's tail: when it is there, and those that it fills up
+    /// are before their channels; [`None`] if it goes to DRAM by itself.
+    pub(super) fn hold(&mut self, line: Line, at: Ps) -> Option<Ps> {
+        let tails = self.tails.as_deref_mut()?;
+        let queue = tails.queue?;
+        let lines = &mut tails.queues[queue as usize];
+        lines.push(line);
+        tails.held.insert(line.0, queue);
+        tails.counters.written += 1;
+        if lines.len() < tails.cells {
+            return Some(at);
+        }
+        let mut full = std::mem::take(lines);
+        for line in &full {
+            tails.held.remove(&line.0);
+        }
+        tails.counters.gathered += full.len() as u64;
+        for &line in &full {
+            self.post_write(line, at);
+        }
+        full.clear();
+        if let Some(tails) = &mut self.tails {
+            tails.queues[queue as usize] = full;
+        }
+        Some(at)
+    }
+
+    /// What the tails have of `line` is out of date.
+    #[inline]
+    pub(super) fn supersede(&mut self, line: Line) {
+        if let Some(tails) = &mut self.tails
+            && tails.remove(line)
+        {
+            tails.counters.replaced += 1;
+        }
+    }
+
+    /// Whether the NIC gets `line` from a tail; it is not wanted again.
+    #[inline]
+    pub(super) fn bypasses(&mut self, line: Line) -> bool {
+        let Some(tails) = &mut self.tails else { return false };
+        let held = tails.remove(line);
+        tails.counters.bypassed += u64::from(held);
+        held
+    }
+
+    /// Whether a core gets `line` from a tail, which it takes over to write it.
+    #[inline]
+    pub(super) fn is_in_tail(&mut self, line: Line, write: bool) -> bool {
+        let Some(tails) = &mut self.tails else { return false };
+        if !tails.held.contains_key(&line.0) {
+            return false;
+        }
+        if write {
+            tails.remove(line);
+            tails.counters.replaced += 1;
+        } else {
+            tails.counters.to_cores += 1;
+        }
+        true
+    }
+}

@@ -1,0 +1,254 @@
+//! Techniques of packet buffers on the server: every combination runs, and each does what it is for.
+
+use std::sync::LazyLock;
+
+use engine::Seed;
+use functions::{Forward, Function, NextHop};
+use proptest::prelude::*;
+use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::{Overrides, Scenario};
+use stats::Reason;
+use traffic::{Blueprint, Table};
+use units::{Line, Ps};
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::synthetic(1, 2_000, 8));
+static FORWARDING: LazyLock<[Forward; 2]> = LazyLock::new(|| {
+    [1, 2].map(|ports| {
+        let routes = TABLE.routes.iter().map(|r| (r.prefix, NextHop::new(r.next_hop.unwrap()).unwrap()));
+        Forward::new(routes, ports, &Default::default()).unwrap()
+    })
+});
+
+#[derive(Default)]
+struct Ends {
+    sent: u64,
+    all: u64,
+    /// Of sent packets, waits for memory of the NIC.
+    memory: Ps,
+    /// Runs of lines that the NIC reads.
+    reads: Vec<(Line, u64)>,
+    last: Ps,
+}
+
+impl Observer for Ends {
+    fn departure(&mut self, d: &Departure) {
+        self.all += 1;
+        if let Fate::Sent(_) = d.fate {
+            self.sent += 1;
+            self.memory += Ps(d.attribution[Reason::DmaMemory]);
+            assert_eq!(d.attribution.total(), d.sojourn, "what its sojourn was spent on");
+            self.last = self.last.max(d.arrival + d.sojourn);
+        }
+    }
+
+    fn packet_lines(&mut self, first: Line, lines: u64, write: bool) {
+        if !write {
+            self.reads.push((first, lines));
+        }
+    }
+}
+
+fn scenario(set: &[&str]) -> Result<Scenario, String> {
+    let quick = [
+        "traffic.flows.count=500",
+        "mempool.size=8192",
+        "mempool.cache=32",
+        "nic.rx_descriptors=128",
+        "nic.tx_descriptors=128",
+        "machine.dram.standard=ddr4-3200aa",
+        "machine.dram.channels=1",
+        "machine.llc.io_ways=0",
+    ];
+    let set = quick.iter().chain(set).map(|s| (*s).to_string()).collect();
+    Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).map_err(|e| e.to_string())
+}
+
+fn server(set: &[&str], offer: u64) -> Result<Server, String> {
+    let scenario = scenario(set)?;
+    let blueprint = Blueprint::new(&scenario.traffic.source(), Some(&TABLE)).unwrap();
+    let source = blueprint.source(scenario.run.seed, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+    let function = Function::Forward(FORWARDING[usize::from(scenario.nic.ports) - 1].clone());
+    Server::new(&scenario, function, source, offer, Seed(scenario.run.seed)).map_err(|e| e.to_string())
+}
+
+/// Runs to the end and checks what holds of every run: packets, cells and cached lines are conserved.
+fn run(set: &[&str], offer: u64) -> (Ends, Server) {
+    let mut server = server(set, offer).unwrap();
+    let mut ends = Ends::default();
+    let pause = Pause { offered: u64::MAX, at: Ps::MAX };
+    while server.advance(1_000, pause, &mut ends) {}
+    assert_eq!(ends.all, offer, "each packet ends once, sent or with a cause");
+    assert_eq!(server.buffer_held(), 0, "every cell comes back");
+    if let Some(tails) = server.memory().tails() {
+        let gone = tails.gathered + tails.bypassed + tails.replaced;
+        assert_eq!(tails.written, gone + server.memory().tail_lines(), "{tails:?}");
+    }
+    (ends, server)
+}
+
+fn hits(server: &Server) -> f64 {
+    let dram = server.memory().dram_counters();
+    dram.row_hits as f64 / (dram.row_hits + dram.row_misses + dram.row_conflicts) as f64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #[test]
+    fn any_combination_of_switches_conserves_packets_and_memory(
+        allocation in prop::sample::select(vec!["", "fixed", "cells", "linear", "piecewise"]),
+        pools in 1u32..3,
+        order in prop::sample::select(vec![
+            "", "fr-fcfs=16", "fcfs", "fcfs=4", "batch=direction/4/0", "batch=direction/4/4", "batch=bank-parity/1/2",
+        ]),
+        page in prop::sample::select(vec!["open", "closed", "adaptive=64"]),
+        output_first in any::<bool>(),
+        all_hits in any::<bool>(),
+        halves in any::<bool>(),
+        output_block in prop::sample::select(vec![0, 1, 4, 1024]),
+        cache_cells in prop::sample::select(vec![0, 1, 4, 64, 4096]),
+        io_ways in prop::sample::select(vec!["0", "0x600"]),
+        ports in 1u32..3,
+        cores in 1u32..4,
+        load in prop::sample::select(vec!["0.2", "1.0"]),
+    ) {
+        let mut set = vec![
+            format!("machine.dram.all_hits={all_hits}"),
+            format!("nic.cache_cells={cache_cells}"),
+            format!("machine.llc.io_ways={io_ways}"),
+            format!("nic.ports={ports}"),
+            format!("machine.cores={cores}"),
+            format!("traffic.load={load}"),
+        ];
+        if !allocation.is_empty() {
+            set.extend(["allocation=".to_owned() + allocation, format!("pools={pools}"), "size=1 MiB".into()].map(|s| format!("buffer.{s}")));
+        }
+        if !order.is_empty() {
+            let controller = [format!("order={order}"), format!("page={page}"), format!("output_first={output_first}")];
+            set.extend(controller.map(|s| format!("machine.dram.controller.{s}")));
+            if halves {
+                set.push("machine.dram.controller.halves=512 KiB".into());
+            }
+        }
+        if output_block > 0 {
+            set.push(format!("nic.output_block={output_block}"));
+        }
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        run(&set, 400);
+    }
+}
+
+#[test]
+fn lines_of_sixteen_queues_by_turns_open_more_rows_than_whole_packets_do() {
+    let base = [
+        "machine.cores=8",
+        "nic.ports=2",
+        "traffic.load=1",
+        "buffer.allocation=piecewise",
+        "machine.dram.controller.order=fcfs=4",
+    ];
+    let with = |block: &str| {
+        let block = format!("nic.output_block={block}");
+        run(&[&base[..], &[&block]].concat(), 4000)
+    };
+    let [(_, single), (_, four), (_, whole)] = ["1", "4", "1024"].map(with);
+    assert!(hits(&single) < hits(&four) && hits(&four) < hits(&whole));
+    let opened = |server: &Server| 1.0 - hits(server);
+    assert!(opened(&single) > 1.2 * opened(&whole), "{} and {}", opened(&single), opened(&whole));
+}
+
+#[test]
+fn a_block_is_no_longer_than_it_may_be_and_all_lines_are_read() {
+    let base = ["machine.cores=4", "nic.ports=2", "traffic.load=0.3", "buffer.allocation=cells", "buffer.size=4 MiB"];
+    let lines = |set: &[&str]| {
+        let (ends, _) = run(&[&base[..], set].concat(), 1500);
+        assert_eq!(ends.sent, 1500);
+        (ends.reads.iter().map(|r| r.1).sum::<u64>(), ends.reads.iter().map(|r| r.1).max().unwrap())
+    };
+    let (all, longest) = lines(&[]);
+    assert!(longest > 4);
+    assert_eq!(lines(&["nic.output_block=1"]), (all, 1));
+    assert_eq!(lines(&["nic.output_block=4"]).0, all);
+    assert!(lines(&["nic.output_block=4"]).1 <= 4);
+    assert_eq!(lines(&["nic.output_block=1", "nic.cache_cells=16"]).0, all);
+}
+
+#[test]
+fn a_packet_alone_waits_for_memory_no_longer_in_blocks() {
+    let mean = |set: &[&str]| {
+        let base = ["machine.cores=1", "nic.ports=1", "traffic.load=0.001", "traffic.sizes.fixed=1024"];
+        let (ends, _) = run(&[&base[..], set].concat(), 200);
+        ends.memory.as_ns() / ends.sent as f64
+    };
+    // A block is asked for when the one before has crossed, and its data are there while others cross.
+    assert!(mean(&["nic.output_block=1"]) <= mean(&[]) + 1.0);
+}
+
+#[test]
+fn rows_that_are_all_open_carry_more_under_overload() {
+    for controller in [&[][..], &["machine.dram.controller.order=fcfs"], &["machine.dram.controller.order=fr-fcfs=16"]]
+    {
+        let base = ["machine.cores=8", "traffic.load=1", "buffer.allocation=cells", "buffer.shuffled=true"];
+        let sent = |set: &[&str]| run(&[&base[..], controller, set].concat(), 4000).0.sent;
+        let (real, ideal) = (sent(&[]), sent(&["machine.dram.all_hits=true"]));
+        assert!(ideal >= real, "{controller:?}: {ideal} of 4000, {real} with rows");
+    }
+}
+
+#[test]
+fn the_nic_waits_less_for_memory_that_cores_load_where_output_goes_first() {
+    let base = [
+        "machine.cores=2",
+        "traffic.load=0.1",
+        "machine.dram.controller.order=fr-fcfs=16",
+        r#"neighbours=[{name="load", cores=6, working_set="512 MiB"}]"#,
+    ];
+    let waits = |set: &[&str]| {
+        let (ends, _) = run(&[&base[..], set].concat(), 2000);
+        ends.memory.as_ns() / ends.sent as f64
+    };
+    let (plain, first) = (waits(&[]), waits(&["machine.dram.controller.output_first=true"]));
+    assert!(first < plain, "{first} ns of {plain} ns");
+}
+
+#[test]
+fn tails_gather_writes_answer_cores_and_what_is_sent_soon_never_reaches_dram() {
+    let base = ["machine.cores=1", "traffic.load=0.05", "buffer.allocation=linear", "buffer.size=4 MiB"];
+    let with = |set: &[&str]| {
+        let (ends, server) = run(&[&base[..], set].concat(), 1500);
+        assert_eq!(ends.sent, 1500);
+        (server.memory().tails(), server.memory().dram_counters(), ends)
+    };
+    let (none, plain, _) = with(&[]);
+    assert_eq!(none, None);
+    // Four lines are full before the packet is on its way out.
+    let (four, _, _) = with(&["nic.cache_cells=4"]);
+    let four = four.unwrap();
+    assert!(four.gathered > four.written / 2 && four.to_cores > 0, "{four:?}");
+    // 256 KiB hold a packet longer than the server does.
+    let (large, few, _) = with(&["nic.cache_cells=4096"]);
+    let large = large.unwrap();
+    assert!(large.bypassed > large.written / 2, "{large:?}");
+    assert!(few.reads + few.writes < (plain.reads + plain.writes) / 2, "{few:?} of {plain:?}");
+    // With ways for devices the LLC takes what they write.
+    let (ways, _, _) = with(&["nic.cache_cells=4", "machine.llc.io_ways=0x600"]);
+    assert_eq!(ways.unwrap().written, 0);
+}
+
+#[test]
+fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
+    let error = |set: &[&str]| server(set, 1).map(|_| ()).unwrap_err();
+    assert!(error(&["nic.output_block=0"]).contains("nic.output_block = 0: allowed is 1 to 1024 lines"));
+    assert!(error(&["nic.cache_cells=5000"]).contains("nic.cache_cells = 5000: allowed is 0 to 4096 lines"));
+    let order = "machine.dram.controller.order=fcfs";
+    // Output has a queue only where there is a controller, which needs a standard.
+    let plain = Overrides { set: vec!["machine.dram.controller.output_first=true".into()], ..Overrides::default() };
+    let scenario = Scenario::read("", "test", &plain).map_err(|e| e.to_string());
+    let built = scenario.and_then(|s| {
+        machine::memory::Hierarchy::new(&s.machine.memory(), 1, "machine").map(|_| ()).map_err(|e| e.to_string())
+    });
+    assert!(built.unwrap_err().contains("machine.dram.controller = no standard: allowed is with dram.standard"));
+    let halves = error(&[order, "machine.dram.controller.halves=3 MiB"]);
+    assert!(halves.contains("machine.dram.controller.halves"), "{halves}");
+    let queue = error(&["machine.dram.controller.queue=60", "machine.dram.controller.output_first=true"]);
+    assert!(queue.contains("machine.dram.controller.output_first"), "{queue}");
+}
