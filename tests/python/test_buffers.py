@@ -186,3 +186,13 @@ def test_threads_run_points_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # Six runs, three at a time.
     registry.run(find("2003-isca-hasan"), claims=["mean-gain"], threads=3)
     assert len(asked.threads) == 3
+
+
+def test_the_nics_sram_tells_what_became_of_its_lines():
+    shape = ["machine.llc.io_ways=0", "nic.cache_cells=4096", "run.packets=3000", "run.warmup=500", "run.curve=[]"]
+    found = wirespeed.run("forwarding", set=[*shape, "function.forward.prefixes=1000", "mempool.size=8192"]).summary
+    cache = found["nic_cache"]
+    assert cache["cells"] == 4096
+    assert cache["written"] > 3000
+    assert 0 < cache["bypassed"] <= cache["written"]
+    assert wirespeed.run("forwarding", set=[*shape[2:], "function.forward.prefixes=1000"]).summary["nic_cache"] is None

@@ -19,7 +19,7 @@ use machine::buffer::BufferCounters;
 use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{
     ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters,
-    SocketCounters, StackedCounters,
+    SocketCounters, StackedCounters, TailCounters,
 };
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
@@ -66,6 +66,8 @@ pub struct Measured {
     pub stacked: Option<StackedCounters>,
     /// What the followed lines did in the measured part; none where all are.
     pub sample: Option<SampleCounters>,
+    /// What the NIC's SRAM for the tails of receive queues did in the measured part; none without it.
+    pub tails: Option<TailCounters>,
     /// DRAM counters of the measured part.
     pub dram: DramCounters,
     /// What DRAM did in the measured part that takes energy.
@@ -200,6 +202,7 @@ impl Setup<'_> {
             applications: owners::between(&from.applications, &to.applications),
             stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
             sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
+            tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
             sockets: to.sockets.zip(from.sockets.clone()).map(|(to, from)| to - from),
@@ -308,6 +311,7 @@ struct Snapshot {
     applications: Vec<ApplicationState>,
     stacked: Option<StackedCounters>,
     sample: Option<SampleCounters>,
+    tails: Option<TailCounters>,
     dram: DramCounters,
     dram_work: Work,
     sockets: Option<SocketCounters>,
@@ -335,6 +339,7 @@ impl Snapshot {
             applications: server.memory().applications(),
             stacked: server.memory().stack_counters(),
             sample: server.memory().sample_counters(),
+            tails: server.memory().tails(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
             members: server.members(),

@@ -1,7 +1,7 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
 use machine::dram::{CommandReport, ControllerSetting, EnergyModel, PagePolicy, Work};
-use machine::memory::CopyEngineSpec;
+use machine::memory::{CopyEngineSpec, TailCounters};
 use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason, stationarity};
 use units::{LINE_BYTES, Ps};
@@ -157,6 +157,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     let wanted: u64 = measured.cores.iter().map(|c| c.rx_nombuf).sum();
     put("mempool", json!({ "size": scenario.mempool.size, "starved": wanted > 0, "rx_nombuf": wanted }));
     put("packet_buffer", packet_buffer(scenario, measured));
+    put("nic_cache", measured.tails.map_or(Value::Null, |tails| nic_cache(scenario, &tails)));
     put("curve", result.curve.iter().map(point).collect::<Vec<_>>().into());
     put("series", series(scenario, m).iter().map(Bin::to_json).collect::<Vec<_>>().into());
     put("policy", policy(result));
@@ -324,6 +325,18 @@ fn packet_buffer(scenario: &Scenario, measured: &Measured) -> Value {
         "stalls_with_room": did.stalls_with_room,
         "too_long": did.too_long,
         "fragmentation": did.fragmentation(),
+    })
+}
+
+/// What the NIC's SRAM for the tails of receive queues did in the measured part.
+fn nic_cache(scenario: &Scenario, tails: &TailCounters) -> Value {
+    json!({
+        "cells": scenario.nic.cache_cells,
+        "written": tails.written,
+        "gathered": tails.gathered,
+        "bypassed": tails.bypassed,
+        "replaced": tails.replaced,
+        "to_cores": tails.to_cores,
     })
 }
 

@@ -6,6 +6,8 @@
 //! NIC reads of it to send is not wanted again and never goes to DRAM; what the LLC writes back takes the place of what it
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
+use std::ops::Sub;
+
 use rustc_hash::FxHashMap;
 use units::{Line, Ps};
 
@@ -28,6 +30,20 @@ pub struct TailCounters {
     pub replaced: u64,
     /// Reads of cores that they have answered; the line stays.
     pub to_cores: u64,
+}
+
+impl Sub for TailCounters {
+    type Output = TailCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: TailCounters) -> TailCounters {
+        TailCounters {
+            written: self.written - rhs.written,
+            gathered: self.gathered - rhs.gathered,
+            bypassed: self.bypassed - rhs.bypassed,
+            replaced: self.replaced - rhs.replaced,
+            to_cores: self.to_cores - rhs.to_cores,
+        }
+    }
 }
 
 /// See the module header.
