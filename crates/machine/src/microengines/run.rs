@@ -363,11 +363,14 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     fn until(&mut self, packets: u64) -> Result<(), NotHeld> {
         while self.sent < packets {
+            if self.wheel.apart_is_next() {
+                self.step_sdram();
+                continue;
+            }
             // Input always has a packet, so something is always ahead.
             let Some(entity) = self.wheel.pop() else { break };
             // Phases of everybody in one: the host sees one jump that is hard to foresee, not three.
             match self.threads[usize::from(entity)].phase {
-                Phase::Memory => self.step_sdram(),
                 Phase::Lane => self.drained(entity - self.memory - 1),
                 Phase::Software => self.software(entity),
                 Phase::Allocate => self.allocate(entity),
@@ -379,7 +382,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
                 Phase::Suffix => self.refill(entity),
                 Phase::Handshake => self.handed_over(entity),
                 Phase::Release => self.release(entity)?,
-                Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
+                Phase::Memory | Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
             }
         }
         Ok(())
@@ -612,7 +615,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
             self.sdram_clock = self.wheel.now().div_ceil(per_clock);
             self.sdram_awake = true;
-            self.wheel.schedule(self.sdram_clock * per_clock, self.memory);
+            self.wheel.schedule_apart(self.sdram_clock * per_clock);
         }
     }
 
@@ -624,12 +627,13 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     fn step_sdram(&mut self) {
         let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
+        self.wheel.take_apart();
         self.sdram_awake = false;
         let (done, next) = self.sdram.step(self.sdram_clock);
         if let Some(next) = next {
             self.sdram_awake = true;
             self.sdram_clock = next;
-            self.wheel.schedule(next * per_clock, self.memory);
+            self.wheel.schedule_apart(next * per_clock);
         }
         let Some(done) = done else { return };
         if done.owner >= self.memory {
