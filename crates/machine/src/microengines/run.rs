@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use super::sdram::{Sdram, SdramCounters, Transfer};
-use super::wheel::Wheel;
+use super::wheel::{ENTITIES, Wheel};
 use super::{Classes, MicroenginesSpec, Op, Step, Work, Workload};
 use crate::MachineError;
 use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
@@ -89,8 +89,6 @@ enum Phase {
     Handshake,
     /// Output: gives the packet's memory back.
     Release,
-    /// The SDRAM's controller.
-    Memory,
     /// A slot of the transmit FIFO.
     Lane,
 }
@@ -110,9 +108,22 @@ struct Thread {
     lane: u16,
     /// Bytes of the block in hand.
     block: u32,
-    /// In which order packets were taken in.
-    sequence: u64,
-    flow: u32,
+}
+
+/// A power of two that is not less than all engines.
+const ENGINES: usize = 128;
+
+#[derive(Clone, Copy, Debug)]
+struct Engine {
+    /// The tick after the last that is taken.
+    free: u64,
+    busy: u64,
+}
+
+/// Where a thread or slot of the transmit FIFO lies: a number within the bounds that the host need not check.
+#[inline]
+fn place(number: u16) -> usize {
+    usize::from(number) % ENTITIES
 }
 
 /// A packet in flight.
@@ -171,17 +182,18 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     spec: MicroenginesSpec,
     workload: &'w Workload,
     wheel: Wheel,
-    /// Threads; behind them whoever else has events, with nothing but a phase: the SDRAM, and slots of the transmit FIFO.
-    threads: Vec<Thread>,
+    /// Threads; behind them slots of the transmit FIFO, which have events and nothing but a phase.
+    threads: Box<[Thread; ENTITIES]>,
     inputs: u16,
-    /// The number of the SDRAM among them.
-    memory: u16,
-    /// Of input threads, the flow of the packet in hand.
+    /// The first number behind the threads: of a slot of the transmit FIFO where events are meant, of a queue with
+    /// caches where owners of transfers are.
+    others: u16,
+    /// Of input threads, the flow of the packet in hand, and in which order packets were taken in.
     flows: Vec<u32>,
+    sequences: Vec<u64>,
     /// Threads in [`Phase::Behind`].
     behind: u32,
-    engine_free: Vec<u64>,
-    engine_busy: Vec<u64>,
+    engines: Box<[Engine; ENGINES]>,
     sram_free: u64,
     locks: Vec<Lock>,
     sdram: Sdram,
@@ -259,26 +271,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let sdram = Sdram::new(&spec.sdram, "microengines.sdram", rows)?;
         let inputs = spec.input_engines * spec.threads;
         let outputs = spec.output_engines * spec.threads;
-        let engines = (spec.input_engines + spec.output_engines) as usize;
-        let idle_thread = Thread {
-            engine: 0,
-            phase: Phase::Idle,
-            left: 0,
-            slot: NOBODY,
-            at: 0,
-            outstanding: 0,
-            lane: 0,
-            block: 0,
-            sequence: u64::MAX,
-            flow: 0,
-        };
-        let mut threads: Vec<Thread> =
-            (0..inputs + outputs).map(|i| Thread { engine: (i / spec.threads) as u16, ..idle_thread }).collect();
-        threads.push(Thread { phase: Phase::Memory, ..idle_thread });
+        let idle_thread =
+            Thread { engine: 0, phase: Phase::Idle, left: 0, slot: NOBODY, at: 0, outstanding: 0, lane: 0, block: 0 };
+        let mut threads = Box::new([idle_thread; ENTITIES]);
+        for (i, thread) in threads.iter_mut().take((inputs + outputs) as usize).enumerate() {
+            thread.engine = (i as u32 / spec.threads) as u16;
+        }
         let lanes_per_port = spec.transmit.slots / spec.ports;
         let lane_count = (lanes_per_port * spec.ports) as usize;
         let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
-        threads.resize(threads.len() + lane_count, Thread { phase: Phase::Lane, ..idle_thread });
+        threads[(inputs + outputs) as usize..].fill(Thread { phase: Phase::Lane, ..idle_thread });
         let mut port_lanes = vec![0; spec.ports as usize];
         for (i, &port) in lanes.iter().enumerate() {
             port_lanes[usize::from(port)] |= 1u64 << i;
@@ -287,13 +289,13 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let region = spec.buffer.size.bytes() / u64::from(spec.queues) / unit.max(1);
         let cache = if spec.cache_cells > 0 { spec.queues as usize } else { 0 };
         let mut processor = NetworkProcessor {
-            wheel: Wheel::new(threads.len()),
+            wheel: Wheel::new((inputs + outputs) as usize + lane_count),
             inputs: inputs as u16,
-            memory: (inputs + outputs) as u16,
+            others: (inputs + outputs) as u16,
             flows: vec![0; inputs as usize],
+            sequences: vec![u64::MAX; inputs as usize],
             behind: 0,
-            engine_free: vec![0; engines],
-            engine_busy: vec![0; engines],
+            engines: Box::new([Engine { free: 0, busy: 0 }; ENGINES]),
             sram_free: 0,
             locks: vec![Lock::default(); spec.sram.locks as usize],
             sdram,
@@ -350,7 +352,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.sdram.reset_counters();
         self.buffer.reset_counters();
         self.rows.iter_mut().for_each(RowWindow::reset);
-        self.engine_busy.fill(0);
+        self.engines.iter_mut().for_each(|engine| engine.busy = 0);
         (self.sent, self.sent_bytes, self.discarded, self.in_flight_sum, self.stalls) = (0, 0, 0, 0, [0; 2]);
         self.until(packets)?;
         Ok(self.outcome(self.wheel.now() - start))
@@ -370,8 +372,8 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             // Input always has a packet, so something is always ahead.
             let Some(entity) = self.wheel.pop() else { break };
             // Phases of everybody in one: the host sees one jump that is hard to foresee, not three.
-            match self.threads[usize::from(entity)].phase {
-                Phase::Lane => self.drained(entity - self.memory - 1),
+            match self.threads[place(entity)].phase {
+                Phase::Lane => self.drained(entity - self.others),
                 Phase::Software => self.software(entity),
                 Phase::Allocate => self.allocate(entity),
                 Phase::Issue => self.issue(entity),
@@ -382,7 +384,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
                 Phase::Suffix => self.refill(entity),
                 Phase::Handshake => self.handed_over(entity),
                 Phase::Release => self.release(entity)?,
-                Phase::Memory | Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
+                Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
             }
         }
         Ok(())
@@ -394,8 +396,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let clocks = ticks / f64::from(self.spec.sdram.ticks_per_clock);
         let seconds = ticks / (f64::from(self.spec.mhz) * 1e6);
         let width = f64::from(self.spec.sdram.width);
-        let inputs = self.spec.input_engines as usize;
-        let idle = |engines: &[u64]| 1.0 - engines.iter().sum::<u64>() as f64 / (engines.len() as f64 * ticks);
+        let (inputs, outputs) = (self.spec.input_engines as usize, self.spec.output_engines as usize);
+        let idle = |engines: &[Engine]| {
+            1.0 - engines.iter().map(|engine| engine.busy).sum::<u64>() as f64 / (engines.len() as f64 * ticks)
+        };
         let run = |words: u64, runs: u64| words as f64 * width / runs.max(1) as f64;
         let (words, transfers) =
             (sdram.reads.words + sdram.writes.words, sdram.reads.transfers + sdram.writes.transfers);
@@ -407,7 +411,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             gbps: self.sent_bytes as f64 * 8e-9 / seconds,
             sdram_utilization: words as f64 / clocks,
             sdram_idle: sdram.idle as f64 / clocks,
-            engine_idle: [idle(&self.engine_busy[..inputs]), idle(&self.engine_busy[inputs..])],
+            engine_idle: [idle(&self.engines[..inputs]), idle(&self.engines[inputs..inputs + outputs])],
             sdram,
             buffer: self.buffer.counters(),
             rows: [self.rows[0].mean().unwrap_or(0.0), self.rows[1].mean().unwrap_or(0.0)],
@@ -421,11 +425,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// Runs `ticks` of `thread` as soon as its engine is free; the tick after the last.
     #[inline]
     fn compute(&mut self, thread: u16, ticks: u32) -> u64 {
-        let engine = usize::from(self.threads[usize::from(thread)].engine);
-        let end = self.wheel.now().max(self.engine_free[engine]) + u64::from(ticks);
-        self.engine_free[engine] = end;
-        self.engine_busy[engine] += u64::from(ticks);
-        end
+        let engine = &mut self.engines[usize::from(self.threads[place(thread)].engine) % ENGINES];
+        engine.free = self.wheel.now().max(engine.free) + u64::from(ticks);
+        engine.busy += u64::from(ticks);
+        engine.free
     }
 
     /// A reference to SRAM at `issued`; when its answer is there.
@@ -448,14 +451,13 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     fn take(&mut self, thread: u16) {
         let index = (self.taken % self.workload.works.len() as u64) as usize;
         let work = self.workload.works[index];
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         state.phase = Phase::Software;
         state.at = work.steps.0;
         state.left = index as u32;
         state.slot = NOBODY;
-        state.sequence = self.taken;
-        state.flow = work.flow;
         self.flows[usize::from(thread)] = work.flow;
+        self.sequences[usize::from(thread)] = self.taken;
         self.taken += 1;
         let receive = self.spec.software.receive;
         self.reference(thread, receive);
@@ -467,18 +469,18 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     fn software(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let work = self.work(state.left);
         if state.at == work.steps.1 {
             if work.port.is_none() {
                 self.discarded += 1;
                 // Whoever waits for this packet's place in its flow may go on.
-                self.threads[usize::from(thread)].sequence = u64::MAX;
-                self.release_followers(state.flow);
+                self.sequences[usize::from(thread)] = u64::MAX;
+                self.release_followers(self.flows[usize::from(thread)]);
                 self.take(thread);
                 return;
             }
-            self.threads[usize::from(thread)].phase = Phase::Allocate;
+            self.threads[place(thread)].phase = Phase::Allocate;
             let mut at = self.compute(thread, self.spec.software.issue);
             for _ in 0..self.spec.software.allocate {
                 at = self.sram(at);
@@ -487,7 +489,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             return;
         }
         let Step { ticks, op } = self.workload.steps[state.at as usize];
-        self.threads[usize::from(thread)].at += 1;
+        self.threads[place(thread)].at += 1;
         let issued = self.compute(thread, ticks);
         match op {
             Op::Compute => self.wheel.schedule(issued, thread),
@@ -520,13 +522,12 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     fn allocate(&mut self, thread: u16) {
         // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
         // which waits for memory, would wait for itself.
-        let state = self.threads[usize::from(thread)];
-        if self.earlier(&state, |other| other.slot == NOBODY) {
-            self.threads[usize::from(thread)].phase = Phase::Behind;
+        if self.earlier(thread, |other| other.slot == NOBODY) {
+            self.threads[place(thread)].phase = Phase::Behind;
             self.behind += 1;
             return;
         }
-        let work = self.work(self.threads[usize::from(thread)].left);
+        let work = self.work(self.threads[place(thread)].left);
         let Some(slot) = self.free_slots.pop() else {
             self.stalls[0] += 1;
             self.waiting.push_back(thread);
@@ -543,7 +544,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
         let per_port = self.spec.queues / self.spec.ports;
         let queue = u32::from(work.port.unwrap_or(0)) * per_port + work.flow % per_port;
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         self.slots[usize::from(slot)] =
             Slot { work: state.left, bytes: work.bytes, queue: queue as u16, cells, next: NOBODY, pending: work.bytes };
         (state.slot, state.at, state.outstanding) = (slot, 0, 0);
@@ -563,16 +564,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     /// Has the next write issued, or waits for one to end, or goes on to the queue.
     fn next_write(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let done = state.at >= self.slots[usize::from(state.slot)].bytes;
         if done && state.outstanding == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Enqueue;
-            self.threads[usize::from(thread)].left = self.spec.software.queue.saturating_sub(1);
+            self.threads[place(thread)].phase = Phase::Enqueue;
+            self.threads[place(thread)].left = self.spec.software.queue.saturating_sub(1);
             self.reference(thread, self.spec.software.issue);
             return;
         }
         if done || u32::from(state.outstanding) >= self.spec.receive_slots {
-            self.threads[usize::from(thread)].phase = Phase::Blocked;
+            self.threads[place(thread)].phase = Phase::Blocked;
             return;
         }
         let mut at = self.compute(thread, self.spec.software.issue);
@@ -582,16 +583,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             at += u64::from(self.spec.sram.latency);
             Phase::Cached
         };
-        self.threads[usize::from(thread)].phase = phase;
+        self.threads[place(thread)].phase = phase;
         self.wheel.schedule(at, thread);
     }
 
     fn issue(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let slot = &self.slots[usize::from(state.slot)];
         let bytes = self.piece(slot, state.at);
         let addr = self.addr(slot, state.at);
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         state.at += bytes;
         state.outstanding += 1;
         self.submit(thread, addr, bytes, true);
@@ -636,11 +637,11 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             self.wheel.schedule_apart(next * per_clock);
         }
         let Some(done) = done else { return };
-        if done.owner >= self.memory {
-            self.unit_moved(usize::from(done.owner - self.memory), done.write);
+        if done.owner >= self.others {
+            self.unit_moved(usize::from(done.owner - self.others), done.write);
             return;
         }
-        let state = &mut self.threads[usize::from(done.owner)];
+        let state = &mut self.threads[place(done.owner)];
         state.outstanding -= 1;
         match state.phase {
             Phase::Blocked => self.next_write(done.owner),
@@ -652,31 +653,31 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// A packet is complete in memory: after the references that this takes it goes into its queue, unless an earlier one
     /// of its flow is still on its way.
     fn enqueue(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         if state.left > 0 {
-            self.threads[usize::from(thread)].left -= 1;
+            self.threads[place(thread)].left -= 1;
             self.reference(thread, self.spec.software.issue);
             return;
         }
-        if self.earlier(&state, |_| true) {
-            self.threads[usize::from(thread)].phase = Phase::Behind;
+        if self.earlier(thread, |_| true) {
+            self.threads[place(thread)].phase = Phase::Behind;
             self.behind += 1;
             return;
         }
         self.append(state.slot);
-        self.threads[usize::from(thread)].sequence = u64::MAX;
-        self.release_followers(state.flow);
+        self.sequences[usize::from(thread)] = u64::MAX;
+        self.release_followers(self.flows[usize::from(thread)]);
         self.take(thread);
     }
 
     /// Whether an input thread that `counts` has an earlier packet of the same flow.
-    fn earlier(&self, state: &Thread, counts: impl Fn(&Thread) -> bool) -> bool {
+    fn earlier(&self, thread: u16, counts: impl Fn(&Thread) -> bool) -> bool {
+        let (flow, sequence) = (self.flows[usize::from(thread)], self.sequences[usize::from(thread)]);
         // Nearly always the thread itself is the only one with its flow, which a look at the flows alone shows.
-        let same = self.flows.iter().filter(|flow| **flow == state.flow).count();
+        let same = self.flows.iter().filter(|other| **other == flow).count();
         same > 1
-            && self.threads[..usize::from(self.inputs)]
-                .iter()
-                .any(|other| other.flow == state.flow && other.sequence < state.sequence && counts(other))
+            && (0..self.flows.len())
+                .any(|i| self.flows[i] == flow && self.sequences[i] < sequence && counts(&self.threads[i % ENTITIES]))
     }
 
     /// Threads whose packet waited for an earlier one of its flow look again.
@@ -685,8 +686,8 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             return;
         }
         for follower in 0..self.inputs {
-            let state = &mut self.threads[usize::from(follower)];
-            if state.phase == Phase::Behind && state.flow == flow {
+            let state = &mut self.threads[place(follower)];
+            if state.phase == Phase::Behind && self.flows[usize::from(follower)] == flow {
                 if state.slot == NOBODY {
                     state.phase = Phase::Allocate;
                 } else {
@@ -727,7 +728,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     fn select(&mut self, thread: u16) {
         let ready = self.lanes_free & self.lanes_wanted;
         if ready == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Idle;
+            self.threads[place(thread)].phase = Phase::Idle;
             self.idle |= 1 << (thread - self.inputs);
             return;
         }
@@ -744,7 +745,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let cell = self.cell;
         let port = &mut self.ports[number];
         let bytes = self.slots[usize::from(port.slot)].bytes;
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         (state.slot, state.at, state.lane) = (port.slot, port.taken, lane as u16);
         state.block = (self.spec.transmit.block * cell).min(bytes - port.taken);
         port.taken += state.block;
@@ -780,7 +781,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// An output thread has chosen, after the references that this takes.
     fn chosen(&mut self, thread: u16) {
         let issue = self.spec.software.issue;
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         if state.left > 0 {
             state.left -= 1;
             self.reference(thread, issue);
@@ -798,7 +799,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             return;
         }
         let cell = self.cell;
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let (mut at, end) = (state.at, state.at + state.block);
         let mut count = 0;
         while at < end {
@@ -808,26 +809,26 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             at += piece;
             count += 1;
         }
-        let state = &mut self.threads[usize::from(thread)];
+        let state = &mut self.threads[place(thread)];
         (state.phase, state.outstanding) = (Phase::Reading, count);
     }
 
     fn hand_over(&mut self, thread: u16) {
-        self.threads[usize::from(thread)].phase = Phase::Handshake;
+        self.threads[place(thread)].phase = Phase::Handshake;
         let at = self.wheel.now() + u64::from(self.spec.transmit.handshake);
         self.wheel.schedule(at, thread);
     }
 
     /// The transmit FIFO has the block, and the thread is free.
     fn handed_over(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let cells = (state.block + self.cell - 1) >> self.cell_shift;
         let at = self.wheel.now() + self.drain * u64::from(cells);
-        self.wheel.schedule(at, self.memory + 1 + state.lane);
+        self.wheel.schedule(at, self.others + state.lane);
         let slot = &mut self.slots[usize::from(state.slot)];
         slot.pending -= state.block;
         if slot.pending == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Release;
+            self.threads[place(thread)].phase = Phase::Release;
             self.reference(thread, self.spec.software.issue);
             return;
         }
@@ -836,7 +837,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     /// A packet's memory is free again.
     fn release(&mut self, thread: u16) -> Result<(), NotHeld> {
-        let slot = self.threads[usize::from(thread)].slot;
+        let slot = self.threads[place(thread)].slot;
         let packet = &self.slots[usize::from(slot)];
         self.buffer.free(packet.bytes, &packet.cells)?;
         self.sent += 1;
@@ -861,7 +862,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 impl<W: Watched> NetworkProcessor<'_, W> {
     /// A piece of a packet has reached the queue's prefix cache; a full one is written out.
     fn cached(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let slot = &self.slots[usize::from(state.slot)];
         let queue = usize::from(slot.queue);
         let bytes = self.piece(slot, state.at);
@@ -871,7 +872,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             return;
         }
         self.caches[queue].prefix += words;
-        self.threads[usize::from(thread)].at += bytes;
+        self.threads[place(thread)].at += bytes;
         self.flush(queue);
         self.next_write(thread);
     }
@@ -889,7 +890,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     fn move_unit(&mut self, queue: usize, at: u64, write: bool) {
         let bytes = self.unit_words * self.spec.sdram.width;
         let addr = (queue as u64 * self.region + at % self.region) * u64::from(bytes);
-        self.submit(self.memory + queue as u16, addr, bytes, write);
+        self.submit(self.others + queue as u16, addr, bytes, write);
     }
 
     fn unit_moved(&mut self, queue: usize, write: bool) {
@@ -910,14 +911,14 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             }
         }
         while let Some(starved) = self.caches[queue].starved.pop_front() {
-            self.threads[usize::from(starved)].phase = Phase::Suffix;
+            self.threads[place(starved)].phase = Phase::Suffix;
             self.wheel.schedule(now, starved);
         }
     }
 
     /// An output thread takes its block from the suffix cache, or waits until that has been refilled.
     fn refill(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
+        let state = self.threads[place(thread)];
         let slot = &self.slots[usize::from(state.slot)];
         let queue = usize::from(slot.queue);
         let words = self.words_of(slot, state.at, state.block);
@@ -939,13 +940,13 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.move_unit(queue, at, false);
         }
         if !enough {
-            self.threads[usize::from(thread)].phase = Phase::Reading;
-            self.threads[usize::from(thread)].outstanding = 0;
+            self.threads[place(thread)].phase = Phase::Reading;
+            self.threads[place(thread)].outstanding = 0;
             self.caches[queue].starved.push_back(thread);
             return;
         }
         let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
-        self.threads[usize::from(thread)].phase = Phase::Handshake;
+        self.threads[place(thread)].phase = Phase::Handshake;
         self.wheel.schedule(at, thread);
     }
 
