@@ -31,9 +31,11 @@ use crate::MachineError;
 use crate::buffer::{Allocation, BufferSpec};
 use sdram::{Precharge, Queues, RowMap, SdramSpec};
 
-/// Threads of all input engines, and of all output engines.
+/// Threads of all input engines, and of all output engines; engines of either; slots of the transmit FIFO.
 const MOST_INPUTS: u32 = 256;
 const MOST_OUTPUTS: u32 = 64;
+const MOST_ENGINES: u32 = 64;
+const MOST_SLOTS: u32 = 64;
 /// Each cell has a place in memory here.
 const LARGEST_BUFFER: u64 = 4 << 30;
 
@@ -265,15 +267,15 @@ impl MicroenginesSpec {
         };
         let counts = [
             ("mhz", self.mhz, 100_000),
-            ("input_engines", self.input_engines, 64),
-            ("output_engines", self.output_engines, 64),
+            ("input_engines", self.input_engines, MOST_ENGINES),
+            ("output_engines", self.output_engines, MOST_ENGINES),
             ("threads", self.threads, 16),
             ("ports", self.ports, 64),
             ("queues", self.queues, 4096),
             ("receive_slots", self.receive_slots, 64),
             ("in_flight", self.in_flight, 16384),
             ("sram.locks", self.sram.locks, 1 << 20),
-            ("transmit.slots", self.transmit.slots, 64),
+            ("transmit.slots", self.transmit.slots, MOST_SLOTS),
             ("transmit.block", self.transmit.block, 64),
         ];
         for (field, came, most) in counts {

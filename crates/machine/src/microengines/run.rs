@@ -1,8 +1,15 @@
+//! A network processor at work: its parts, who goes next, and what all threads share. Input threads, output, and caches
+//! are files of their own.
+
+mod caches;
+mod receive;
+mod transmit;
+
 use std::collections::VecDeque;
 
 use super::sdram::{Sdram, SdramCounters, Transfer};
-use super::wheel::Wheel;
-use super::{Classes, MicroenginesSpec, Op, Step, Work, Workload};
+use super::wheel::{ENTITIES, Wheel};
+use super::{MOST_ENGINES, MOST_INPUTS, MOST_OUTPUTS, MOST_SLOTS, MicroenginesSpec, Workload};
 use crate::MachineError;
 use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
 
@@ -89,8 +96,6 @@ enum Phase {
     Handshake,
     /// Output: gives the packet's memory back.
     Release,
-    /// The SDRAM's controller.
-    Memory,
     /// A slot of the transmit FIFO.
     Lane,
 }
@@ -110,9 +115,23 @@ struct Thread {
     lane: u16,
     /// Bytes of the block in hand.
     block: u32,
-    /// In which order packets were taken in.
-    sequence: u64,
-    flow: u32,
+}
+
+/// All engines, and a power of two.
+const ENGINES: usize = 2 * MOST_ENGINES as usize;
+const _: () = assert!(((MOST_INPUTS + MOST_OUTPUTS + MOST_SLOTS) as usize) < ENTITIES && ENGINES.is_power_of_two());
+
+#[derive(Clone, Copy, Debug)]
+struct Engine {
+    /// The tick after the last that is taken.
+    free: u64,
+    busy: u64,
+}
+
+/// Where a thread or slot of the transmit FIFO lies: a number within the bounds that the host need not check.
+#[inline]
+fn place(number: u16) -> usize {
+    usize::from(number) % ENTITIES
 }
 
 /// A packet in flight.
@@ -171,17 +190,18 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     spec: MicroenginesSpec,
     workload: &'w Workload,
     wheel: Wheel,
-    /// Threads; behind them whoever else has events, with nothing but a phase: the SDRAM, and slots of the transmit FIFO.
-    threads: Vec<Thread>,
+    /// Threads; behind them slots of the transmit FIFO, which have events and nothing but a phase.
+    threads: Box<[Thread; ENTITIES]>,
     inputs: u16,
-    /// The number of the SDRAM among them.
-    memory: u16,
-    /// Of input threads, the flow of the packet in hand.
+    /// The first number behind the threads: of a slot of the transmit FIFO where events are meant, of a queue with
+    /// caches where owners of transfers are.
+    others: u16,
+    /// Of input threads, the flow of the packet in hand, and in which order packets were taken in.
     flows: Vec<u32>,
+    sequences: Vec<u64>,
     /// Threads in [`Phase::Behind`].
     behind: u32,
-    engine_free: Vec<u64>,
-    engine_busy: Vec<u64>,
+    engines: Box<[Engine; ENGINES]>,
     sram_free: u64,
     locks: Vec<Lock>,
     sdram: Sdram,
@@ -259,26 +279,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let sdram = Sdram::new(&spec.sdram, "microengines.sdram", rows)?;
         let inputs = spec.input_engines * spec.threads;
         let outputs = spec.output_engines * spec.threads;
-        let engines = (spec.input_engines + spec.output_engines) as usize;
-        let idle_thread = Thread {
-            engine: 0,
-            phase: Phase::Idle,
-            left: 0,
-            slot: NOBODY,
-            at: 0,
-            outstanding: 0,
-            lane: 0,
-            block: 0,
-            sequence: u64::MAX,
-            flow: 0,
-        };
-        let mut threads: Vec<Thread> =
-            (0..inputs + outputs).map(|i| Thread { engine: (i / spec.threads) as u16, ..idle_thread }).collect();
-        threads.push(Thread { phase: Phase::Memory, ..idle_thread });
+        let idle_thread =
+            Thread { engine: 0, phase: Phase::Idle, left: 0, slot: NOBODY, at: 0, outstanding: 0, lane: 0, block: 0 };
+        let mut threads = Box::new([idle_thread; ENTITIES]);
+        for (i, thread) in threads.iter_mut().take((inputs + outputs) as usize).enumerate() {
+            thread.engine = (i as u32 / spec.threads) as u16;
+        }
         let lanes_per_port = spec.transmit.slots / spec.ports;
         let lane_count = (lanes_per_port * spec.ports) as usize;
         let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
-        threads.resize(threads.len() + lane_count, Thread { phase: Phase::Lane, ..idle_thread });
+        threads[(inputs + outputs) as usize..].fill(Thread { phase: Phase::Lane, ..idle_thread });
         let mut port_lanes = vec![0; spec.ports as usize];
         for (i, &port) in lanes.iter().enumerate() {
             port_lanes[usize::from(port)] |= 1u64 << i;
@@ -287,13 +297,13 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let region = spec.buffer.size.bytes() / u64::from(spec.queues) / unit.max(1);
         let cache = if spec.cache_cells > 0 { spec.queues as usize } else { 0 };
         let mut processor = NetworkProcessor {
-            wheel: Wheel::new(threads.len()),
+            wheel: Wheel::new((inputs + outputs) as usize + lane_count),
             inputs: inputs as u16,
-            memory: (inputs + outputs) as u16,
+            others: (inputs + outputs) as u16,
             flows: vec![0; inputs as usize],
+            sequences: vec![u64::MAX; inputs as usize],
             behind: 0,
-            engine_free: vec![0; engines],
-            engine_busy: vec![0; engines],
+            engines: Box::new([Engine { free: 0, busy: 0 }; ENGINES]),
             sram_free: 0,
             locks: vec![Lock::default(); spec.sram.locks as usize],
             sdram,
@@ -350,7 +360,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.sdram.reset_counters();
         self.buffer.reset_counters();
         self.rows.iter_mut().for_each(RowWindow::reset);
-        self.engine_busy.fill(0);
+        self.engines.iter_mut().for_each(|engine| engine.busy = 0);
         (self.sent, self.sent_bytes, self.discarded, self.in_flight_sum, self.stalls) = (0, 0, 0, 0, [0; 2]);
         self.until(packets)?;
         Ok(self.outcome(self.wheel.now() - start))
@@ -363,12 +373,15 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     fn until(&mut self, packets: u64) -> Result<(), NotHeld> {
         while self.sent < packets {
+            if self.wheel.apart_is_next() {
+                self.step_sdram();
+                continue;
+            }
             // Input always has a packet, so something is always ahead.
             let Some(entity) = self.wheel.pop() else { break };
             // Phases of everybody in one: the host sees one jump that is hard to foresee, not three.
-            match self.threads[usize::from(entity)].phase {
-                Phase::Memory => self.step_sdram(),
-                Phase::Lane => self.drained(entity - self.memory - 1),
+            match self.threads[place(entity)].phase {
+                Phase::Lane => self.drained(entity - self.others),
                 Phase::Software => self.software(entity),
                 Phase::Allocate => self.allocate(entity),
                 Phase::Issue => self.issue(entity),
@@ -391,8 +404,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let clocks = ticks / f64::from(self.spec.sdram.ticks_per_clock);
         let seconds = ticks / (f64::from(self.spec.mhz) * 1e6);
         let width = f64::from(self.spec.sdram.width);
-        let inputs = self.spec.input_engines as usize;
-        let idle = |engines: &[u64]| 1.0 - engines.iter().sum::<u64>() as f64 / (engines.len() as f64 * ticks);
+        let (inputs, outputs) = (self.spec.input_engines as usize, self.spec.output_engines as usize);
+        let idle = |engines: &[Engine]| {
+            1.0 - engines.iter().map(|engine| engine.busy).sum::<u64>() as f64 / (engines.len() as f64 * ticks)
+        };
         let run = |words: u64, runs: u64| words as f64 * width / runs.max(1) as f64;
         let (words, transfers) =
             (sdram.reads.words + sdram.writes.words, sdram.reads.transfers + sdram.writes.transfers);
@@ -404,7 +419,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             gbps: self.sent_bytes as f64 * 8e-9 / seconds,
             sdram_utilization: words as f64 / clocks,
             sdram_idle: sdram.idle as f64 / clocks,
-            engine_idle: [idle(&self.engine_busy[..inputs]), idle(&self.engine_busy[inputs..])],
+            engine_idle: [idle(&self.engines[..inputs]), idle(&self.engines[inputs..inputs + outputs])],
             sdram,
             buffer: self.buffer.counters(),
             rows: [self.rows[0].mean().unwrap_or(0.0), self.rows[1].mean().unwrap_or(0.0)],
@@ -418,11 +433,10 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// Runs `ticks` of `thread` as soon as its engine is free; the tick after the last.
     #[inline]
     fn compute(&mut self, thread: u16, ticks: u32) -> u64 {
-        let engine = usize::from(self.threads[usize::from(thread)].engine);
-        let end = self.wheel.now().max(self.engine_free[engine]) + u64::from(ticks);
-        self.engine_free[engine] = end;
-        self.engine_busy[engine] += u64::from(ticks);
-        end
+        let engine = &mut self.engines[usize::from(self.threads[place(thread)].engine) % ENGINES];
+        engine.free = self.wheel.now().max(engine.free) + u64::from(ticks);
+        engine.busy += u64::from(ticks);
+        engine.free
     }
 
     /// A reference to SRAM at `issued`; when its answer is there.
@@ -439,160 +453,6 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let issued = self.compute(thread, ticks);
         let at = self.sram(issued);
         self.wheel.schedule(at, thread);
-    }
-
-    /// An input thread takes the next packet.
-    fn take(&mut self, thread: u16) {
-        let index = (self.taken % self.workload.works.len() as u64) as usize;
-        let work = self.workload.works[index];
-        let state = &mut self.threads[usize::from(thread)];
-        state.phase = Phase::Software;
-        state.at = work.steps.0;
-        state.left = index as u32;
-        state.slot = NOBODY;
-        state.sequence = self.taken;
-        state.flow = work.flow;
-        self.flows[usize::from(thread)] = work.flow;
-        self.taken += 1;
-        let receive = self.spec.software.receive;
-        self.reference(thread, receive);
-    }
-
-    #[inline]
-    fn work(&self, index: u32) -> Work {
-        self.workload.works[index as usize]
-    }
-
-    fn software(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let work = self.work(state.left);
-        if state.at == work.steps.1 {
-            if work.port.is_none() {
-                self.discarded += 1;
-                // Whoever waits for this packet's place in its flow may go on.
-                self.threads[usize::from(thread)].sequence = u64::MAX;
-                self.release_followers(state.flow);
-                self.take(thread);
-                return;
-            }
-            self.threads[usize::from(thread)].phase = Phase::Allocate;
-            let mut at = self.compute(thread, self.spec.software.issue);
-            for _ in 0..self.spec.software.allocate {
-                at = self.sram(at);
-            }
-            self.wheel.schedule(at, thread);
-            return;
-        }
-        let Step { ticks, op } = self.workload.steps[state.at as usize];
-        self.threads[usize::from(thread)].at += 1;
-        let issued = self.compute(thread, ticks);
-        match op {
-            Op::Compute => self.wheel.schedule(issued, thread),
-            Op::Sram => {
-                let at = self.sram(issued);
-                self.wheel.schedule(at, thread);
-            }
-            Op::Lock(lock) => {
-                let at = self.sram(issued);
-                let lock = &mut self.locks[(lock % self.spec.sram.locks) as usize];
-                if lock.held {
-                    lock.waiting.push_back(thread);
-                } else {
-                    lock.held = true;
-                    self.wheel.schedule(at, thread);
-                }
-            }
-            Op::Unlock(lock) => {
-                let at = self.sram(issued);
-                let lock = &mut self.locks[(lock % self.spec.sram.locks) as usize];
-                match lock.waiting.pop_front() {
-                    Some(next) => self.wheel.schedule(at, next),
-                    None => lock.held = false,
-                }
-                self.wheel.schedule(at, thread);
-            }
-        }
-    }
-
-    fn allocate(&mut self, thread: u16) {
-        // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
-        // which waits for memory, would wait for itself.
-        let state = self.threads[usize::from(thread)];
-        if self.earlier(&state, |other| other.slot == NOBODY) {
-            self.threads[usize::from(thread)].phase = Phase::Behind;
-            self.behind += 1;
-            return;
-        }
-        let work = self.work(self.threads[usize::from(thread)].left);
-        let Some(slot) = self.free_slots.pop() else {
-            self.stalls[0] += 1;
-            self.waiting.push_back(thread);
-            return;
-        };
-        let mut cells = std::mem::take(&mut self.slots[usize::from(slot)].cells);
-        cells.clear();
-        if self.caches.is_empty() && !self.buffer.allocate(work.bytes, &mut cells) {
-            self.slots[usize::from(slot)].cells = cells;
-            self.free_slots.push(slot);
-            self.stalls[1] += 1;
-            self.waiting.push_back(thread);
-            return;
-        }
-        let per_port = self.spec.queues / self.spec.ports;
-        let queue = u32::from(work.port.unwrap_or(0)) * per_port + work.flow % per_port;
-        let state = &mut self.threads[usize::from(thread)];
-        self.slots[usize::from(slot)] =
-            Slot { work: state.left, bytes: work.bytes, queue: queue as u16, cells, next: NOBODY, pending: work.bytes };
-        (state.slot, state.at, state.outstanding) = (slot, 0, 0);
-        self.release_followers(work.flow);
-        self.next_write(thread);
-    }
-
-    /// The next write of a packet: where it starts, and how many bytes. The first 64 bytes go out as two halves,
-    /// because the header has been modified in registers.
-    #[inline]
-    fn piece(&self, slot: &Slot, at: u32) -> u32 {
-        let cell = self.cell;
-        let half = cell / 2;
-        let most = if at < cell { half.max(1) } else { cell };
-        most.min(slot.bytes - at)
-    }
-
-    /// Has the next write issued, or waits for one to end, or goes on to the queue.
-    fn next_write(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let done = state.at >= self.slots[usize::from(state.slot)].bytes;
-        if done && state.outstanding == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Enqueue;
-            self.threads[usize::from(thread)].left = self.spec.software.queue.saturating_sub(1);
-            self.reference(thread, self.spec.software.issue);
-            return;
-        }
-        if done || u32::from(state.outstanding) >= self.spec.receive_slots {
-            self.threads[usize::from(thread)].phase = Phase::Blocked;
-            return;
-        }
-        let mut at = self.compute(thread, self.spec.software.issue);
-        let phase = if self.caches.is_empty() {
-            Phase::Issue
-        } else {
-            at += u64::from(self.spec.sram.latency);
-            Phase::Cached
-        };
-        self.threads[usize::from(thread)].phase = phase;
-        self.wheel.schedule(at, thread);
-    }
-
-    fn issue(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let slot = &self.slots[usize::from(state.slot)];
-        let bytes = self.piece(slot, state.at);
-        let addr = self.addr(slot, state.at);
-        let state = &mut self.threads[usize::from(thread)];
-        state.at += bytes;
-        state.outstanding += 1;
-        self.submit(thread, addr, bytes, true);
-        self.next_write(thread);
     }
 
     #[inline]
@@ -612,7 +472,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
             self.sdram_clock = self.wheel.now().div_ceil(per_clock);
             self.sdram_awake = true;
-            self.wheel.schedule(self.sdram_clock * per_clock, self.memory);
+            self.wheel.schedule_apart(self.sdram_clock * per_clock);
         }
     }
 
@@ -624,336 +484,26 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
 
     fn step_sdram(&mut self) {
         let per_clock = u64::from(self.spec.sdram.ticks_per_clock);
+        self.wheel.take_apart();
         self.sdram_awake = false;
         let (done, next) = self.sdram.step(self.sdram_clock);
         if let Some(next) = next {
             self.sdram_awake = true;
             self.sdram_clock = next;
-            self.wheel.schedule(next * per_clock, self.memory);
+            self.wheel.schedule_apart(next * per_clock);
         }
         let Some(done) = done else { return };
-        if done.owner >= self.memory {
-            self.unit_moved(usize::from(done.owner - self.memory), done.write);
+        if done.owner >= self.others {
+            self.unit_moved(usize::from(done.owner - self.others), done.write);
             return;
         }
-        let state = &mut self.threads[usize::from(done.owner)];
+        let state = &mut self.threads[place(done.owner)];
         state.outstanding -= 1;
         match state.phase {
             Phase::Blocked => self.next_write(done.owner),
             Phase::Reading if state.outstanding == 0 => self.hand_over(done.owner),
             _ => {}
         }
-    }
-
-    /// A packet is complete in memory: after the references that this takes it goes into its queue, unless an earlier one
-    /// of its flow is still on its way.
-    fn enqueue(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        if state.left > 0 {
-            self.threads[usize::from(thread)].left -= 1;
-            self.reference(thread, self.spec.software.issue);
-            return;
-        }
-        if self.earlier(&state, |_| true) {
-            self.threads[usize::from(thread)].phase = Phase::Behind;
-            self.behind += 1;
-            return;
-        }
-        self.append(state.slot);
-        self.threads[usize::from(thread)].sequence = u64::MAX;
-        self.release_followers(state.flow);
-        self.take(thread);
-    }
-
-    /// Whether an input thread that `counts` has an earlier packet of the same flow.
-    fn earlier(&self, state: &Thread, counts: impl Fn(&Thread) -> bool) -> bool {
-        // Nearly always the thread itself is the only one with its flow, which a look at the flows alone shows.
-        let same = self.flows.iter().filter(|flow| **flow == state.flow).count();
-        same > 1
-            && self.threads[..usize::from(self.inputs)]
-                .iter()
-                .any(|other| other.flow == state.flow && other.sequence < state.sequence && counts(other))
-    }
-
-    /// Threads whose packet waited for an earlier one of its flow look again.
-    fn release_followers(&mut self, flow: u32) {
-        if self.behind == 0 {
-            return;
-        }
-        for follower in 0..self.inputs {
-            let state = &mut self.threads[usize::from(follower)];
-            if state.phase == Phase::Behind && state.flow == flow {
-                if state.slot == NOBODY {
-                    state.phase = Phase::Allocate;
-                } else {
-                    (state.phase, state.left) = (Phase::Enqueue, 0);
-                }
-                self.behind -= 1;
-                let now = self.wheel.now();
-                self.wheel.schedule(now, follower);
-            }
-        }
-    }
-
-    fn append(&mut self, slot: u16) {
-        let queue = usize::from(self.slots[usize::from(slot)].queue);
-        let fifo = &mut self.queues[queue];
-        if fifo.head == NOBODY {
-            fifo.head = slot;
-        } else {
-            self.slots[usize::from(fifo.tail)].next = slot;
-        }
-        fifo.tail = slot;
-        let port = queue / (self.spec.queues / self.spec.ports) as usize;
-        self.ports[port].backlog += 1;
-        self.lanes_wanted |= self.port_lanes[port];
-        self.wake_output();
-    }
-
-    /// Wakes an output thread that has nothing to do, if there is something.
-    #[inline]
-    fn wake_output(&mut self) {
-        if self.idle != 0 && self.lanes_free & self.lanes_wanted != 0 {
-            let thread = self.inputs + self.idle.trailing_zeros() as u16;
-            self.select(thread);
-        }
-    }
-
-    /// An output thread looks for the next slot to fill, in turns, and takes the next block of its port's packet.
-    fn select(&mut self, thread: u16) {
-        let ready = self.lanes_free & self.lanes_wanted;
-        if ready == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Idle;
-            self.idle |= 1 << (thread - self.inputs);
-            return;
-        }
-        let lane = (ready.rotate_right(self.next_lane).trailing_zeros() + self.next_lane) % 64;
-        self.next_lane = lane + 1;
-        self.lanes_free &= !(1 << lane);
-        self.idle &= !(1 << (thread - self.inputs));
-        let number = usize::from(self.lanes[lane as usize]);
-        let mut references = self.spec.software.select;
-        if self.ports[number].slot == NOBODY {
-            self.dequeue(number);
-            references += self.spec.software.queue;
-        }
-        let cell = self.cell;
-        let port = &mut self.ports[number];
-        let bytes = self.slots[usize::from(port.slot)].bytes;
-        let state = &mut self.threads[usize::from(thread)];
-        (state.slot, state.at, state.lane) = (port.slot, port.taken, lane as u16);
-        state.block = (self.spec.transmit.block * cell).min(bytes - port.taken);
-        port.taken += state.block;
-        if port.taken == bytes {
-            port.slot = NOBODY;
-            if port.backlog == 0 {
-                self.lanes_wanted &= !self.port_lanes[number];
-            }
-        }
-        (state.phase, state.left) = (Phase::Select, references);
-        self.chosen(thread);
-    }
-
-    /// Gives a port, which has something queued, its next packet.
-    fn dequeue(&mut self, number: usize) {
-        let classes = self.spec.queues / self.spec.ports;
-        let port = &mut self.ports[number];
-        let start = if self.spec.classes == Classes::Strict { 0 } else { port.next_class };
-        for k in 0..classes {
-            let class = (start + k) % classes;
-            let fifo = &mut self.queues[number * classes as usize + class as usize];
-            if fifo.head != NOBODY {
-                (port.slot, port.taken) = (fifo.head, 0);
-                fifo.head = self.slots[usize::from(fifo.head)].next;
-                port.next_class = (class + 1) % classes;
-                port.backlog -= 1;
-                self.watched.leaves(self.slots[usize::from(port.slot)].work);
-                return;
-            }
-        }
-    }
-
-    /// An output thread has chosen, after the references that this takes.
-    fn chosen(&mut self, thread: u16) {
-        let issue = self.spec.software.issue;
-        let state = &mut self.threads[usize::from(thread)];
-        if state.left > 0 {
-            state.left -= 1;
-            self.reference(thread, issue);
-            return;
-        }
-        state.phase = Phase::Post;
-        let at = self.compute(thread, issue);
-        self.wheel.schedule(at, thread);
-    }
-
-    /// The reads of a block go out together.
-    fn post(&mut self, thread: u16) {
-        if !self.caches.is_empty() {
-            self.refill(thread);
-            return;
-        }
-        let cell = self.cell;
-        let state = self.threads[usize::from(thread)];
-        let (mut at, end) = (state.at, state.at + state.block);
-        let mut count = 0;
-        while at < end {
-            let piece = cell.min(end - at);
-            let addr = self.addr(&self.slots[usize::from(state.slot)], at);
-            self.submit(thread, addr, piece, false);
-            at += piece;
-            count += 1;
-        }
-        let state = &mut self.threads[usize::from(thread)];
-        (state.phase, state.outstanding) = (Phase::Reading, count);
-    }
-
-    fn hand_over(&mut self, thread: u16) {
-        self.threads[usize::from(thread)].phase = Phase::Handshake;
-        let at = self.wheel.now() + u64::from(self.spec.transmit.handshake);
-        self.wheel.schedule(at, thread);
-    }
-
-    /// The transmit FIFO has the block, and the thread is free.
-    fn handed_over(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let cells = (state.block + self.cell - 1) >> self.cell_shift;
-        let at = self.wheel.now() + self.drain * u64::from(cells);
-        self.wheel.schedule(at, self.memory + 1 + state.lane);
-        let slot = &mut self.slots[usize::from(state.slot)];
-        slot.pending -= state.block;
-        if slot.pending == 0 {
-            self.threads[usize::from(thread)].phase = Phase::Release;
-            self.reference(thread, self.spec.software.issue);
-            return;
-        }
-        self.select(thread);
-    }
-
-    /// A packet's memory is free again.
-    fn release(&mut self, thread: u16) -> Result<(), NotHeld> {
-        let slot = self.threads[usize::from(thread)].slot;
-        let packet = &self.slots[usize::from(slot)];
-        self.buffer.free(packet.bytes, &packet.cells)?;
-        self.sent += 1;
-        self.sent_bytes += u64::from(packet.bytes);
-        self.in_flight_sum += u64::from(self.spec.in_flight) - self.free_slots.len() as u64;
-        self.free_slots.push(slot);
-        if let Some(waiting) = self.waiting.pop_front() {
-            let now = self.wheel.now();
-            self.wheel.schedule(now, waiting);
-        }
-        self.select(thread);
-        Ok(())
-    }
-
-    fn drained(&mut self, lane: u16) {
-        self.lanes_free |= 1 << lane;
-        self.wake_output();
-    }
-}
-
-// Prefix and suffix caches: what goes to and comes from the packet buffer moves by units of some cells.
-impl<W: Watched> NetworkProcessor<'_, W> {
-    /// A piece of a packet has reached the queue's prefix cache; a full one is written out.
-    fn cached(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let slot = &self.slots[usize::from(state.slot)];
-        let queue = usize::from(slot.queue);
-        let bytes = self.piece(slot, state.at);
-        let words = self.words(bytes);
-        if self.caches[queue].prefix + words > self.unit_words && self.caches[queue].writing {
-            self.caches[queue].blocked.push_back(thread);
-            return;
-        }
-        self.caches[queue].prefix += words;
-        self.threads[usize::from(thread)].at += bytes;
-        self.flush(queue);
-        self.next_write(thread);
-    }
-
-    fn flush(&mut self, queue: usize) {
-        let cache = &mut self.caches[queue];
-        if cache.prefix >= self.unit_words && !cache.writing {
-            cache.prefix -= self.unit_words;
-            cache.writing = true;
-            let at = cache.to;
-            self.move_unit(queue, at, true);
-        }
-    }
-
-    fn move_unit(&mut self, queue: usize, at: u64, write: bool) {
-        let bytes = self.unit_words * self.spec.sdram.width;
-        let addr = (queue as u64 * self.region + at % self.region) * u64::from(bytes);
-        self.submit(self.memory + queue as u16, addr, bytes, write);
-    }
-
-    fn unit_moved(&mut self, queue: usize, write: bool) {
-        let cache = &mut self.caches[queue];
-        if write {
-            cache.writing = false;
-            cache.to += 1;
-        } else {
-            cache.reading = false;
-            cache.from += 1;
-            cache.suffix += self.unit_words;
-        }
-        let now = self.wheel.now();
-        if write {
-            self.flush(queue);
-            while let Some(blocked) = self.caches[queue].blocked.pop_front() {
-                self.wheel.schedule(now, blocked);
-            }
-        }
-        while let Some(starved) = self.caches[queue].starved.pop_front() {
-            self.threads[usize::from(starved)].phase = Phase::Suffix;
-            self.wheel.schedule(now, starved);
-        }
-    }
-
-    /// An output thread takes its block from the suffix cache, or waits until that has been refilled.
-    fn refill(&mut self, thread: u16) {
-        let state = self.threads[usize::from(thread)];
-        let slot = &self.slots[usize::from(state.slot)];
-        let queue = usize::from(slot.queue);
-        let words = self.words_of(slot, state.at, state.block);
-        let cache = &mut self.caches[queue];
-        if cache.suffix < words && cache.from == cache.to && !cache.writing {
-            // The queue is so short that memory has nothing of it: prefix and suffix meet.
-            cache.suffix += cache.prefix;
-            cache.prefix = 0;
-        }
-        let enough = cache.suffix >= words;
-        if enough {
-            cache.suffix -= words;
-        }
-        // The next unit is asked for when what is left is less than a cell of eight words.
-        let ask = (!enough || cache.suffix < 8) && !cache.reading && cache.from < cache.to;
-        let at = cache.from;
-        if ask {
-            cache.reading = true;
-            self.move_unit(queue, at, false);
-        }
-        if !enough {
-            self.threads[usize::from(thread)].phase = Phase::Reading;
-            self.threads[usize::from(thread)].outstanding = 0;
-            self.caches[queue].starved.push_back(thread);
-            return;
-        }
-        let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
-        self.threads[usize::from(thread)].phase = Phase::Handshake;
-        self.wheel.schedule(at, thread);
-    }
-
-    /// Words that the pieces of a block took in the prefix cache.
-    fn words_of(&self, slot: &Slot, from: u32, bytes: u32) -> u32 {
-        let (mut at, mut words) = (from, 0);
-        while at < from + bytes {
-            let piece = self.piece(slot, at).min(from + bytes - at);
-            words += self.words(piece);
-            at += piece;
-        }
-        words
     }
 }
 

@@ -1,0 +1,106 @@
+//! Prefix and suffix caches: what goes to and comes from the packet buffer moves by units of some cells.
+
+use super::{NetworkProcessor, Phase, Slot, Watched, place};
+
+impl<W: Watched> NetworkProcessor<'_, W> {
+    /// A piece of a packet has reached the queue's prefix cache; a full one is written out.
+    pub(super) fn cached(&mut self, thread: u16) {
+        let state = self.threads[place(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let queue = usize::from(slot.queue);
+        let bytes = self.piece(slot, state.at);
+        let words = self.words(bytes);
+        if self.caches[queue].prefix + words > self.unit_words && self.caches[queue].writing {
+            self.caches[queue].blocked.push_back(thread);
+            return;
+        }
+        self.caches[queue].prefix += words;
+        self.threads[place(thread)].at += bytes;
+        self.flush(queue);
+        self.next_write(thread);
+    }
+
+    fn flush(&mut self, queue: usize) {
+        let cache = &mut self.caches[queue];
+        if cache.prefix >= self.unit_words && !cache.writing {
+            cache.prefix -= self.unit_words;
+            cache.writing = true;
+            let at = cache.to;
+            self.move_unit(queue, at, true);
+        }
+    }
+
+    fn move_unit(&mut self, queue: usize, at: u64, write: bool) {
+        let bytes = self.unit_words * self.spec.sdram.width;
+        let addr = (queue as u64 * self.region + at % self.region) * u64::from(bytes);
+        self.submit(self.others + queue as u16, addr, bytes, write);
+    }
+
+    pub(super) fn unit_moved(&mut self, queue: usize, write: bool) {
+        let cache = &mut self.caches[queue];
+        if write {
+            cache.writing = false;
+            cache.to += 1;
+        } else {
+            cache.reading = false;
+            cache.from += 1;
+            cache.suffix += self.unit_words;
+        }
+        let now = self.wheel.now();
+        if write {
+            self.flush(queue);
+            while let Some(blocked) = self.caches[queue].blocked.pop_front() {
+                self.wheel.schedule(now, blocked);
+            }
+        }
+        while let Some(starved) = self.caches[queue].starved.pop_front() {
+            self.threads[place(starved)].phase = Phase::Suffix;
+            self.wheel.schedule(now, starved);
+        }
+    }
+
+    /// An output thread takes its block from the suffix cache, or waits until that has been refilled.
+    pub(super) fn refill(&mut self, thread: u16) {
+        let state = self.threads[place(thread)];
+        let slot = &self.slots[usize::from(state.slot)];
+        let queue = usize::from(slot.queue);
+        let words = self.words_of(slot, state.at, state.block);
+        let cache = &mut self.caches[queue];
+        if cache.suffix < words && cache.from == cache.to && !cache.writing {
+            // The queue is so short that memory has nothing of it: prefix and suffix meet.
+            cache.suffix += cache.prefix;
+            cache.prefix = 0;
+        }
+        let enough = cache.suffix >= words;
+        if enough {
+            cache.suffix -= words;
+        }
+        // The next unit is asked for when what is left is less than a cell of eight words.
+        let ask = (!enough || cache.suffix < 8) && !cache.reading && cache.from < cache.to;
+        let at = cache.from;
+        if ask {
+            cache.reading = true;
+            self.move_unit(queue, at, false);
+        }
+        if !enough {
+            self.threads[place(thread)].phase = Phase::Reading;
+            self.threads[place(thread)].outstanding = 0;
+            self.caches[queue].starved.push_back(thread);
+            return;
+        }
+        let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
+        self.threads[place(thread)].phase = Phase::Handshake;
+        self.wheel.schedule(at, thread);
+    }
+
+    /// Words that the pieces of a block took in the prefix cache.
+    fn words_of(&self, slot: &Slot, from: u32, bytes: u32) -> u32 {
+        let (mut at, mut words) = (from, 0);
+        while at < from + bytes {
+            let piece = self.piece(slot, at).min(from + bytes - at);
+            words += self.words(piece);
+            at += piece;
+        }
+        words
+    }
+}
