@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import wirespeed
 from wirespeed import InputError, _wirespeed, buffers
 from wirespeed import papers as registry
 from wirespeed.papers import find
