@@ -37,13 +37,11 @@ _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 # Seeds of the confirmation begin here; comparisons never have so many replications.
 CONFIRMED_FROM: Final = 1000
 _TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
-# A trial of the search for the highest rate without loss: packets as a multiple of a comparison's, at least so many,
-# and to what share rates are found. What waits grows (by Little's law) by less than that share of its packets, and some
-# bursts; of much shorter trials a burst would be more than the share.
-_TRIAL: Final = 2
+# A trial of the search for the highest rate without loss has as many packets as a run of the comparison, at least so
+# many, and rates are found to that share. What waits grows (by Little's law) by less than that share of them, and by
+# less than a burst a core: of much shorter trials bursts would be more than the share.
 _LEAST_TRIAL: Final = 50_000
 NDR_WITHIN: Final = 0.01
-_BURSTS: Final = 4
 _RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
 
 
@@ -233,8 +231,8 @@ class Bench:
         """
         by_name = {each.name: each for each in fit}
         on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
-        packets = max(_TRIAL * self._asked.packets, _LEAST_TRIAL)
-        bursts = _BURSTS * int(self.resolved["machine"]["cores"]) * int(self.resolved["nic"]["burst"])
+        packets = max(self._asked.packets, _LEAST_TRIAL)
+        bursts = int(self.resolved["machine"]["cores"]) * int(self.resolved["nic"]["burst"])
         growth = NDR_WITHIN * packets + bursts
         found = np.full(saturated.shape, np.nan)
         for replication in range(saturated.shape[0]):
