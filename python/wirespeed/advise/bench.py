@@ -38,8 +38,8 @@ _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 CONFIRMED_FROM: Final = 1000
 _TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
 # A trial of the search for the highest rate without loss has as many packets as a run of the comparison, at least so
-# many, and rates are found to that share. What waits grows (by Little's law) by less than that share of them, and by
-# less than a burst a core: of much shorter trials bursts would be more than the share.
+# many, and rates are found to that share. What waits may grow (by Little's law) by that share of them, and by a burst
+# a core: of much shorter trials bursts would be more than the share.
 _LEAST_TRIAL: Final = 50_000
 NDR_WITHIN: Final = 0.01
 _RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
