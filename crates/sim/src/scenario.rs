@@ -8,7 +8,8 @@ use functions::{CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpe
 use machine::buffer::{BufferSpec, PacketBuffer};
 use machine::cache::{CacheSpec, PrefetcherSpec, Replacement};
 use machine::cores::CoreSpec;
-use machine::dram::DramSpec;
+use machine::dram::policy::Page;
+use machine::dram::{DramSpec, PagePolicy};
 use machine::memory::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MAX_CORES, MemorySpec, SocketsSpec,
     StackedTablesSpec, TlbSpec,
@@ -890,6 +891,19 @@ impl Scenario {
                     .into(),
             );
         }
+        let m = &self.machine;
+        let beside_tails = [
+            ("sampling", m.sampling > 1),
+            ("sockets", m.sockets.is_some()),
+            ("copy_table", m.copy_table.is_some()),
+            ("copy_engine", m.copy_engine.is_some()),
+            ("applications", !m.applications.is_empty()),
+        ];
+        if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
+            let message =
+                format!("{} with machine.{field}: allowed is one of them (remove the other)", self.nic.cache_cells);
+            return error("nic.cache_cells", message);
+        }
         if let Some(pipeline) = &self.pipeline {
             pipeline.check("pipeline", self.machine.cores)?;
         }
@@ -969,6 +983,14 @@ impl Scenario {
                 "nic.cache_cells has nothing to do: the LLC's I/O ways take what the NIC writes, and it reads each packet in one \
                  go (machine.llc.io_ways = 0 has it written past the LLC, nic.output_block has queues take turns)"
                     .into(),
+            );
+        }
+        let dram = &self.machine.dram;
+        let closes = dram.page != PagePolicy::Open
+            || dram.controller.as_ref().is_some_and(|c| c.page.is_some_and(|page| page != Page::Open));
+        if dram.all_hits && closes {
+            idle.push(
+                "machine.dram.page and controller.page have nothing to do: with machine.dram.all_hits every row is open".into(),
             );
         }
         if llc.core_ways.is_some() && self.policy.is_some() {

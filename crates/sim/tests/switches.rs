@@ -190,7 +190,9 @@ fn rows_that_are_all_open_carry_more_under_overload() {
         let base = ["machine.cores=8", "traffic.load=1", "buffer.allocation=cells", "buffer.shuffled=true"];
         let sent = |set: &[&str]| run(&[&base[..], controller, set].concat(), 4000).0.sent;
         let (real, ideal) = (sent(&[]), sent(&["machine.dram.all_hits=true"]));
-        assert!(ideal >= real, "{controller:?}: {ideal} of 4000, {real} with rows");
+        // Without a controller DRAM may be fast enough either way.
+        let more = if controller.is_empty() { 0 } else { real / 20 };
+        assert!(ideal >= real + more, "{controller:?}: {ideal} of 4000, {real} with rows");
     }
 }
 
@@ -228,6 +230,8 @@ fn tails_gather_writes_answer_cores_and_what_is_sent_soon_never_reaches_dram() {
     let (large, few, _) = with(&["nic.cache_cells=4096"]);
     let large = large.unwrap();
     assert!(large.bypassed > large.written / 2, "{large:?}");
+    // The line of the TTL is loaded, and then stored to: from then on the core has it alone.
+    assert!(large.replaced >= 1500, "{large:?}");
     assert!(few.reads + few.writes < (plain.reads + plain.writes) / 2, "{few:?} of {plain:?}");
     // With ways for devices the LLC takes what they write.
     let (ways, _, _) = with(&["nic.cache_cells=4", "machine.llc.io_ways=0x600"]);
@@ -251,4 +255,28 @@ fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
     assert!(halves.contains("machine.dram.controller.halves"), "{halves}");
     let queue = error(&["machine.dram.controller.queue=60", "machine.dram.controller.output_first=true"]);
     assert!(queue.contains("machine.dram.controller.output_first"), "{queue}");
+    // Known before anything is built.
+    for (given, field) in [("machine.sampling=8", "sampling"), ("machine.copy_table={}", "copy_table")] {
+        let both = Overrides { set: vec!["nic.cache_cells=4".into(), given.into()], ..Overrides::default() };
+        let found = Scenario::read("", "test", &both).unwrap_err().to_string();
+        assert!(found.contains(&format!("nic.cache_cells: 4 with machine.{field}: allowed is one of them")), "{found}");
+    }
+}
+
+#[test]
+fn tails_of_one_line_take_the_time_of_none() {
+    for controller in [&[][..], &["machine.dram.controller.order=fr-fcfs=16"]] {
+        let base = ["machine.cores=2", "traffic.load=0.8", "buffer.allocation=cells"];
+        let last = |set: &[&str]| run(&[&base[..], controller, set].concat(), 2000).0;
+        let (none, one) = (last(&["nic.output_block=1024"]), last(&["nic.output_block=1024", "nic.cache_cells=1"]));
+        assert_eq!(none.sent, one.sent, "{controller:?}");
+        assert_eq!(none.last, one.last, "{controller:?}");
+    }
+}
+
+#[test]
+fn a_block_that_is_longer_than_the_cache_goes_on_to_no_other_packet() {
+    let base = ["machine.cores=1", "traffic.load=0.9", "traffic.sizes.fixed=256", "nic.ports=2"];
+    let last = |set: &[&str]| run(&[&base[..], set].concat(), 1500).0.last;
+    assert_eq!(last(&["nic.output_block=1024"]), last(&["nic.output_block=1024", "nic.cache_cells=2"]));
 }

@@ -1146,8 +1146,8 @@ impl<const G: usize> Channel<G> {
             let clock = self.now + rule.clocks;
             self.each(self.near(rule.level, target), |channel, b| {
                 channel.own[b][next] = channel.own[b][next].max(clock);
-                if channel.all_hits && next == ACT {
-                    // No row has to be opened after it, but it takes as long.
+                if channel.all_hits && next == ACT && target >> b & 1 != 0 {
+                    // No row has to be opened after it, but its own banks are taken as long.
                     for column in [RD, WR] {
                         channel.own[b][column] = channel.own[b][column].max(clock);
                     }

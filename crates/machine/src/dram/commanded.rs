@@ -9,9 +9,11 @@
 //! In front of the vaults of a cube lie links and a crossbar, as in [`super::hmc`]; tags are not modelled here.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, VecDeque};
 
 use ::stats::{Histogram, Reason};
+use rustc_hash::FxHashMap;
 use units::{LINE_BYTES, Line, Ps};
 
 use super::channel::{Channel, Class, Goal, Sink, Waits};
@@ -86,6 +88,8 @@ pub struct Commanded {
     all_hits: bool,
     /// Before each channel, where output goes first.
     doors: Option<Vec<Doors>>,
+    /// There, how many writes of a line are handed in and not done: output waits behind those of its own line.
+    writing: FxHashMap<u64, u32>,
     latency: Histogram,
     mark: Gathered,
     marked: Ps,
@@ -96,6 +100,7 @@ struct Request {
     id: u64,
     came: Ps,
     channel: u32,
+    line: Line,
     place: Place,
     write: bool,
     /// The NIC reads it to send it.
@@ -245,6 +250,7 @@ impl Commanded {
             links,
             all_hits: spec.all_hits,
             doors: setting.output_first.then(|| vec![Doors::default(); n]),
+            writing: FxHashMap::default(),
             latency: Histogram::new(),
             mark: Gathered::default(),
             marked: Ps::ZERO,
@@ -281,7 +287,7 @@ impl Commanded {
     pub fn hand_in(&mut self, id: u64, line: Line, write: bool, output: bool, at: Ps) {
         let (channel, place) = self.place(line);
         let at = at.max(self.driven);
-        let request = Request { id, came: at, channel, place, write, output, waits: Waits::default() };
+        let request = Request { id, came: at, channel, line, place, write, output, waits: Waits::default() };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.requests[slot as usize] = request;
@@ -454,13 +460,16 @@ impl Commanded {
 
     /// The request in `slot` is before its channel at `at`.
     fn enter(&mut self, slot: u32, at: Ps, accepted: &mut Vec<(u32, Ps)>) {
-        let Request { channel, place, write, output, .. } = self.requests[slot as usize];
+        let Request { channel, line, place, write, output, .. } = self.requests[slot as usize];
         let within = self.clock(at);
         let clock = within + u64::from(self.time(within) < at);
         let i = channel as usize;
         if let Some(doors) = &mut self.doors {
+            if write {
+                *self.writing.entry(line.0).or_default() += 1;
+            }
             // The others have an ingress register to pass.
-            match output && !write {
+            match output && !write && !self.writing.contains_key(&line.0) {
                 true => doors[i].output.push_back((slot, clock + 1)),
                 false => doors[i].others.push_back((slot, clock)),
             }
@@ -529,6 +538,12 @@ impl Commanded {
         let request = self.requests[slot as usize];
         self.free.push(slot);
         if request.write {
+            if let Entry::Occupied(mut writes) = self.writing.entry(request.line.0) {
+                *writes.get_mut() -= 1;
+                if *writes.get() == 0 {
+                    writes.remove();
+                }
+            }
             return;
         }
         let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);

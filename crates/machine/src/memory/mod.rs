@@ -1372,7 +1372,13 @@ impl Memory for Hierarchy {
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
         let elsewhere = self.sockets.is_some() && self.others_have(line);
-        let shared = (snooped != Snooped::Nothing || elsewhere || lookup.route.is_shared()) && !write || pinned;
+        // Who loads a line of a tail has to ask before a store; who stores takes it over.
+        let in_tail = self.tails.is_some() && self.tail_has(line);
+        if in_tail && write {
+            self.supersede(line);
+        }
+        let others_too = snooped != Snooped::Nothing || elsewhere || in_tail || lookup.route.is_shared();
+        let shared = others_too && !write || pinned;
         let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, share, at) {
             self.counters.upgrades += 1;
@@ -1393,7 +1399,8 @@ impl Memory for Hierarchy {
                 Some(_) => self.read_stacked(line, at + self.llc.latency(), &mut path),
                 None => None,
             };
-            if self.tails.is_some() && self.is_in_tail(line, write) {
+            if in_tail {
+                self.answered_by_tail(write);
                 filled = Some(at + self.llc.latency());
             }
             if filled.is_none() {

@@ -24,11 +24,11 @@ pub struct TailCounters {
     pub written: u64,
     /// Together with others of their queue to DRAM.
     pub gathered: u64,
-    /// Read by the NIC, and never in DRAM.
+    /// Given up as the NIC read them to send them, from here or from a cache that had them, too.
     pub bypassed: u64,
     /// Taken over by a core or the LLC, or written anew.
     pub replaced: u64,
-    /// Reads of cores that they have answered; the line stays.
+    /// Loads of cores that they have answered; the line stays until it is written.
     pub to_cores: u64,
 }
 
@@ -140,14 +140,12 @@ impl Hierarchy {
             tails.held.remove(&line.0);
         }
         tails.counters.gathered += full.len() as u64;
-        for &line in &full {
-            self.post_write(line, at);
-        }
+        let there = full.iter().map(|&line| self.post_write(line, at)).fold(at, Ps::max);
         full.clear();
         if let Some(tails) = &mut self.tails {
             tails.queues[queue as usize] = full;
         }
-        Some(at)
+        Some(there)
     }
 
     /// What the tails have of `line` is out of date.
@@ -169,19 +167,16 @@ impl Hierarchy {
         held
     }
 
-    /// Whether a core gets `line` from a tail, which it takes over to write it.
+    /// Whether a tail has `line`.
     #[inline]
-    pub(super) fn is_in_tail(&mut self, line: Line, write: bool) -> bool {
-        let Some(tails) = &mut self.tails else { return false };
-        if !tails.held.contains_key(&line.0) {
-            return false;
+    pub(super) fn tail_has(&self, line: Line) -> bool {
+        self.tails.as_ref().is_some_and(|tails| tails.held.contains_key(&line.0))
+    }
+
+    /// A core has got a line of a tail, which keeps it unless the core is to write it.
+    pub(super) fn answered_by_tail(&mut self, write: bool) {
+        if let Some(tails) = &mut self.tails {
+            tails.counters.to_cores += u64::from(!write);
         }
-        if write {
-            tails.remove(line);
-            tails.counters.replaced += 1;
-        } else {
-            tails.counters.to_cores += 1;
-        }
-        true
     }
 }

@@ -170,6 +170,8 @@ impl LeftOut {
             scenario.machine.dram.controller.is_some(),
             "machine.dram.controller: banks are reserved in the order in which they are asked",
         );
+        note(scenario.nic.output_block.is_some(), "nic.output_block: the NIC reads each packet in one go");
+        note(scenario.nic.cache_cells > 0, "nic.cache_cells: the NIC has no memory of its own");
         note(scenario.run.search.is_some(), "run.search: the given load is predicted");
         out
     }

@@ -21,8 +21,8 @@ use super::{Event, Leaving, Observer, PRIORITY_NIC, Server};
 pub(super) struct Output {
     /// Lines of a block.
     block: u64,
-    /// A block goes on with the next packet of its queue.
-    spans: bool,
+    /// A turn goes on with the next packet of its queue until it has fetched so many lines.
+    cells: u64,
     /// By core and port.
     queues: Vec<Queue>,
     ports: usize,
@@ -72,7 +72,7 @@ impl Output {
     pub(super) fn new(block: u32, cells: u32, cores: usize, ports: usize) -> Output {
         Output {
             block: block.max(cells).into(),
-            spans: cells > 0,
+            cells: cells.into(),
             queues: (0..cores * ports).map(|_| Queue::default()).collect(),
             ports,
             turns: VecDeque::new(),
@@ -111,13 +111,15 @@ impl Server {
         let Some(output) = &mut self.output else { return };
         output.scheduled = false;
         let Some(at) = output.turns.pop_front() else { return };
-        let mut lines = output.block;
+        let (mut lines, cells) = (output.block, output.cells);
+        let mut fetched = 0;
         loop {
-            lines -= self.ask_for_block(at, lines, observer).min(lines);
+            fetched += self.ask_for_block(at, lines, observer);
             let Some(output) = &mut self.output else { return };
             let queue = &output.queues[at];
             let more = queue.asked < queue.packets.len();
-            if more && lines > 0 && output.spans {
+            if more && fetched < cells {
+                lines = cells - fetched;
                 continue;
             }
             if more {
