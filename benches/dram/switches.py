@@ -27,6 +27,7 @@ SWITCHES: dict[str, dict[str, object]] = {
     "output first": {CONTROLLER + "output_first": True},
     "pools in halves": HALVES,
     "queues by turns, whole packets": {"nic.output_block": 1024},
+    "blocks of 64 lines": {"nic.output_block": 64},
     "blocks of 4 lines": {"nic.output_block": 4},
     "blocks of 1 line": {"nic.output_block": 1},
     "blocks of 1 line, caches of 4": {"nic.output_block": 1, "nic.cache_cells": 4},

@@ -68,20 +68,22 @@ def duration(ns: float | None) -> str:
 
 
 def interval(ns: float | None, half_width_ns: float | None) -> str:
-    """A time with its 95 % half-width, both in the unit that suits the time.
+    """A time with its 95 % half-width, both in the unit that suits the time; below a picosecond both are no time.
 
-    >>> interval(4123.0, 12.0), interval(4123.0, None)
-    ('4.123 ± 0.012 µs', '4.12 µs')
+    >>> interval(4123.0, 12.0), interval(4123.0, None), interval(4123.0, 0.1), interval(1e-7, 1e-8)
+    ('4.123 ± 0.012 µs', '4.12 µs', '4.123 ± < 0.001 µs', '< 1 ps')
     """
     if not is_number(ns):
         return MISSING
-    if not is_number(half_width_ns) or half_width_ns <= 0:
+    if not is_number(half_width_ns) or half_width_ns <= 0 or max(abs(ns), half_width_ns) < _UNIT_NS["ps"]:
         return duration(ns)
     scale, unit = _time_unit(ns or half_width_ns)
     wide = half_width_ns / scale
     # As many decimals as give the half-width two digits, and no more than the value can carry.
     decimals = min(max(0, 1 - math.floor(math.log10(wide))), 3)
-    return f"{ns / scale:,.{decimals}f} ± {wide:,.{decimals}f} {unit}"
+    step = 10.0**-decimals
+    about = f"< {step:.{decimals}f}" if wide < step / 2 else f"{wide:,.{decimals}f}"
+    return f"{ns / scale:,.{decimals}f} ± {about} {unit}"
 
 
 def share(part: float | None, decimals: int = 1) -> str:

@@ -56,11 +56,28 @@ def test_a_half_width_has_the_unit_of_its_value() -> None:
     assert q.interval(float("nan"), 1.0) == q.MISSING
 
 
+def test_an_interval_below_a_picosecond_is_no_time() -> None:
+    assert q.interval(1e-7, 1e-8) == "< 1 ps"
+    assert q.interval(-1e-7, 1e-8) == "> -1 ps"
+    assert q.interval(0.0, 1e-8) == "0 ns"
+    # A picosecond is a time; what is uncertain by a picosecond or more keeps its half-width.
+    assert q.interval(0.001, 1e-5) == "1.000 ± 0.010 ps"
+    assert q.interval(1e-7, 0.05) == "0 ± 50 ps"
+    assert q.interval(4123.0, 1e-5) == "4.123 ± < 0.001 µs"
+
+
 @given(st.one_of(st.floats(1e-12, 1e12), st.floats(-1e12, -1e-12)))
 def test_no_quantity_begins_with_a_row_of_zeros(value: float) -> None:
     for function in (q.digits, q.duration, q.change, q.mpps, q.gbps, q.short_count, q.probability):
         text = function(value).lstrip("<>+- ")
         assert not text.startswith("0.00000"), f"{function.__name__}: {text}"
+
+
+@given(st.one_of(st.floats(1e-12, 1e12), st.floats(-1e12, -1e-12)), st.floats(1e-12, 1e12))
+def test_no_interval_has_a_row_of_zeros(value: float, half_width: float) -> None:
+    text = q.interval(value, half_width)
+    for number in text.split(" ± "):
+        assert not number.lstrip("<>- ").startswith(("0.000", "0.00 ")), text
 
 
 def test_the_unit_of_a_rate_suits_it() -> None:

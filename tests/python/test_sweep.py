@@ -312,6 +312,9 @@ def test_a_capture_in_rounds_is_the_same_for_every_seed_and_is_run_no_more_than_
     told = words.widths(found.document)
     assert "the capture is the same for every seed" in told[0]
     assert "'mean 0.0001%' is not met at 2 of 2 points" in told[1]
+    page = pages.page(found.document)
+    assert "of batches of packets of one run. " in page
+    assert "over replications" not in page
 
 
 def test_one_run_a_point_has_the_half_widths_of_its_batches_and_says_so(tmp_path):
@@ -328,10 +331,54 @@ def test_one_run_a_point_has_the_half_widths_of_its_batches_and_says_so(tmp_path
     assert told[3].startswith("Hit rate of the LLC: best at ")
     assert "(one run a point, and none tells an interval of it)" in told[3]
     assert "half-widths are those of batches of its packets" in words.widths(found.document)[0]
-    assert "of batches of packets of the one run" in pages.page(found.document)
+    assert "of batches of packets of one run. " in pages.page(found.document)
     twice = small(replications=2)
     assert not words.widths(twice.document)
     assert "over replications" in pages.page(twice.document)
+
+
+def searched(runs, same, half_width):
+    """A result of one point with a searched rate."""
+    ndr = {"mean": 9.0, "half_width": half_width}
+    return {"at": {"x": 1}, "error": None, "runs": runs, "same_packets": same, "ndr": ndr}
+
+
+def studied(*results):
+    return {"metrics": ["ndr"], "until": [], "results": list(results), "axes": [{"name": "x"}]} | {
+        "name": "x",
+        "scenario": "x",
+        "build": "x",
+        "replications": [1, 30],
+    }
+
+
+@pytest.mark.parametrize(
+    ("results", "note"),
+    [
+        ([searched(1, False, None)], None),
+        ([searched(3, True, None)], None),
+        ([searched(1, False, 0.1)], "half-width, of batches of packets of one run. "),
+        ([searched(3, True, 0.1)], "half-width, of batches of packets of one run. "),
+        ([searched(3, False, 0.1)], "half-width, over replications. "),
+        ([searched(3, False, 0.1), searched(1, False, None)], "half-width, over replications. "),
+        (
+            [searched(3, False, 0.1), searched(3, True, 0.1)],
+            "over replications; where there is one run, or all see the same",
+        ),
+    ],
+)
+def test_the_page_says_what_half_widths_are_of_where_there_are_any(results, note):
+    page = pages.page(studied(*results))
+    assert note in page if note else "±" not in page
+
+
+def test_half_widths_are_announced_where_there_are_any():
+    assert not words.widths(studied(searched(1, False, None)))
+    assert "one run a point: half-widths are those of batches" in words.widths(studied(searched(1, False, 0.1)))[0]
+    told = words.widths(studied(searched(3, True, None)))
+    assert len(told) == 1
+    assert "the same for every seed; more packets (run.packets) say more, more runs do not" in told[0]
+    assert "half-widths there are those of batches of one run" in words.widths(studied(searched(3, True, 0.1)))[0]
 
 
 def test_a_metric_that_no_run_reports_is_not_waited_for():
@@ -341,6 +388,7 @@ def test_a_metric_that_no_run_reports_is_not_waited_for():
     assert not rules.enough(done[:2])
     assert rules.enough(done)
     document = {
+        "metrics": ["dram_energy"],
         "until": ["dram_energy 1%"],
         "results": [{"at": {"x": 1}, "error": None, "same_packets": False, "runs": 3}],
     }

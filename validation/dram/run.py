@@ -2,7 +2,7 @@
 
     python validation/dram/run.py
 
-Exits with 1 where a quantity is out of its tolerance.
+Exits with 1 where a quantity is out of its tolerance of their mean, or a bandwidth out of that of any of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ TRACES: Mapping[str, Callable[[], Addresses]] = {"stream": stream, "random": uni
 
 
 def compared() -> list[dict[str, Any]]:
-    """A row for each line of the reference: what the peers agree on, what was found, and the deviation."""
+    """A row for each line of the reference: the peers' mean, what was found, and its deviation from it and from the
+    peer that is farthest."""
     with REFERENCE.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     addresses = {name: make() for name, make in TRACES.items()}
@@ -57,20 +58,33 @@ def compared() -> list[dict[str, Any]]:
         report = found[key]
         value = report["bandwidth_gb_per_s"] if line["quantity"] == "bandwidth" else report["read_latency_clk"]["mean"]
         agreed = statistics.fmean(float(line[peer]) for peer in PEERS)
-        rows.append(line | {"agreed": agreed, "value": value, "deviation": value / agreed - 1})
+        farthest = max(PEERS, key=lambda peer: abs(value / float(line[peer]) - 1))
+        largest = value / float(line[farthest]) - 1
+        rows.append(
+            line
+            | {"agreed": agreed, "value": value, "deviation": value / agreed - 1}
+            | {"farthest": farthest, "largest": largest}
+        )
     return rows
+
+
+def is_met(row: Mapping[str, Any]) -> bool:
+    """Bandwidth is held to each peer, latency to their mean alone: the peers differ by up to 4.8 % in that."""
+    held = [row["deviation"], *([row["largest"]] if row["quantity"] == "bandwidth" else [])]
+    return all(abs(deviation) <= float(row["tolerance"]) for deviation in held)
 
 
 def main() -> int:
     """Prints the table; 1 where a tolerance is not met."""
     rows = compared()
-    print("trace, offered, quantity                  peers' mean    here  deviation  tolerance")
+    print("trace, offered, quantity                  peers' mean    here  deviation  tolerance  largest from one")
     for row in rows:
         what = f"{row['trace']}, {row['offered']}, {row['quantity']} ({row['unit']})"
         print(
             f"{what:42}{row['agreed']:11.3f}{row['value']:8.3f}{row['deviation']:+11.2%}{float(row['tolerance']):11.0%}"
+            f"{row['largest']:+9.2%} {row['farthest']}"
         )
-    return int(any(abs(row["deviation"]) > float(row["tolerance"]) for row in rows))
+    return int(not all(is_met(row) for row in rows))
 
 
 if __name__ == "__main__":

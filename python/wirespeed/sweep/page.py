@@ -45,15 +45,25 @@ def page(document: Mapping[str, Any]) -> str:
         f"<ul class=reasons>{best}</ul>",
         f"<div class=grid>{''.join(figures)}</div>"
         f"<section><h2>All points</h2>{table(heads, rows[:_ROWS])}{more}"
-        f"<p class=note>± is the 95 % half-width, {_of_what(document)}. "
-        f"Built by {escape(document['build'])}.</p></section>"
+        f"<p class=note>{_of_what(document)}Built by {escape(document['build'])}.</p></section>"
         + (f"<section><h2>Without a result</h2><ul>{failed}</ul></section>" if failed else ""),
     )
 
 
 def _of_what(document: Mapping[str, Any]) -> str:
-    once = document["replications"][1] == 1
-    return "of batches of packets of the one run" if once else "over replications"
+    """The sentence that says what ± is; empty where no point has a half-width."""
+    known = [result for result in document["results"] if text.has_width(result, document["metrics"])]
+    batches = sum(text.is_of_batches(result) for result in known)
+    if not known:
+        return ""
+    if not batches:
+        return "± is the 95 % half-width, over replications. "
+    if batches < len(known):
+        return (
+            "± is the 95 % half-width, over replications; where there is one run, or all see the same packets, of "
+            "batches of packets of one run. "
+        )
+    return "± is the 95 % half-width, of batches of packets of one run. "
 
 
 def shell(title: str, headline: str, under: str, body: str) -> str:

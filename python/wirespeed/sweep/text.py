@@ -97,7 +97,8 @@ def widths(document: Mapping[str, Any]) -> list[str]:
     """What there is to say about half-widths: runs that are the same, and wanted ones that are not met."""
     lines = []
     sound = [result for result in document["results"] if result["error"] is None]
-    if any(result["runs"] == 1 for result in sound):
+    known = [result for result in sound if has_width(result, document["metrics"])]
+    if any(result["runs"] == 1 for result in known):
         lines.append(
             "one run a point: half-widths are those of batches of its packets; --replications or --until tell what "
             "other packets change"
@@ -105,20 +106,32 @@ def widths(document: Mapping[str, Any]) -> list[str]:
     same = sum(result["same_packets"] for result in sound)
     if same:
         where = "all points" if same == len(sound) else f"{same} of {len(sound)} points"
+        are_known = any(result["same_packets"] for result in known)
+        of_what = "half-widths there are those of batches of one run; " if are_known else ""
         lines.append(
-            f"the runs of {where} see the same packets: the capture is the same for every seed. Half-widths there are "
-            "those of batches of one run; more packets (run.packets) say more, more runs do not"
+            f"the runs of {where} see the same packets: the capture is the same for every seed; {of_what}"
+            "more packets (run.packets) say more, more runs do not"
         )
     for each in map(until.parse, document["until"]):
         name = each.metric.name
         lacking = [result for result in sound if name not in result]
         if lacking:
             lines.append(f"{name} has no value at {_places(lacking, sound)}: {each.text!r} is not waited for there")
-        known = [result[name] for result in sound if name in result]
-        missed = [of for of in known if of["half_width"] is None or not each.is_met(of["mean"], of["half_width"])]
+        values = [result[name] for result in sound if name in result]
+        missed = [of for of in values if of["half_width"] is None or not each.is_met(of["mean"], of["half_width"])]
         if missed:
-            lines.append(f"{each.text!r} is not met at {len(missed)} of {len(known)} points")
+            lines.append(f"{each.text!r} is not met at {len(missed)} of {len(values)} points")
     return lines
+
+
+def has_width(result: Mapping[str, Any], metrics: Sequence[str]) -> bool:
+    """Whether any of the metrics has a half-width at a point; a search for the highest rate has none in one run."""
+    return any(name in result and result[name]["half_width"] is not None for name in metrics)
+
+
+def is_of_batches(result: Mapping[str, Any]) -> bool:
+    """Whether half-widths of a point are those of batches of packets of one run, and not over replications."""
+    return bool(result["runs"] == 1 or result["same_packets"])
 
 
 def _without_interval(result: Mapping[str, Any]) -> str:
