@@ -144,6 +144,36 @@ def test_the_share_to_which_rates_without_loss_are_found_is_in_their_intervals()
     assert advice_of._against_ndr(apart, 1)["half_width_pct"] > advice_of.against(apart.runs, 1)["half_width_pct"]
 
 
+def test_a_set_that_loses_packets_at_any_rate_has_no_gain_and_is_shown_without(advice):
+    lost = bench.Measured(np.log([[50.0, np.nan, 60.0], [51.0, 58.0, 61.0]]))
+    assert advice_of._against_ndr(lost, 1, pooled=True) is None
+    assert advice_of._against_ndr(lost, 2, pooled=True)["pct"] == pytest.approx(19.8, abs=0.1)
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    document["techniques"][0]["alone"]["ndr"] = None
+    document["now"] |= {"lifted_ndr_mpps": None, "lift": 2}
+    nothing = {"before": None, "after": None, "pct": None, "half_width_pct": None}
+    document["best"]["confirmed"]["lifted_ndr"] = nothing
+    assert any("without loss none" in line for line in text.now(document))
+    assert "without loss none and none, –" in text.confirmation(document)
+    assert text.ranked(document)[1][0][3] == "–"
+    assert page.page(document).count("<svg") == 1
+
+
+def test_rates_up_to_line_rate_can_be_offered_whatever_the_seed(tmp_path):
+    # Of frames of mixed sizes a run at line rate offers a little more or less than the nominal rate.
+    of = bench.Bench(bench.Asked("forwarding", set={**SHORT, "run.seed": 3}, packets=5000, jobs=1))
+    try:
+        (row,) = of._study("line", {"line": ["traffic.load=1.0"]}, ["run.packets=5000"], 1)
+        of._line = of._port = float(row["offered_mpps"])
+        for share in (0.998, 0.9999, 1.0):
+            (row,) = of._study("x", {"x": [bench._offered(share * of._line, of._line)]}, ["run.packets=5000"], 1)
+            assert row["error"] is None
+            assert row["offered_mpps"] == pytest.approx(share * of._line, rel=1e-2)
+    finally:
+        of.close()
+
+
 @pytest.mark.parametrize("scenario", ["forwarding", "forwarding-64b", "upf", "upf-pipeline", "vhost"])
 def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
     fit, unfit = techniques.fitting(resolved(scenario))

@@ -17,6 +17,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -76,7 +77,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
         "energy_note": _energy_note(ranked, now),
-        "interactions": screened["interactions"] if combined is None else combined["interactions"],
+        "interactions": _of_screening(screened, asked.goal) if combined is None else combined["interactions"],
         "combinations": None if combined is None else combined["sets"],
         "best": _described(bench, fit, chosen) | {"confirmed": confirmed},
         "target": None
@@ -119,7 +120,9 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     ndr = bench.without_loss("NDR of each alone", singly, fit, alone["rate"].runs)
     found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
-    found["lifted_ndr_mpps"] = float(np.exp(ndr.runs[:, 0].mean()))
+    found["lifted_ndr_mpps"] = _mean_rate(ndr, 0)
+    if goal == "ndr" and found["lifted_ndr_mpps"] is None:
+        raise InputError("--goal ndr: as it is the machine loses packets at any rate; take --goal rate")
     groups = design.aliases()
     # Highest rates without loss are of each alone: what is told of all together is the rate's.
     together = _effects(
@@ -127,6 +130,11 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     )
     found["interactions"] = _sure_interactions(fit, groups, together)
     return found
+
+
+def _of_screening(screened: Mapping[str, Any], goal: str) -> list[dict[str, Any]]:
+    """Interactions where nothing is combined: of rates without loss there are none, as no set of two was searched."""
+    return [] if goal == "ndr" else list(screened["interactions"])
 
 
 def _sure_interactions(
@@ -152,7 +160,7 @@ def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) 
     averages: Sequence[Effect | None] = screened.get(goal) or [None] * len(fit)
     for place, (effect, alone) in enumerate(zip(averages, screened["alone"][goal], strict=True)):
         averaged = sign * 100 * math.expm1(effect.value) if effect is not None and effect.is_sure else 0.0
-        single = sign * alone["pct"] if abs(alone["pct"]) > alone["half_width_pct"] else 0.0
+        single = sign * alone["pct"] if alone is not None and abs(alone["pct"]) > alone["half_width_pct"] else 0.0
         # What helps alone or among others; of those that do both the more the better.
         helps.append((averaged + single if min(averaged, single) >= 0 else single, place))
     return [fit[place] for value, place in sorted(helps, reverse=True) if value > 0][:BEST]
@@ -179,11 +187,10 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
         for place, chosen in enumerate(sets)
     ]
     sign = _sign(goal)
-    top = max(described, key=lambda each: sign * each[goal]["pct"])
+    known = [each for each in described if each[goal] is not None]
+    top = max(known, key=lambda each: sign * each[goal]["pct"])
     # Of those that cannot be told from the best, the cheapest.
-    near = [
-        each for each in described if sign * (top[goal]["pct"] - each[goal]["pct"]) <= _slack(top[goal], each[goal])
-    ]
+    near = [each for each in known if sign * (top[goal]["pct"] - each[goal]["pct"]) <= _slack(top[goal], each[goal])]
     chosen = min(
         near,
         key=lambda each: (
@@ -191,6 +198,9 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
             -sign * each[goal]["pct"],
         ),
     )
+    if goal == "ndr":
+        # Seeds share what a search leaves open.
+        together = [replace(each, half_width=math.hypot(each.half_width, NDR_WITHIN)) for each in together]
     return {"sets": described, "best": chosen, "interactions": _sure_interactions(best, pairs, together)}
 
 
@@ -237,11 +247,13 @@ def against(responses: Runs, place: int, pooled: bool = False, within: Runs | No
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
 
 
-def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, float]:
-    """As `against`, for rates that are found to a share only: that is in the half-width, too."""
-    found = _against(of, place, pooled)
-    known = 100 * NDR_WITHIN * (1 + found["pct"] / 100) if place else 0.0
-    return found | {"half_width_pct": math.hypot(found["half_width_pct"], known)}
+def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, float] | None:
+    """As `_against_known`, of rates that are found to a share only: that is in the half-width, too."""
+    found = _against_known(of, place, pooled)
+    if found is None or not place:
+        return found
+    share = 100 * NDR_WITHIN * (1 + found["pct"] / 100)
+    return found | {"half_width_pct": math.hypot(found["half_width_pct"], share)}
 
 
 def _confirmed_ndr(
@@ -251,18 +263,24 @@ def _confirmed_ndr(
     saturated = [confirmed["saturated_mpps"][side] for side in ("before", "after")]
     sets = [frozenset[str](), frozenset(chosen)]
     ndr = bench.without_loss("NDR of the best", sets, fit, np.log([saturated] * SEEDS_OF_BEST), CONFIRMED_FROM)
-    before, after = (float(x) for x in np.exp(ndr.runs.mean(axis=0)))
-    return {"before": before, "after": after} | _against_ndr(ndr, 1)
+    gain: Mapping[str, Any] = _against_ndr(ndr, 1) or {"pct": None, "half_width_pct": None}
+    return {"before": _mean_rate(ndr, 0), "after": _mean_rate(ndr, 1), **gain}
 
 
-def _against_known(of: Measured, place: int) -> dict[str, float] | None:
-    """As `against`, pooled over the sets of which the response is known; None where the set is not among them."""
+def _mean_rate(of: Measured, place: int) -> float | None:
+    """In Mpps; None where packets are lost at any rate."""
+    mean = float(np.exp(of.runs[:, place].mean()))
+    return None if math.isnan(mean) else mean
+
+
+def _against_known(of: Measured, place: int, pooled: bool = True) -> dict[str, float] | None:
+    """As `against`, of the sets of which the response is known; None where the set is not among them."""
     responses = of.runs
     known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
     if 0 not in known or place not in known:
         return None
     within = None if of.within is None else of.within[known]
-    return against(responses[:, known], known.index(place), True, within)
+    return against(responses[:, known], known.index(place), pooled, within)
 
 
 def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> str:
@@ -336,7 +354,8 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
             }
         )
     sign = _sign(goal)
-    return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"])
+    # What is not known comes last.
+    return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"] if row["alone"][goal] else math.inf)
 
 
 def _percent(effect: Effect) -> dict[str, Any]:

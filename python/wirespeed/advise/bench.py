@@ -108,9 +108,9 @@ class Bench:
         self.runs = self.ran = 0
         self.expected = 0
         """How many runs there will be, about; for progress."""
-        # A port and a link to the host that are faster, and the rate that it carries.
+        # A port and a link to the host that are faster, and what it offers at line rate; what the real one does.
         self._lift: list[str] = []
-        self._line = math.inf
+        self._line = self._port = math.inf
         self._saturated = 0.0
         self.same_for_every_seed = False
         """Whether all seeds turned out to see the same packets, as with a capture."""
@@ -226,8 +226,9 @@ class Bench:
         """Logs of the highest rate without loss, behind the port that rates at saturation are compared behind.
 
         `saturated` are logs of these `[replication, set]`, near which the search begins; replications have the seeds
-        from number `first` on. A rate passes where no packet is lost, and what waits grows by less than the share of
-        the packets to which rates are found: rings that only fill more slowly than a trial lasts are no reserve.
+        from number `first` on. A rate passes where no packet is lost, and what waits grows by less than a burst a core
+        and the share of the packets to which rates are found: rings that only fill more slowly than a trial lasts are
+        no reserve. NaN where packets are lost at any rate. Where all seeds see the same packets, one is searched.
         """
         by_name = {each.name: each for each in fit}
         on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
@@ -239,28 +240,30 @@ class Bench:
             seed = until.seed(self._seed, first + replication)
 
             def trial(number: int, rates: Mapping[int, float], seed: int = seed) -> dict[int, bool]:
-                cases = {str(place): [*on[place], *self._lift, self._offered(rate)] for place, rate in rates.items()}
+                cases = {
+                    str(place): [*on[place], *self._lift, _offered(rate, self._line)] for place, rate in rates.items()
+                }
                 rows = self._study(f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed)
                 for row in rows:
                     if row["error"] is not None:
                         raise InputError(f"{phase}, with {', '.join(cases[str(row['case'])])}: {row['error']}")
                 return {int(str(row["case"])): _keeps_up(row, growth) for row in rows}
 
-            # Another seed's answer is near the last one's.
-            near = np.exp(saturated[0] if replication == 0 else found[replication - 1])
-            step = lossless.STEP if replication == 0 else 1 + 2 * NDR_WITHIN
+            if replication and self.same_for_every_seed:
+                found[replication] = found[0]
+                continue
+            # Another seed's answer is near the last one's, if there was one.
+            last = saturated[0] if replication == 0 else np.where(np.isnan(found[0]), saturated[0], found[0])
+            near, step = np.exp(last), lossless.STEP if replication == 0 else 1 + 2 * NDR_WITHIN
             floor = _FLOOR * self._saturated
             rates = lossless.highest(trial, [float(x) for x in near], step, NDR_WITHIN, floor, self._line)
-            found[replication] = np.log(rates)
+            found[replication] = [math.log(rate) if rate > 0 else math.nan for rate in rates]
         return Measured(found)
-
-    def _offered(self, mpps: float) -> str:
-        return _LINE_RATE if mpps >= self._line else f'traffic.packet_rate="{mpps:.6f} Mpps"'
 
     def carries(self, chosen: Sequence[Technique], mpps: float) -> bool:
         """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
         on = [override for each in chosen for override in each.overrides]
-        offer = f'traffic.packet_rate="{mpps:.6f} Mpps"'
+        offer = _offered(mpps, self._port)
         (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={5 * self._asked.packets}"], 1)
         return row["error"] is None and row["loss"] == 0.0
 
@@ -323,6 +326,7 @@ class Bench:
         if row["error"] is not None:
             raise InputError(str(row["error"]))
         line, line_gbps = float(row["offered_mpps"]), _gbps(self.resolved["nic"]["rate"])
+        self._port = line
         value = float(found.group(1))
         mpps = value if found.group(2).lower() == "mpps" else value / line_gbps * line
         if mpps > line * 1.001:
@@ -398,14 +402,19 @@ class Bench:
         return [f'{path}="{_gbps(rate) * factor:g} Gbps"' for path, rate in rates.items()]
 
 
+def _offered(mpps: float, line: float) -> str:
+    """A rate as a share of line rate: that is nominal, and what runs of it offer, as `line`, differs by chance."""
+    return f"traffic.load={min(mpps / line, 1.0):.9f}"
+
+
 def _keeps_up(row: Mapping[str, Any], growth: float) -> bool:
     """Whether nothing is lost, and what waits grows by no more packets than that.
 
     By Little's law, of the mean sojourn of the first and the last quarter of the run: what is left from the beginning
-    may go down slowly near saturation, and is no sign of overload.
+    may go down slowly near saturation, and is no sign of overload. A run too short to tell does not keep up.
     """
-    waiting = (row.get("batches.mean.growth") or 0.0) * float(row["offered_mpps"]) / 1e3
-    return bool(row["loss"] == 0.0 and waiting <= growth)
+    longer = float(row.get("batches.mean.growth", math.inf))
+    return bool(row["loss"] == 0.0 and longer * float(row["offered_mpps"]) / 1e3 <= growth)
 
 
 def _relative(name: str, row: Mapping[str, Any]) -> float:

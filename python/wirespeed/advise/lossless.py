@@ -58,7 +58,7 @@ def highest(
 ) -> list[float]:
     """The highest rate of each set that passes, to the share `within`.
 
-    Rates are from `floor` (what carries less is told as that) to `top`. `trial(round, rates by set)` says which pass.
+    Rates are from `floor` to `top`; 0 where not even the floor passes. `trial(round, rates by set)` says which pass.
     """
     states = [Bracket(min(max(guess, floor), top), step) for guess in guesses]
     rounds = 0
@@ -66,7 +66,7 @@ def highest(
         rates = {place: state.next(within, floor, top) for place, state in enumerate(states)}
         tried = {place: rate for place, rate in rates.items() if rate is not None}
         if not tried:
-            return [max(state.passed, floor) for state in states]
+            return [state.passed for state in states]
         rounds += 1
         passes = trial(rounds, tried)
         for place, rate in tried.items():

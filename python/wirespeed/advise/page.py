@@ -77,6 +77,7 @@ def _bars(document: Mapping[str, Any]) -> str:
         }
         for each in document["techniques"]
         for alone in [each["alone"][goal]]
+        if alone is not None
     ]
     titles = {"rate": "rate at saturation, %", "ndr": "highest rate without loss, %"}
     title = titles.get(goal, "99th percentile of sojourn, %")

@@ -35,8 +35,7 @@ def headline(document: Mapping[str, Any]) -> str:
         chosen = next(each for each in document["combinations"] if set(each["techniques"]) == set(best["techniques"]))
         change = _gain(chosen["p99"]["pct"], chosen["p99"]["half_width_pct"])
         return f"Switch on {words}: p99 {change}, saturated rate {gain}"
-    found = confirmed["lifted_ndr"]
-    ndr = f"NDR {_gain(found['pct'], found['half_width_pct'])}"
+    ndr = f"NDR {_known_gain(confirmed['lifted_ndr'])}"
     gains = f"{ndr}, {gain} at saturation" if document["goal"] == "ndr" else f"{gain} at saturation, {ndr}"
     if enough:
         return f"{nothing}; for more in reserve switch on {words}: {gains}, behind a faster port"
@@ -60,13 +59,10 @@ def now(document: Mapping[str, Any]) -> list[str]:
         lines.append(
             "The port is full before the machine is. Rates are compared with port and PCIe "
             f"{at['lift']} times as fast: at saturation {q.mpps(at['saturated_mpps'])} are carried, without "
-            f"loss {q.mpps(at['lifted_ndr_mpps'])}."
+            f"loss {_rate_or_none(at['lifted_ndr_mpps'])}."
         )
     else:
-        lines.append(
-            f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried; without "
-            f"loss {q.mpps(at['lifted_ndr_mpps'])}."
-        )
+        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
     return lines
 
 
@@ -139,19 +135,17 @@ def confirmation(document: Mapping[str, Any]) -> str:
     runs = f"Confirmed by {found['runs']} longer runs"
     if found["same_packets"]:
         runs = "In longer runs, of the same capture"
-    behind = found["lifted_ndr"]
-    lifted = ""
+    behind, lifted = found["lifted_ndr"], ""
     if behind is not None:
-        lifted = (
-            f"; without loss {q.mpps(behind['before'])} and {q.mpps(behind['after'])}, "
-            f"{_gain(behind['pct'], behind['half_width_pct'])}"
-        )
-    port = "at the real port" if document["now"]["lift"] > 1 else "at the port"
+        pair = f"{_rate_or_none(behind['before'])} and {_rate_or_none(behind['after'])}"
+        lifted = f"; without loss {pair}, {_known_gain(behind)}"
+    # At the port itself a search without an interval would only say it again.
+    real = f"; at the real port {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])} without loss"
     return (
         f"{runs}: {_rate(rate['before'], wide['before'])} as it is, "
         f"{_rate(rate['after'], wide['after'])} with the best, "
-        f"{_gain(found['gain_pct'], found['half_width_pct'])}{lifted}; "
-        f"highest rate without loss {port} {q.mpps(ndr['before'])} and {q.mpps(ndr['after'])}."
+        f"{_gain(found['gain_pct'], found['half_width_pct'])}{lifted}"
+        f"{real if document['now']['lift'] > 1 or behind is None else ''}."
     )
 
 
@@ -161,7 +155,8 @@ def seeds(document: Mapping[str, Any]) -> str | None:
         return None
     return (
         "The capture is the same for every seed: ± is that of batches of packets within a run, as if the runs that are "
-        "compared had seen different packets, so it is wider than it need be. Another capture would say more"
+        "compared had seen different packets, so it is wider than it need be; of NDR it is the search's alone. Another "
+        "capture would say more"
     )
 
 
@@ -230,6 +225,14 @@ def _gain(percent: float, wide: float) -> str:
     """A change in percent with its half-width, both to the same decimal."""
     decimals = 1 if abs(percent) >= 0.95 or wide >= 0.95 else 2
     return f"{percent:+.{decimals}f} ± {wide:.{decimals}f} %"
+
+
+def _known_gain(found: Mapping[str, Any]) -> str:
+    return q.MISSING if found["pct"] is None else _gain(found["pct"], found["half_width_pct"])
+
+
+def _rate_or_none(mpps: float | None) -> str:
+    return "none" if mpps is None else q.mpps(mpps)
 
 
 def _rate(mean: float, wide: float) -> str:
