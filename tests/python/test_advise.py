@@ -117,12 +117,14 @@ def test_the_highest_rate_that_passes_is_found_to_the_share_from_any_guess(withi
     for guess in (0.1, 1.0, 60.0, 147.0, 1e4):
         rounds.clear()
         found = lossless.highest(trial, [guess] * len(truths), lossless.STEP, within, 1.0, 147.0)
-        # All at the same time, so in few rounds; beyond floor and line rate is told as these.
+        # All at the same time, so in few rounds; what not even the floor passes has no answer.
         assert rounds == list(range(1, len(rounds) + 1))
         assert len(rounds) <= 16
         for rate, truth in zip(found, truths, strict=True):
-            inside = min(max(truth, 1.0), 147.0)
-            assert rate <= inside <= rate * (1 + within)
+            if truth < 1.0:
+                assert rate == 0.0
+            else:
+                assert rate <= min(truth, 147.0) <= rate * (1 + within)
 
 
 def test_a_queue_that_only_fills_is_not_kept_up_with():
