@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 import struct
 import tomllib
 
@@ -160,6 +161,30 @@ def test_a_set_that_loses_packets_at_any_rate_has_no_gain_and_is_shown_without(a
     assert "without loss none and none, –" in text.confirmation(document)
     assert text.ranked(document)[1][0][3] == "–"
     assert page.page(document).count("<svg") == 1
+
+
+def test_the_command_of_the_comparison_says_once_how_much_is_offered():
+    for given in ("traffic.rate=100 Gbps", "traffic.load=0.5", "traffic.packet_rate=5 Mpps"):
+        of = bench.Bench(bench.Asked("forwarding", set=[given, "nic.ports=2"], jobs=1))
+        of.close()
+        words = shlex.split(of.command([], saturated=True))
+        overrides = [word for before, word in itertools.pairwise(words) if before == "--set"]
+        assert overrides == ["nic.ports=2", "traffic.load=1.0"]
+        assert "load = 1.0" in wirespeed.resolve("forwarding", set=overrides)
+        assert given in shlex.split(of.command([]))
+
+
+def test_what_brings_more_without_loss_than_the_best_set_is_told(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    best = document["best"]["techniques"]
+    other = next(each for each in document["techniques"] if each["name"] not in best)
+    other["alone"]["ndr"] = {"pct": 500.0, "half_width_pct": 1.0}
+    assert text.without_loss(document).startswith(f"{other['name']} alone brings more without loss (+500.0")
+    assert text.without_loss(document) in page.page(document)
+    for each in document["techniques"]:
+        each["alone"]["ndr"] = {"pct": 0.0, "half_width_pct": 1.0}
+    assert text.without_loss(document) is None
 
 
 def test_rates_up_to_line_rate_can_be_offered_whatever_the_seed(tmp_path):
@@ -411,7 +436,13 @@ def test_seeds_that_change_nothing_are_told():
 def test_where_the_port_is_the_limit_nothing_has_to_change():
     now = {"ndr_at_line_rate": True, "ndr_mpps": 18.4, "carried_mpps": 4.6, "loss": 0.0, "rejected_share": 0.93}
     now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0, "lifted_ndr_mpps": 28.0}
-    found = {"goal": "rate", "now": now, "best": {"techniques": [], "titles": []}, "combinations": None}
+    found = {
+        "goal": "rate",
+        "machine": "a machine",
+        "now": now,
+        "best": {"techniques": [], "titles": []},
+        "combinations": None,
+    }
     assert text.headline(found).startswith("Nothing has to change: the port's line rate")
     assert any(line.startswith("93.0 % of the packets are rejected") for line in text.now(found))
     found["now"] = now | {"ndr_at_line_rate": False}

@@ -71,6 +71,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         "schema": SCHEMA,
         "scenario": bench.name,
         "name": bench.resolved.get("name", ""),
+        "machine": bench.resolved["machine"].get("name", ""),
         "goal": asked.goal,
         "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"]},
         "techniques": ranked,

@@ -33,6 +33,8 @@ _LIMITED: Final = 0.01
 _LEAST_WARMUP: Final = 20_000
 _FLOOR: Final = 0.05
 _LINE_RATE: Final = "traffic.load=1.0"
+# Settings that say how much is offered, of which there may be one.
+_OFFERED: Final = frozenset({"traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed"})
 _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 # Seeds of the confirmation begin here; comparisons never have so many replications.
 CONFIRMED_FROM: Final = 1000
@@ -313,7 +315,10 @@ class Bench:
             words += [option, os.fspath(given)] if given is not None else []
         given_set = scenarios.overrides(self._asked.set)
         added = [override for each in chosen for override in each.overrides]
-        added += [_LINE_RATE, *self._lift] if saturated else []
+        if saturated:
+            # What is offered is said in one way.
+            given_set = [each for each in given_set if each.partition("=")[0].strip() not in _OFFERED]
+            added += [_LINE_RATE, *self._lift]
         words += [text for override in [*given_set, *added] for text in ("--set", override)]
         return shlex.join(words)
 

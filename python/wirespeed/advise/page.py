@@ -18,6 +18,8 @@ def page(document: Mapping[str, Any]) -> str:
     best = document["best"]
     under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
+    more = text.without_loss(document)
+    under += f"<p class=about>{escape(more)}</p>" if more else ""
     same = text.seeds(document)
     under += f"<p class=about>{escape(same)}.</p>" if same else ""
     met = text.target(document)

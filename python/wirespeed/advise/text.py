@@ -46,8 +46,9 @@ def now(document: Mapping[str, Any]) -> list[str]:
     """Where the machine is."""
     at = document["now"]
     ndr = q.mpps(at["ndr_mpps"]) + (", the port's line rate" if at["ndr_at_line_rate"] else "")
+    machine = f"As it is ({document['machine']})" if document["machine"] else "As it is"
     lines = [
-        f"As it is: {q.mpps(at['carried_mpps'])} carried, loss {q.probability(at['loss'])}, "
+        f"{machine}: {q.mpps(at['carried_mpps'])} carried, loss {q.probability(at['loss'])}, "
         f"p99 {q.duration(at['p99_ns'])}; highest rate without loss {ndr}.",
     ]
     if at["rejected_share"] >= _REJECTED:
@@ -149,6 +150,18 @@ def confirmation(document: Mapping[str, Any]) -> str:
     )
 
 
+def without_loss(document: Mapping[str, Any]) -> str | None:
+    """What is said where a technique alone surely brings more without loss than the set that is best by rate."""
+    found, best = document["best"]["confirmed"]["lifted_ndr"], document["best"]["techniques"]
+    if document["goal"] != "rate" or found is None or found["pct"] is None:
+        return None
+    others = [each for each in document["techniques"] if each["name"] not in best and each["alone"]["ndr"] is not None]
+    top = max(others, key=lambda each: each["alone"]["ndr"]["pct"], default=None)
+    if top is None or top["alone"]["ndr"]["pct"] - top["alone"]["ndr"]["half_width_pct"] <= found["pct"]:
+        return None
+    return f"{top['name']} alone brings more without loss ({_alone(top, 'ndr')}): --goal ndr ranks by that"
+
+
 def seeds(document: Mapping[str, Any]) -> str | None:
     """What is said where seeds change nothing."""
     if not document["same_for_every_seed"]:
@@ -182,6 +195,8 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
     parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
     parts.append(Text(f"· {confirmation(document)}"))
+    more = without_loss(document)
+    parts += [Text(f"· {more}")] if more else []
     same = seeds(document)
     parts += [Text(f"· {same}.")] if same else []
     met = target(document)
@@ -228,7 +243,8 @@ def _gain(percent: float, wide: float) -> str:
 
 
 def _known_gain(found: Mapping[str, Any]) -> str:
-    return q.MISSING if found["pct"] is None else _gain(found["pct"], found["half_width_pct"])
+    """A gain, in brackets where it may be none."""
+    return q.MISSING if found["pct"] is None else _effect({**found, "sure": _is_sure(found)})
 
 
 def _rate_or_none(mpps: float | None) -> str:
