@@ -36,28 +36,32 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.
 NOT_RUN = 2
 
 
+def asked() -> tuple[int, int]:
+    """Packets and seeds of the command line."""
+    packets = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    if seeds - 1 not in {0, *STUDENT}:
+        sys.exit(f"SEEDS {seeds}: must be 1 to {max(STUDENT) + 1}")
+    return packets, seeds
+
+
+def carried(settings: dict[str, object], packets: int, seeds: int) -> tuple[float, float, float]:
+    """Gbps carried with their half-width over seeds, and the share of row hits."""
+    import wirespeed
+
+    found = COMMON | settings | {"run.packets": packets}
+    runs = [wirespeed.run("forwarding", set=found, seed=seed).summary for seed in range(1, seeds + 1)]
+    rates = [run["carried_l2_gbps"] for run in runs]
+    width = STUDENT[seeds - 1] * statistics.stdev(rates) / seeds**0.5 if seeds > 1 else float("nan")
+    of = {kind: sum(run["dram"][f"row_{kind}"] for run in runs) for kind in ("hits", "misses", "conflicts")}
+    return statistics.mean(rates), width, of["hits"] / sum(of.values())
+
+
 def main() -> int:
     if importlib.util.find_spec("wirespeed") is None:
         print("not installed: wirespeed: pip install .")
         return NOT_RUN
-    import wirespeed
-
-    packets = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-
-    def carried(settings: dict[str, object]) -> tuple[float, float, float]:
-        runs = [
-            wirespeed.run("forwarding", set=COMMON | settings | {"run.packets": packets}, seed=seed).summary
-            for seed in range(1, seeds + 1)
-        ]
-        rates = [run["carried_l2_gbps"] for run in runs]
-        width = STUDENT[seeds - 1] * statistics.stdev(rates) / seeds**0.5 if seeds > 1 else float("nan")
-        dram = [run["dram"] for run in runs]
-        hits = sum(d["row_hits"] for d in dram) / sum(
-            d["row_hits"] + d["row_misses"] + d["row_conflicts"] for d in dram
-        )
-        return statistics.mean(rates), width, hits
-
+    packets, seeds = asked()
     print("| memory | order | cells, Gbps | row hits | piece-wise, Gbps | row hits | piece-wise over cells |")
     print("|---|---|---|---|---|---|---|")
     for memory, standard in MEMORIES.items():
@@ -65,11 +69,12 @@ def main() -> int:
             found = {}
             for allocation in ALLOCATIONS:
                 settings = standard | {"machine.dram.controller.order": order, "buffer.allocation": allocation}
-                found[allocation] = carried(settings)
+                found[allocation] = carried(settings, packets, seeds)
             (a, a_width, a_hits), (b, b_width, b_hits) = (found[name] for name in ALLOCATIONS)
+            gain = f"{b / a - 1:+.0%}" if a else "–"  # so few packets that none was carried after the warm-up
             print(
                 f"| {memory} | {order} | {a:.1f} ± {a_width:.1f} | {a_hits:.0%} | {b:.1f} ± {b_width:.1f} | {b_hits:.0%} "
-                f"| {b / a - 1:+.0%} |",
+                f"| {gain} |",
                 flush=True,
             )
     return 0

@@ -9,13 +9,12 @@ Prints two tables for the guide. Needs the package; without it the exit code is 
 """
 
 import importlib.util
-import statistics
 import sys
 
-from behind_server import COMMON, MEMORIES, NOT_RUN, STUDENT
+from behind_server import MEMORIES, NOT_RUN, asked, carried
 
 CONTROLLER = "machine.dram.controller."
-BASE = COMMON | MEMORIES["DDR4-3200"] | {"nic.ports": 2}
+BASE = MEMORIES["DDR4-3200"] | {"nic.ports": 2}
 COLUMNS = {
     f"{allocation}, {order}": {"buffer.allocation": allocation, CONTROLLER + "order": order}
     for order in ("fcfs=4", "fr-fcfs=16")
@@ -67,26 +66,19 @@ def main() -> int:
     if importlib.util.find_spec("wirespeed") is None:
         print("not installed: wirespeed: pip install .")
         return NOT_RUN
-    import wirespeed
+    packets, seeds = asked()
 
-    packets = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-
-    def carried(settings: dict[str, object]) -> str:
-        found = BASE | settings | {"run.packets": packets}
-        runs = [wirespeed.run("forwarding", set=found, seed=seed).summary for seed in range(1, seeds + 1)]
-        rates = [run["carried_l2_gbps"] for run in runs]
-        width = STUDENT[seeds - 1] * statistics.stdev(rates) / seeds**0.5 if seeds > 1 else float("nan")
-        of = {kind: sum(run["dram"][f"row_{kind}"] for run in runs) for kind in ("hits", "misses", "conflicts")}
-        return f"{statistics.mean(rates):.1f} ± {width:.1f} | {of['hits'] / sum(of.values()):.0%}"
+    def cells(settings: dict[str, object]) -> str:
+        mean, width, hits = carried(BASE | settings, packets, seeds)
+        return f"{mean:.1f} ± {width:.1f} | {hits:.0%}"
 
     print("| switch |" + "".join(f" {column} | hits |" for column in COLUMNS))
     print("|---|" + "---|---|" * len(COLUMNS))
     for name, switch in SWITCHES.items():
-        print(f"| {name} | " + " | ".join(carried(column | switch) for column in COLUMNS.values()) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(cells(column | switch) for column in COLUMNS.values()) + " |", flush=True)
     print("\n| configuration | Gbps | row hits |\n|---|---|---|")
     for name, settings in TOGETHER.items():
-        print(f"| {name} | {carried(settings)} |", flush=True)
+        print(f"| {name} | {cells(settings)} |", flush=True)
     return 0
 
 
