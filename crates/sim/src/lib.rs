@@ -32,7 +32,7 @@ mod user_plane;
 pub mod verdict;
 
 pub use compare::compare;
-pub use load::{InputFile, Routing, Stock};
+pub use load::{InputFile, Loaded, Routing, Stock};
 pub use owners::ApplicationFound;
 pub use run::{Options, Progress, RunResult, run, run_all, run_from};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};

@@ -1,0 +1,243 @@
+//! What a simulated packet costs this host at least, whatever turns its references into time:
+//! `cargo run --release -p wirespeed-sim --example floor [SCENARIO] [PATH=VALUE]...`
+//!
+//! Four passes over the same packets, one core, a packet a burst unless `PACKETS_A_BURST` says otherwise. The first makes
+//! packets; the second takes them through the packet function with the null probe; the third through driver, function and
+//! mempool with every reference recorded; the fourth looks these references and the NIC's lines up in tags of three levels, with
+//! no time, queue, DRAM, directory or attribution. What the last one takes is below what any model of them all can take that
+//! looks each line up once.
+
+use std::time::Instant;
+
+use functions::{PacketFunction, Verdict};
+use machine::cache::{Chain, LevelSpec, Origin, Trace, Vectors, simulate_with};
+use machine::nic::{Mempool, RX_RING, Received, RxQueue, ServerLayout, TX_RING, TxQueue};
+use packet::Packet;
+use probe::{Layout, Null, Placed, Script};
+use sim::scenario::{SCENARIOS, find};
+use sim::{Overrides, Scenario};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
+
+const PACKETS: u64 = 400_000;
+const CORE: CoreId = CoreId(0);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1).peekable();
+    let name = args.next_if(|a| !a.contains('=')).unwrap_or_else(|| SCENARIOS[0].name.into());
+    let preset = find(SCENARIOS, &name).ok_or("no such scenario")?;
+    let scenario =
+        Scenario::read(preset.text, preset.name, &Overrides { set: args.collect(), ..Overrides::default() })?;
+    let burst: usize = std::env::var("PACKETS_A_BURST").map_or(Ok(1), |n| n.parse())?;
+    let loaded = sim::predict::load_one(&scenario)?;
+    println!("{PACKETS} packets of {}, {burst} a burst", preset.name);
+    let mut addresses = Vec::new();
+    for depth in [Depth::Traffic, Depth::Function, Depth::Driver, Depth::Tags] {
+        let start = Instant::now();
+        let lines = pass(&scenario, &loaded, burst.max(1), depth, None)?;
+        let ns = start.elapsed().as_nanos() as f64 / PACKETS as f64;
+        println!(
+            "{:<66} {ns:7.1} ns a packet, {:.2}M/s, {:.1} lines",
+            depth.what(),
+            1e3 / ns,
+            lines as f64 / PACKETS as f64
+        );
+    }
+    pass(&scenario, &loaded, burst.max(1), Depth::Tags, Some(&mut addresses))?;
+    let trace = Trace { addresses: &addresses, ..Trace::default() };
+    let levels = levels(&scenario)?;
+    for vectors in Vectors::all() {
+        let start = Instant::now();
+        simulate_with(&levels, &trace, 0, vectors)?;
+        let ns = start.elapsed().as_nanos() as f64 / PACKETS as f64;
+        println!("{:<66} {ns:7.1} ns a packet", format!("the same lines alone, as loads from an array ({vectors:?})"));
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Depth {
+    Traffic,
+    Function,
+    Driver,
+    Tags,
+}
+
+impl Depth {
+    fn what(self) -> &'static str {
+        match self {
+            Depth::Traffic => "packets are made",
+            Depth::Function => "... and go through the function, null probe",
+            Depth::Driver => "... and through driver and mempool, every reference recorded",
+            Depth::Tags => "... and every line is looked up in L1, L2 and LLC, without time",
+        }
+    }
+}
+
+fn levels(scenario: &Scenario) -> Result<[LevelSpec; 3], machine::MachineError> {
+    let m = scenario.machine.memory();
+    let llc = m.llc.size.bytes() / u64::from(m.llc.ways) / LINE_BYTES;
+    Ok([
+        LevelSpec::new(m.l1.sets("machine.l1")?, m.l1.ways),
+        LevelSpec::new(m.l2.sets("machine.l2")?, m.l2.ways),
+        LevelSpec::new(llc, m.llc.ways),
+    ])
+}
+
+/// Takes [`PACKETS`] packets as deep as `depth`; the lines that were looked up, which go to `kept` instead where it is given.
+fn pass(
+    scenario: &Scenario,
+    loaded: &sim::Loaded,
+    burst: usize,
+    depth: Depth,
+    mut kept: Option<&mut Vec<u64>>,
+) -> Result<u64, Box<dyn std::error::Error>> {
+    let nic = &scenario.nic;
+    let load = scenario.traffic.offered(nic.rate);
+    let mut source = loaded.blueprint.source(scenario.run.seed, &load)?;
+    let mut function = loaded.function.clone();
+    let mut pool = Mempool::new(&scenario.mempool, 1);
+    let mbufs = scenario.mempool.size;
+    let layout = ServerLayout::new(
+        1,
+        mbufs,
+        pool.ring_bytes(),
+        nic.rx_descriptors,
+        nic.tx_descriptors,
+        nic.ports,
+        &function.regions(),
+    )?;
+    let mut rx = RxQueue::new(nic.rx_descriptors, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
+    let mut tx: Vec<TxQueue> = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect();
+    let mut chain = Chain::new(&levels(scenario)?, 0, "machine")?;
+    let mut script = Script::new();
+    let (mut received, mut frames, mut mbuf_of) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut verdicts, mut freed, mut spare): (Vec<Verdict>, Vec<u32>, Vec<Packet>) = Default::default();
+    let (mut lines, mut taken) = (0, 0);
+    let mut look_up = |line: Line, how: How| {
+        lines += 1;
+        match &mut kept {
+            Some(kept) => kept.push(line.0 * LINE_BYTES),
+            None => match how {
+                How::Load => chain.load(line, Origin::default()),
+                How::Store => chain.store(line, Origin::default()),
+                How::DmaWrite => chain.dma_write(line),
+                How::DmaRead => chain.dma_read(line),
+            },
+        }
+    };
+    while taken < PACKETS {
+        let mut now = Ps::ZERO;
+        while frames.len() + rx.waiting() < burst {
+            let mut packet = spare.pop().unwrap_or_default();
+            if !source.next(&mut packet) {
+                return Err("the traffic ends too early".into());
+            }
+            packet.id = PacketId(taken);
+            taken += 1;
+            now = packet.arrival;
+            if depth < Depth::Driver {
+                frames.push(packet);
+                continue;
+            }
+            let (descriptor, mbuf) = rx.take_descriptor().ok_or("no descriptor")?;
+            if depth == Depth::Tags {
+                of_bytes(layout.data(mbuf), packet.frame_bytes.into()).for_each(|line| look_up(line, How::DmaWrite));
+                look_up(layout.address(RX_RING, rx.offset(descriptor), 0).line(), How::DmaWrite);
+            }
+            rx.complete(Received { packet, mbuf, visible: now, dma_memory: Ps::ZERO });
+        }
+        if depth == Depth::Traffic {
+            spare.append(&mut frames);
+            continue;
+        }
+        verdicts.clear();
+        if depth == Depth::Function {
+            function.process_burst(now, &mut frames, &mut Null, &mut verdicts);
+            spare.append(&mut frames);
+            continue;
+        }
+        script.clear();
+        rx.receive(now, burst, &mut received, &mut script);
+        for one in received.drain(..) {
+            frames.push(one.packet);
+            mbuf_of.push(one.mbuf);
+        }
+        function.process_burst(now, &mut frames, &mut script, &mut verdicts);
+        let mut sent = Vec::with_capacity(burst);
+        for ((packet, verdict), &mbuf) in frames.iter().zip(&verdicts).zip(&mbuf_of) {
+            match *verdict {
+                Verdict::Forward { port } => {
+                    let port = usize::from(port.0 % nic.ports);
+                    tx[port].reclaim(now, CORE, &mut pool, layout.mbuf_stride(), &mut script);
+                    if tx[port].send(packet.id, mbuf, &mut script) {
+                        sent.push((port, mbuf, packet.frame_bytes));
+                    }
+                }
+                Verdict::Drop(_) => freed.push(mbuf),
+            }
+        }
+        if !freed.is_empty() {
+            pool.put_bulk(CORE, &freed, &mut script);
+            freed.clear();
+        }
+        rx.refill(CORE, &mut pool, &mut script);
+        rx.doorbell();
+        if depth == Depth::Tags {
+            replay(&script, &layout, &frames, &mbuf_of, &mut look_up);
+        }
+        for (port, mbuf, bytes) in sent {
+            let descriptor = tx[port].fetch();
+            if depth == Depth::Tags {
+                look_up(layout.address(TX_RING, descriptor, 0).line(), How::DmaRead);
+                of_bytes(layout.data(mbuf), bytes.into()).for_each(|line| look_up(line, How::DmaRead));
+            }
+            tx[port].read(now);
+        }
+        spare.append(&mut frames);
+        mbuf_of.clear();
+    }
+    Ok(lines)
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    Load,
+    Store,
+    DmaWrite,
+    DmaRead,
+}
+
+fn of_bytes(start: Addr, bytes: u64) -> impl Iterator<Item = Line> {
+    (start.line().0..=Addr(start.0 + bytes.max(1) - 1).line().0).map(Line)
+}
+
+/// Looks up the lines of the references that were recorded.
+fn replay(
+    script: &Script,
+    layout: &ServerLayout,
+    frames: &[Packet],
+    mbufs: &[u32],
+    look_up: &mut impl FnMut(Line, How),
+) {
+    let nowhere = Placed { packet: PacketId(0), core: CORE, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] };
+    let mut placed = nowhere;
+    let mut at = 0;
+    while let Some(step) = script.step(at) {
+        let Some(r) = step.reference() else {
+            let (act, next) = script.act(at);
+            if let probe::Act::Begin(id) = act {
+                let i = frames.iter().position(|frame| frame.id == id).unwrap_or(0);
+                placed = Placed { packet: id, mbuf: layout.mbuf(mbufs[i]), data: layout.data(mbufs[i]), ..nowhere };
+            }
+            at = next;
+            continue;
+        };
+        if let Some(addr) = layout.place_line(&r, &placed) {
+            look_up(addr.line(), if r.access.writes() { How::Store } else { How::Load });
+        } else if let Some(addr) = layout.place_line(&probe::Ref { bytes: 1, ..r }, &placed) {
+            let how = if r.access.writes() { How::Store } else { How::Load };
+            of_bytes(addr, r.bytes.into()).for_each(|line| look_up(line, how));
+        }
+        at += 1;
+    }
+}
