@@ -43,6 +43,18 @@ pub enum State {
     Balance,
 }
 
+impl State {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::NoBottleneck => "no bottleneck",
+            State::DdioBottleneck => "DDIO bottleneck",
+            State::CoreBottleneck => "core bottleneck",
+            State::Balance => "balance",
+        }
+    }
+}
+
 /// Why a state is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {

@@ -18,7 +18,7 @@ use machine::nic::ServerLayout;
 use machine::nic::{MempoolSpec, NicSpec, PipelineSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, SizeSpec, SourceSpec};
+use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
 use units::{Addr, LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
@@ -176,6 +176,9 @@ pub struct TrafficSpec {
     /// What made packets carry, for functions that look at it; nothing but headers when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadSpec>,
+    /// Times of other rates and sizes that follow each other, and begin again after the last; the load is their mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSpec>,
 }
 
 impl TrafficSpec {
@@ -195,6 +198,7 @@ impl TrafficSpec {
             flows: self.flows.clone(),
             rounds: self.rounds,
             payload: self.payload,
+            phases: self.phases.clone(),
         }
     }
 

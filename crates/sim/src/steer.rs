@@ -129,23 +129,39 @@ impl PolicySpec {
         Ok(())
     }
 
-    fn policy(&self, ways: u32) -> Result<Box<dyn Policy + Send>, ScenarioError> {
+    fn policy(&self, ways: u32) -> Result<InLoop, ScenarioError> {
         let floors = self.floors(ways);
         Ok(match self.kind {
-            PolicyKind::Shared => Box::new(Shared::new(floors, self.io_ways)),
-            PolicyKind::Isolated => Box::new(Isolated::new(floors, self.io_ways)),
-            PolicyKind::Thresholds => Box::new(Thresholds::new(floors, self.miss_rate)),
-            PolicyKind::Iat => Box::new(IatLike::new(floors)),
+            PolicyKind::Shared => InLoop::Baseline(Box::new(Shared::new(floors, self.io_ways))),
+            PolicyKind::Isolated => InLoop::Baseline(Box::new(Isolated::new(floors, self.io_ways))),
+            PolicyKind::Thresholds => InLoop::Baseline(Box::new(Thresholds::new(floors, self.miss_rate))),
+            PolicyKind::Iat => InLoop::Baseline(Box::new(IatLike::new(floors))),
             PolicyKind::Allocator => {
                 let spec =
                     AllocatorSpec { floors, start_io: self.io_ways, rx_class: RX_CLASS.0, ..AllocatorSpec::default() };
-                Box::new(Allocator::new(spec).map_err(|e| ScenarioError::Value {
+                let allocator = Allocator::new(spec).map_err(|e| ScenarioError::Value {
                     origin: "scenario".into(),
                     path: "policy".into(),
                     message: e.to_string(),
-                })?)
+                })?;
+                InLoop::Allocator(Box::new(allocator))
             }
         })
+    }
+}
+
+/// The policy of a run; the allocator apart from others, for its states.
+enum InLoop {
+    Allocator(Box<Allocator>),
+    Baseline(Box<dyn Policy + Send>),
+}
+
+impl Policy for InLoop {
+    fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
+        match self {
+            InLoop::Allocator(allocator) => allocator.decide(seen),
+            InLoop::Baseline(policy) => policy.decide(seen),
+        }
     }
 }
 
@@ -158,8 +174,14 @@ pub struct ControlInterval {
     pub io_ways: u32,
     /// Ways of receiving cores in force during it.
     pub core_ways: u32,
+    /// The allocator's state at its end; nothing of other policies.
+    pub state: Option<&'static str>,
     /// Ways of devices from its end on, where the policy changed something.
     pub decided_io_ways: Option<u32>,
+    /// Packets that receiving cores took during it: counted, and not as read.
+    pub received: u64,
+    /// The share of it that receiving cores were busy in the mean: counted, and not as read.
+    pub busy: f64,
     /// Packets received a second, as read.
     pub received_pps: Option<f64>,
     /// Share of device writes that missed, as read.
@@ -172,10 +194,12 @@ pub struct ControlInterval {
 
 /// The loop. [`Steer::step`] is to be called when [`Steer::next`] has come.
 pub struct Steer {
-    steering: Steering<Box<dyn Policy + Send>>,
+    steering: Steering<InLoop>,
     profiler: Profiler,
     interval: Ps,
     next: Ps,
+    /// When the last interval ended, packets that receiving cores had taken by then, and how long they had been busy.
+    before: (Ps, u64, Ps),
     history: Vec<ControlInterval>,
 }
 
@@ -192,6 +216,7 @@ impl Steer {
             profiler: Profiler::new(spec, scenario.pipeline.is_some(), seed),
             interval,
             next: interval,
+            before: (Ps::ZERO, 0, Ps::ZERO),
             history: Vec::new(),
         }))
     }
@@ -207,6 +232,12 @@ impl Steer {
         let ways = |server: &Server, clos| server.memory().class_ways(clos).ways();
         let (io_ways, core_ways) = (server.memory().io_ways().ways(), ways(server, RX_CLASS));
         let lines = server.llc_lines();
+        let cores = server.cores();
+        let receiving = &cores[..server.receiving_cores()];
+        let took = receiving.iter().map(|c| c.packets).sum::<u64>();
+        let now = (server.now(), took, Ps(receiving.iter().map(|c| c.busy.0).sum()));
+        let before = std::mem::replace(&mut self.before, now);
+        let elapsed = now.0.since(before.0).0 * receiving.len() as u64;
         let outcome = self.steering.step(&mut Plant { server, profiler: &mut self.profiler });
         let decided = match &outcome {
             Outcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),
@@ -221,7 +252,13 @@ impl Steer {
             at_ns: server.now().as_ns(),
             io_ways,
             core_ways,
+            state: match self.steering.policy() {
+                InLoop::Allocator(allocator) => Some(allocator.state().name()),
+                InLoop::Baseline(_) => None,
+            },
             decided_io_ways: decided,
+            received: now.1 - before.1,
+            busy: if elapsed == 0 { 0.0 } else { now.2.since(before.2).0 as f64 / elapsed as f64 },
             received_pps: seen.and_then(|s| value(s.received_pps)),
             ddio_write_miss_rate: seen.and_then(|s| value(s.ddio_write_miss_rate)),
             llc_miss_rate: [miss(RX_CLASS), miss(WORK_CLASS)],

@@ -57,6 +57,35 @@ fn the_allocator_keeps_its_floors_and_a_run_says_what_it_did() {
 }
 
 #[test]
+fn an_interval_tells_what_was_done_and_in_which_state() {
+    let (intervals, _) = control(&["policy.kind=allocator", "policy.noise=0.5"]);
+    assert!(intervals.iter().all(|i| i.state.is_some()));
+    assert!(intervals.windows(2).any(|w| w[0].state != w[1].state), "it has to leave its first state");
+    assert!(intervals[1..].iter().all(|i| i.busy > 0.0 && i.busy <= 1.0), "noise is of what is read alone");
+    // 40,000 are measured after 10,000, and what is lost is not received.
+    let received: u64 = intervals.iter().map(|i| i.received).sum();
+    assert!((20_000..=50_000).contains(&received), "{received}");
+    let (others, _) = control(&["policy.kind=iat"]);
+    assert!(others.iter().all(|i| i.state.is_none()));
+}
+
+#[test]
+fn traffic_in_phases_arrives_in_phases() {
+    let phases = "traffic.phases=[{time=\"1 ms\", rate=3, sizes={fixed=64}}, {time=\"1 ms\", sizes={fixed=1500}}]";
+    let set = ["policy.kind=isolated", "traffic.load=0.1", "run.warmup=0", "run.packets=12500", phases];
+    let (intervals, _) = control(&set);
+    // 20 intervals of 50 us a phase: three times as many packets in every other one, but where it begins.
+    let mean = |phase: usize| {
+        let of = &intervals[phase * 20 + 2..phase * 20 + 19];
+        of.iter().map(|i| i.received as f64).sum::<f64>() / of.len() as f64
+    };
+    for phase in [0, 2] {
+        let ratio = mean(phase) / mean(phase + 1);
+        assert!((2.6..3.4).contains(&ratio), "{phase}: {ratio}");
+    }
+}
+
+#[test]
 fn counters_are_missing_as_often_as_asked() {
     let (intervals, _) = control(&["policy.kind=isolated", "policy.missing=0.5"]);
     let missing = intervals.iter().filter(|i| i.received_pps.is_none()).count() as f64 / intervals.len() as f64;

@@ -29,6 +29,7 @@ mod link;
 pub mod mobile;
 mod patterns;
 mod payload;
+mod phases;
 mod profile;
 mod recording;
 mod requests;
@@ -49,6 +50,7 @@ pub use inspect::{
 pub use link::link_name;
 pub use patterns::{PatternSelection, SignatureString, SignatureStrings};
 pub use payload::PayloadSpec;
+pub use phases::PhaseSpec;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
 pub use recording::{Place, RecordedKind, RecordedPacket, RecordedRegion, RecordedStep, Recording, RecordingFormat};
 pub use requests::{MOST_REQUESTS, RequestFormat, Requests};

@@ -26,6 +26,7 @@ use crate::frame;
 use crate::input::Stop;
 use crate::mobile::{Mobile, Subscriber, Tunnels};
 use crate::payload::{Payload, PayloadSpec};
+use crate::phases::{PhaseSpec, Phases, Schedule};
 use crate::profile::{MixSpec, ProfileSpec};
 use crate::sizes::{SizeSpec, Sizes};
 use crate::table::Table;
@@ -70,6 +71,9 @@ pub struct SourceSpec {
     /// What made packets carry; only their first bytes are there when left out. Not with `capture`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadSpec>,
+    /// Times of other rates and sizes that follow each other, and begin again after the last. Not with `capture`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSpec>,
 }
 
 /// How much traffic is offered.
@@ -115,7 +119,7 @@ pub struct Blueprint {
 
 #[derive(Clone, Debug)]
 enum Plan {
-    Made { sizes: Sizes, flows: Box<Flows>, mobile: Option<Arc<Mobile>>, payload: Option<Arc<Payload>> },
+    Made { schedule: Schedule, flows: Box<Flows>, mobile: Option<Arc<Mobile>>, payload: Option<Arc<Payload>> },
     Replayed(Arc<Replay>),
 }
 
@@ -173,11 +177,10 @@ pub struct Source {
 
 enum Running {
     Made {
-        sizes: Sizes,
+        phases: Phases,
         flows: Box<Flowing>,
         mobile: Option<Arc<Mobile>>,
         payload: Option<Arc<Payload>>,
-        arrivals: Arrivals,
         rng: Pcg64,
         flow_rng: Pcg64,
     },
@@ -279,14 +282,16 @@ impl Blueprint {
                 return Err(TrafficError::spec(path, share, "a share of 0 to 1 can be"));
             }
         }
-        let sizes = Sizes::new(&profile.sizes, "traffic.sizes")?;
+        let schedule = Schedule::new(Sizes::new(&profile.sizes, "traffic.sizes")?, &spec.phases, "traffic.phases")?;
         let mut notes = Vec::new();
         let pool = pool(&profile, table, mobile.as_ref(), &mut notes)?;
         let ipv6 = pool.ipv6_share();
         // Frames that are too short for IPv6 and TCP or UDP are made longer.
         let mean_with = |bytes: u64| {
-            let v6 = |header: u32| sizes.mean_at_least(header) * ipv6;
-            let l2 = sizes.mean() * (1.0 - ipv6) + profile.mix.tcp * v6(78) + (1.0 - profile.mix.tcp) * v6(66);
+            let l2 = schedule.mean(|sizes| {
+                let v6 = |header: u32| sizes.mean_at_least(header) * ipv6;
+                sizes.mean() * (1.0 - ipv6) + profile.mix.tcp * v6(78) + (1.0 - profile.mix.tcp) * v6(66)
+            });
             l2 + bytes as f64
         };
         let (tcp, mut mean) = (profile.mix.tcp, MeanSize { l1: mean_with(ETHERNET_OVERHEAD_BYTES), l2: mean_with(0) });
@@ -297,7 +302,7 @@ impl Blueprint {
                 return Err(TrafficError::spec("traffic.mix.ipv6", ipv6, allowed));
             }
             // A tunnelled frame is at least as long as its headers.
-            let least = |v6, tcp| sizes.mean_at_least(Mobile::shortest_uplink(v6, tcp));
+            let least = |v6, tcp| schedule.mean(|sizes| sizes.mean_at_least(Mobile::shortest_uplink(v6, tcp)));
             let of = |v6| tcp * least(v6, true) + (1.0 - tcp) * least(v6, false);
             let up = ipv6 * of(true) + (1.0 - ipv6) * of(false);
             let l2 = mobile.uplink() * up + (1.0 - mobile.uplink()) * mean.l2;
@@ -309,7 +314,7 @@ impl Blueprint {
             return Err(TrafficError::spec("traffic.payload", "given", allowed));
         }
         let payload = spec.payload.map(|spec| Arc::new(Payload::new(spec)));
-        let kind = Plan::Made { sizes, flows: Box::new(flows), mobile: mobile.map(Arc::new), payload };
+        let kind = Plan::Made { schedule, flows: Box::new(flows), mobile: mobile.map(Arc::new), payload };
         Ok(Blueprint { kind, arrivals: profile.arrivals, mean, notes, content: Some(content) })
     }
 
@@ -325,6 +330,7 @@ impl Blueprint {
             ("mix", spec.mix.is_some()),
             ("flows", spec.flows.is_some()),
             ("payload", spec.payload.is_some()),
+            ("phases", !spec.phases.is_empty()),
         ];
         if let Some((field, _)) = given.iter().find(|g| g.1) {
             let allowed = "a capture has its own (leave out either this or `capture`)";
@@ -361,9 +367,9 @@ impl Blueprint {
     /// Bytes of the longest frame, without check sequence; of a capture that is too long to be kept, of its first pass.
     pub fn longest_frame(&self) -> u32 {
         match &self.kind {
-            Plan::Made { sizes, mobile, .. } => {
+            Plan::Made { schedule, mobile, .. } => {
                 let least = if mobile.is_some() { Mobile::shortest_uplink(true, true) } else { 0 };
-                sizes.longest().max(least) - ETHERNET_FCS_BYTES as u32
+                schedule.longest().max(least) - ETHERNET_FCS_BYTES as u32
             }
             Plan::Replayed(replay) => replay.longest,
         }
@@ -446,12 +452,11 @@ impl Blueprint {
         let pps = self.packets_per_second(load)?;
         let mut rng = Pcg64::seed_from_u64(seed);
         let kind = match &self.kind {
-            Plan::Made { sizes, flows, mobile, payload } => Running::Made {
-                sizes: sizes.clone(),
+            Plan::Made { schedule, flows, mobile, payload } => Running::Made {
                 mobile: mobile.clone(),
                 payload: payload.clone(),
                 flows: Box::new(flows.start(seed)),
-                arrivals: Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?,
+                phases: schedule.start(&self.arrivals, pps, "traffic.arrivals", &mut rng)?,
                 // Arrivals and contents draw apart, so that a change of one leaves the other alone.
                 flow_rng: Pcg64::seed_from_u64(rng.random()),
                 rng,
@@ -681,9 +686,9 @@ impl Source {
     #[inline]
     pub fn next(&mut self, packet: &mut Packet) -> bool {
         match &mut self.kind {
-            Running::Made { sizes, flows, mobile, payload, arrivals, rng, flow_rng } => {
-                packet.arrival = arrivals.next(rng);
-                let size = sizes.draw(flow_rng);
+            Running::Made { phases, flows, mobile, payload, rng, flow_rng } => {
+                packet.arrival = phases.next(rng);
+                let size = phases.sizes().draw(flow_rng);
                 let (flow, first) = flows.draw(flow_rng);
                 let (number, first) = (self.packets as u16, first && flow.proto == PROTO_TCP);
                 match mobile {

@@ -1,0 +1,248 @@
+//! What the allocator and its baselines miss of the best, on the simulated server, over random schedules of packet size and rate:
+//! `cargo run --release -p wirespeed-sim --example allocator_regret [SCHEDULES [FIRST [THREADS]]]`
+//!
+//! The plant is the user plane of `upf-pipeline`, and without its pipeline, with caches, rings, pools and UEs of an eighth,
+//! so that a change of ways is felt within an eighth of the packets. A schedule draws a program (ring, pool, UEs, pipeline or
+//! not) and phases of traffic. The oracle is the best static mask of each phase: all masks in isolation run through the
+//! same phases, shortened, and the best ones of each are joined. Counters have 2 % noise, an interval of lag, and 5 % are missing.
+//!
+//! Judged is packets a busy second of the receiving cores, which is throughput where more is offered than they carry. The first
+//! intervals, in which caches fill, are cut. A line a schedule and policy goes to the standard output as it is known.
+
+use sim::scenario::{SCENARIOS, find};
+use sim::steer::ControlInterval;
+use sim::{Options, Overrides, Scenario};
+
+const PHASES: usize = 3;
+/// Intervals of 125 us in a phase: 10 to 20 ms.
+const INTERVALS: (f64, f64) = (80.0, 160.0);
+const INTERVAL_US: f64 = 125.0;
+/// Cut at the start.
+const COLD: usize = 40;
+/// Of each phase where single masks are judged, which have nothing to find; of these, cut: what the phase before has left.
+const SHORT: usize = 50;
+const SETTLING: usize = 8;
+const WAYS: u32 = 11;
+/// Ways that devices may have: one is the others', two at least the cores'.
+const MOST_IO: u32 = 8;
+const SIZES: [u32; 6] = [64, 128, 256, 512, 1024, 1500];
+const SPOILT: [&str; 3] = ["policy.noise=0.02", "policy.lag=1", "policy.missing=0.05"];
+const SCALED: [&str; 10] = [
+    "machine.llc.size=\"4.125 MiB\"",
+    "machine.llc.slices=4",
+    "machine.l2.size=\"128 KiB\"",
+    "run.warmup=0",
+    "run.curve=[]",
+    "nic.tx_descriptors=64",
+    "pipeline.queue=128",
+    "policy.interval=\"125 us\"",
+    "policy.io_ways=2",
+    "policy.others=1",
+];
+
+/// A linear congruential generator (Knuth's MMIX), of which the high bits are used.
+struct Chance(u64);
+
+impl Chance {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn between(&mut self, from: f64, to: f64) -> f64 {
+        from + (to - from) * self.unit()
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.unit() * from.len() as f64) as usize]
+    }
+}
+
+/// A program and its traffic.
+struct Schedule {
+    words: String,
+    set: Vec<String>,
+    phases: Vec<Phase>,
+    pipeline: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Phase {
+    bytes: u32,
+    mpps: f64,
+    intervals: usize,
+}
+
+/// Packets and busy time, in intervals of one core.
+#[derive(Clone, Copy)]
+struct Done {
+    packets: f64,
+    busy: f64,
+}
+
+impl Done {
+    fn score(self) -> f64 {
+        self.packets / self.busy
+    }
+}
+
+impl Schedule {
+    fn draw(seed: u64) -> Schedule {
+        let mut chance = Chance(seed * 7919 + 1);
+        (0..8).for_each(|_| {
+            chance.unit();
+        });
+        let descriptors = chance.pick(&[64u32, 128, 256, 512]);
+        let mbufs = chance.pick(&[2048u32, 4096, 8192, 32_768]);
+        let ues = chance.pick(&[250u32, 1000, 2500]);
+        let pipeline = chance.unit() < 0.5;
+        let mut set: Vec<String> = vec![
+            format!("nic.rx_descriptors={descriptors}"),
+            format!("mempool.size={mbufs}"),
+            format!("function.upf.load.ues={ues}"),
+            format!("run.seed={}", seed + 1),
+        ];
+        if !pipeline {
+            set.push("machine.cores=3".into());
+        }
+        // Up to 95 % of a line of 100 Gbit/s; three cores that do all carry some 4 Mpps, a receiving one some 6.
+        let phase = |_| {
+            let bytes = chance.pick(&SIZES);
+            let most = (95e3 / (8.0 * f64::from(bytes + 20))).min(7.0);
+            let mpps = chance.between(0.3 * most, most);
+            Phase { bytes, mpps, intervals: chance.between(INTERVALS.0, INTERVALS.1) as usize }
+        };
+        let phases: Vec<Phase> = (0..PHASES).map(phase).collect();
+        let word = |p: &Phase| format!("{} B at {:.1} Mpps for {}", p.bytes, p.mpps, p.intervals);
+        let words: Vec<String> = phases.iter().map(word).collect();
+        let words = format!(
+            "{descriptors} descriptors, {mbufs} mbufs, {ues} UEs, {}: {}",
+            if pipeline { "pipeline" } else { "3 cores" },
+            words.join(", ")
+        );
+        Schedule { words, set, phases, pipeline }
+    }
+
+    /// The same with `SHORT` intervals a phase.
+    fn short(&self) -> Schedule {
+        let intervals = |i: usize| SHORT + if i == 0 { COLD } else { 0 };
+        let phases = self.phases.iter().enumerate().map(|(i, p)| Phase { intervals: intervals(i), ..*p }).collect();
+        Schedule { words: self.words.clone(), set: self.set.clone(), phases, pipeline: self.pipeline }
+    }
+
+    /// The traffic, as settings.
+    fn traffic(&self) -> [String; 3] {
+        let us = |p: &Phase| p.intervals as f64 * INTERVAL_US;
+        let packets: f64 = self.phases.iter().map(|p| p.mpps * us(p)).sum();
+        let time: f64 = self.phases.iter().map(us).sum();
+        let table =
+            |p: &Phase| format!("{{ time = \"{} us\", rate = {}, sizes = {{ fixed = {} }} }}", us(p), p.mpps, p.bytes);
+        let tables: Vec<String> = self.phases.iter().map(table).collect();
+        [
+            format!("traffic.packet_rate=\"{} Mpps\"", packets / time),
+            format!("traffic.phases=[{}]", tables.join(", ")),
+            // A little less, so that the first phase does not begin again.
+            format!("run.packets={}", (packets * 0.995) as u64),
+        ]
+    }
+
+    /// The scenario under a policy.
+    fn scenario(&self, policy: &[String]) -> Result<Scenario, Box<dyn std::error::Error>> {
+        let preset = find(SCENARIOS, "upf-pipeline").ok_or("no such scenario")?;
+        let drops = |s: &&&str| self.pipeline || !s.starts_with("pipeline.");
+        let mut set: Vec<String> = SCALED.iter().filter(drops).map(|s| s.to_string()).collect();
+        set.extend(self.set.iter().cloned());
+        set.extend(self.traffic());
+        set.extend(policy.iter().cloned());
+        // A scenario without its pipeline is one without the table.
+        let text = match (self.pipeline, preset.text.find("[pipeline]"), preset.text.find("[nic]")) {
+            (false, Some(from), Some(to)) => format!("{}{}", &preset.text[..from], &preset.text[to..]),
+            _ => preset.text.to_string(),
+        };
+        Ok(Scenario::read(&text, preset.name, &Overrides { set, ..Overrides::default() })?)
+    }
+
+    /// What was done in each phase, without its first `cut` intervals, and the first ones of all.
+    fn by_phase(&self, intervals: &[ControlInterval], cut: usize) -> Vec<Done> {
+        let (mut at, mut all) = (0, Vec::new());
+        for phase in &self.phases {
+            let from = (at + cut).max(COLD).min(intervals.len());
+            at += phase.intervals;
+            let of = &intervals[from..at.min(intervals.len()).max(from)];
+            let packets = of.iter().map(|i| i.received as f64).sum();
+            all.push(Done { packets, busy: of.iter().map(|i| i.busy).sum() });
+        }
+        all
+    }
+}
+
+/// The share of the oracle's score that is missing: over the phases, by their time.
+fn regret(schedule: &Schedule, done: &[Done], best: &[f64]) -> f64 {
+    let time = |i: usize| schedule.phases[i].intervals as f64 - if i == 0 { COLD as f64 } else { 0.0 };
+    let all: f64 = (0..best.len()).map(time).sum();
+    1.0 - (0..best.len()).map(|i| time(i) * done[i].score() / best[i]).sum::<f64>() / all
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<u64> = std::env::args().skip(1).map(|a| a.parse()).collect::<Result<_, _>>()?;
+    let of = |i: usize, otherwise: u64| args.get(i).copied().unwrap_or(otherwise);
+    let (schedules, first, threads) = (of(0, 50), of(1, 0), of(2, 1) as usize);
+    let words = |of: &[&str]| of.iter().map(|s| s.to_string()).collect::<Vec<String>>();
+    let spoilt = |kind: &str| [words(&[kind]), words(&SPOILT)].concat();
+    let mut policies: Vec<(String, Vec<String>)> = Vec::new();
+    for ways in 1..=MOST_IO {
+        policies
+            .push((format!("isolation, {ways}"), words(&["policy.kind=isolated", &format!("policy.io_ways={ways}")])));
+    }
+    policies.push(("shared, 2".into(), words(&["policy.kind=shared"])));
+    let fixed = policies.len();
+    policies.push(("thresholds".into(), [spoilt("policy.kind=thresholds"), words(&["policy.miss_rate=0.3"])].concat()));
+    policies.push(("IAT-like".into(), spoilt("policy.kind=iat")));
+    policies.push(("allocator".into(), spoilt("policy.kind=allocator")));
+    let mut regrets: Vec<Vec<f64>> = vec![Vec::new(); policies.len() + 1];
+    for seed in first..first + schedules {
+        let schedule = Schedule::draw(seed);
+        let short = schedule.short();
+        let scenarios: Vec<Scenario> = policies
+            .iter()
+            .enumerate()
+            .map(|(i, (_, set))| if i < fixed { short.scenario(set) } else { schedule.scenario(set) })
+            .collect::<Result<_, _>>()?;
+        let results = sim::run_all(&scenarios, Options { threads, same_packets: false }, &mut |_| true)?;
+        let done: Vec<Vec<Done>> = results
+            .iter()
+            .enumerate()
+            .map(|(i, r)| match i < fixed {
+                true => short.by_phase(&r.measured.control, SETTLING),
+                false => schedule.by_phase(&r.measured.control, 0),
+            })
+            .collect();
+        let isolated = 0..MOST_IO as usize;
+        let best = |phase: usize| {
+            isolated.clone().max_by(|&a, &b| done[a][phase].score().total_cmp(&done[b][phase].score())).unwrap_or(0)
+        };
+        let best: Vec<usize> = (0..PHASES).map(best).collect();
+        let oracle: Vec<f64> = best.iter().enumerate().map(|(phase, &at)| done[at][phase].score()).collect();
+        println!("schedule {seed}: {}; best ways {:?}", schedule.words, best.iter().map(|b| b + 1).collect::<Vec<_>>());
+        for (i, (name, _)) in policies.iter().enumerate() {
+            let found = regret(&schedule, &done[i], &oracle);
+            regrets[i].push(found);
+            let control = &results[i].measured.control;
+            let changes =
+                control.iter().skip(COLD).filter(|c| c.decided_io_ways.is_some_and(|w| w != c.io_ways)).count();
+            println!("  {name:14} regret {:6.2} %  {changes:3} changes in {} intervals", 100.0 * found, control.len());
+        }
+        // What the best single mask of the whole schedule misses: what there is to gain by moving at all.
+        let single = isolated.clone().map(|i| regrets[i][regrets[i].len() - 1]).fold(f64::INFINITY, f64::min);
+        regrets[policies.len()].push(single);
+    }
+    println!("\n{schedules} schedules of {PHASES} phases, {WAYS} ways: regret against the best mask of each phase");
+    let names = policies.iter().map(|(name, _)| name.as_str()).chain(["best single mask"]);
+    for (name, found) in names.zip(&regrets) {
+        let mean = found.iter().sum::<f64>() / found.len().max(1) as f64;
+        let worst = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let above = found.iter().filter(|r| **r > 0.1).count();
+        println!("{name:18} mean {:6.2} %  worst {:6.2} %  above 10 %: {above}", 100.0 * mean, 100.0 * worst);
+    }
+    Ok(())
+}
