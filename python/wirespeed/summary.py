@@ -194,12 +194,13 @@ class CopyEngine(TypedDict, total=False):
 
 
 class SampledLevel(TypedDict, total=False):
-    """Lines of a level that were followed, their hit rate and its 95 % half-width."""
+    """Lines of a level that were followed, their hit rate, its 95 % half-width, and that of the rate in `levels`."""
 
     name: str
     lines: int
     hit_rate: float
     half_width: float
+    levels_half_width: float
 
 
 class Sampling(TypedDict, total=False):
@@ -278,7 +279,10 @@ class ControlInterval(TypedDict, total=False):
     at_ns: float
     io_ways: int
     core_ways: int
+    state: str | None
     decided_io_ways: int | None
+    received: int
+    busy: float
     received_pps: float | None
     ddio_write_miss_rate: float | None
     llc_miss_rate: list[float | None]

@@ -51,6 +51,7 @@ fn a_result_is_the_same_on_any_number_of_threads() {
 /// Rates of the followed lines and those of all lines, on several traffics and seeds. Half-widths are of 95 %.
 #[test]
 fn sampled_rates_and_times_lie_within_what_is_stated() {
+    let (mut told, mut missed) = (0, Vec::new());
     for traffic in ["traffic.load=0.2", "traffic.profile=imix", "traffic.profile=isp"] {
         for seed in ["run.seed=1", "run.seed=2"] {
             let of = |one_in: &str| {
@@ -67,10 +68,12 @@ fn sampled_rates_and_times_lie_within_what_is_stated() {
                     let levels = of["levels"].as_array().unwrap();
                     levels.iter().find(|l| l["name"] == stated["name"]).unwrap()["hit_rate"].as_f64().unwrap()
                 };
-                let half_width = stated["half_width"].as_f64().unwrap();
                 // These runs are short and their tables small: a few lines weigh much, and caches still fill.
                 let off = (rate(&sampled) - rate(&exact)).abs();
-                assert!(off <= half_width + 0.03, "{traffic} {seed} {stated}: {off}");
+                told += 1;
+                if off > stated["levels_half_width"].as_f64().unwrap() {
+                    missed.push(format!("{traffic} {seed} {stated}: off by {off}"));
+                }
             }
             for (what, most) in [("carried_mpps", 0.005), ("load", 0.0)] {
                 let (a, b) = (exact[what].as_f64().unwrap(), sampled[what].as_f64().unwrap());
@@ -80,6 +83,37 @@ fn sampled_rates_and_times_lie_within_what_is_stated() {
             assert!((mean(&exact) - mean(&sampled)).abs() <= 0.02 * mean(&exact), "{traffic} {seed}");
         }
     }
+    assert!(missed.len() * 10 <= told, "{} of {told}: {missed:#?}", missed.len());
+}
+
+/// In runs so short that caches fill all the while the rates among the levels lag behind; their half-widths say so.
+#[test]
+fn half_widths_of_short_runs_cover_too() {
+    let (mut told, mut missed, mut missed_by_the_sample) = (0, 0, 0);
+    for traffic in ["traffic.profile=imix", "traffic.profile=min64"] {
+        for seed in 1..=3 {
+            let of = |one_in: &str| {
+                let seed = format!("run.seed={seed}");
+                let set = [traffic, &seed, one_in, "traffic.load=0.2", "run.packets=6000", "run.warmup=4000"];
+                document(&scenario(&[&set[..], &["function.forward.prefixes=40000"]].concat(), None), 1)
+            };
+            let (exact, sampled) = (of("machine.sampling=1"), of("machine.sampling=8"));
+            for stated in sampled["sampling"]["levels"].as_array().unwrap() {
+                let rate = |of: &Value| {
+                    let levels = of["levels"].as_array().unwrap();
+                    levels.iter().find(|l| l["name"] == stated["name"]).unwrap()["hit_rate"].as_f64().unwrap()
+                };
+                let off = (rate(&sampled) - rate(&exact)).abs();
+                let number = |key: &str| stated[key].as_f64().unwrap();
+                told += 1;
+                missed += usize::from(off > number("levels_half_width"));
+                missed_by_the_sample += usize::from(off > number("half_width"));
+            }
+        }
+    }
+    assert!(missed * 10 <= told, "{missed} of {told}");
+    // What the second half-width is there for.
+    assert!(missed_by_the_sample * 10 > told, "{missed_by_the_sample} of {told}");
 }
 
 /// Of 95 % intervals over many seeds and traffics about one in twenty may miss; without slack, of each level that is told.
