@@ -197,6 +197,25 @@ def test_a_browser_opens_the_page_without_an_error(name: str, tmp_path: Path) ->
     assert re.search(r'<button type="button" data-copy="replay">Copy</button>', ran.stdout)
 
 
+def test_the_policy_is_drawn_state_by_state() -> None:
+    summary = summaries.lossless()
+    intervals = [
+        {"at_ns": 1e5 * (at + 1), "io_ways": 2 + at // 4, "llc_bytes": [1 << 20, 1 << 20, 0, 0], "state": state}
+        for at, state in enumerate(["no bottleneck"] * 3 + ["DDIO bottleneck"] * 6 + ["balance"] * 3)
+    ]
+    summary["policy"] = {"kind": "allocator", "changes": 2, "io_ways": 4, "ways": 11, "intervals": intervals}
+    drawn = page(summary, SCENARIO)
+    assert "States of the allocator, ways of devices and occupancy" in drawn
+    assert all(state in drawn for state in ("no bottleneck", "DDIO bottleneck", "balance"))
+    # A state that was never entered is no part of the legend.
+    assert "core bottleneck" not in drawn
+    for interval in intervals:
+        interval["state"] = None
+    drawn = page(summary, SCENARIO)
+    assert "Ways of devices and occupancy" in drawn
+    assert "bottleneck" not in drawn
+
+
 def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     summary = summaries.lossless()
     assert "Mbufs over time" not in page(summary, SCENARIO)

@@ -158,8 +158,34 @@ _OWNERS: Final = {
 }
 
 
+# States of the allocator, those that it is to keep first.
+_STATES: Final = {
+    "no bottleneck": colour("llc"),
+    "balance": colour("interconnect"),
+    "DDIO bottleneck": colour("row_miss"),
+    "core bottleneck": colour("l2"),
+}
+
+
+def _stays(intervals: Sequence[ControlInterval], scale: float) -> list[dict[str, float | str]]:
+    """From when to when the allocator was in which state; nothing of other policies."""
+    stays: list[dict[str, float | str]] = []
+    begun = 0.0
+    for each in intervals:
+        state, end = each.get("state"), each["at_ns"] / scale
+        if state is not None and stays and stays[-1]["state"] == state:
+            stays[-1]["end"] = end
+        elif state is not None:
+            stays.append({"begin": begun, "end": end, "state": state})
+        begun = end
+    return stays
+
+
 def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
-    """Ways of devices and LLC occupancy by who brought lines in, over simulated time; None below two intervals."""
+    """States of the allocator, ways of devices, and LLC occupancy by who brought lines in, over simulated time.
+
+    None below two intervals; no states of other policies.
+    """
     if len(intervals) < 2:
         return None
     last = intervals[-1]["at_ns"]
@@ -172,6 +198,23 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         .mark_line(strokeWidth=1.5, color=CARRIED, interpolate="step-before")
         .encode(x=x, y=alt.Y("y:Q", axis=alt.Axis(title="I/O ways", tickMinStep=1, tickCount=4)))
         .properties(width=WIDTH, height=HEIGHT / 4)
+    )
+    stays = _stays(intervals, scale)
+    states = [state for state in _STATES if any(stay["state"] == state for stay in stays)]
+    band = (
+        alt.Chart(data(stays))
+        .mark_rect()
+        .encode(
+            x=alt.X("begin:Q", axis=axis, scale=alt.Scale(nice=False, zero=False)),
+            x2="end:Q",
+            color=alt.Color(
+                "state:N",
+                sort=states,
+                scale=alt.Scale(domain=states, range=[_STATES[name] for name in states]),
+                legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolType="square"),
+            ),
+        )
+        .properties(width=WIDTH, height=HEIGHT / 16)
     )
     owners = [
         {"x": i["at_ns"] / scale, "y": count / 2**20, "owner": owner}
@@ -194,7 +237,10 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
         )
         .properties(width=WIDTH, height=HEIGHT / 2)
     )
-    return svg(alt.vconcat(ways, occupancy, spacing=8), "Ways of devices and occupancy of the LLC over simulated time")
+    shown_charts = [band, ways, occupancy] if stays else [ways, occupancy]
+    stacked = alt.vconcat(*shown_charts, spacing=8).resolve_scale(color="independent")
+    words = "States of the allocator, ways" if stays else "Ways"
+    return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
 
 
 def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:

@@ -23,6 +23,11 @@ LARGEST: Final = 1500
 WAYS: Final = 11
 FRAMING_BYTES: Final = 20
 """Preamble and gap."""
+BOTH: Final = (("default", "default"), ("all", "all three"))
+AIMS: Final = ("no bottleneck", "balance")
+"""The states that the paper's allocator is to keep: section 5.2."""
+OTHERS_BYTES: Final = 500_000
+"""Figure 6."""
 TX_DESCRIPTORS: Final = 512
 """Assumed: with 1024, transmit rings of six workers hold 12288 mbufs, and 8192, which the paper runs, stand still."""
 
@@ -41,6 +46,7 @@ class Testbed:
         self.bursts: dict[str, Any] = self._of["bursts"]
         self.descriptors: list[int] = self.bursts["descriptors"]
         self._in_all = len(CASES) + 2 * (len(self.sizes) - 1) + 2 * len(self.ways) + 2 * len(self.descriptors)
+        self._in_all += len(self.loads())
 
     def point(self, case: str, size: int = LARGEST, io_ways: int | None = None) -> Point:
         """The case with packets of `size` bytes; isolation with `io_ways` ways, where given, in place of its own."""
@@ -48,11 +54,16 @@ class Testbed:
             self._points[case, size, io_ways] = self._simulated(case, size, io_ways)
         return self._points[case, size, io_ways]
 
-    def by_descriptors(self, descriptors: int, *, bursts: bool) -> Point:
-        """The default with so many descriptors: at overload, or offered bursts that it could carry on average."""
-        key = ("descriptors", descriptors, bursts)
+    def by_descriptors(self, descriptors: int, *, bursts: bool, mbufs: int | None = None) -> Point:
+        """The default with so many descriptors: at overload, or offered bursts that it could carry on average.
+
+        With `mbufs` mbufs, where given, in place of the default's.
+        """
+        key = ("descriptors", descriptors, bursts, mbufs)
         if key not in self._points:
             settings: dict[str, Any] = {"nic.rx_descriptors": descriptors}
+            if mbufs is not None:
+                settings["mempool.size"] = mbufs
             if bursts:
                 of = self.bursts
                 settings |= {
@@ -61,13 +72,45 @@ class Testbed:
                     "traffic.arrivals.on_off.off": of["off"],
                     "run.packets": of["packets"],
                 }
-            words = f"{descriptors} descriptors" + (", bursts" if bursts else "")
+            words = (
+                f"{descriptors} descriptors" + (", bursts" if bursts else "") + (f", {mbufs} mbufs" if mbufs else "")
+            )
             self._points[key] = {
                 "case": "bursts" if bursts else "overload",
                 "descriptors": descriptors,
                 **self._run(LARGEST, settings, words),
             }
         return self._points[key]
+
+    def occupancy(self, mbps: float) -> Point:
+        """Who has the LLC in MiB after a time of `mbps` Mbit/s, beside a control plane; as a real profiler reads it."""
+        key = ("occupancy", mbps)
+        if key not in self._points:
+            of = self._of["occupancy"]
+            mpps = mbps / (8 * LARGEST)
+            settings: dict[str, Any] = {
+                "traffic.packet_rate": f"{mpps:.9f} Mpps",
+                "run.warmup": 0,
+                # A little more than the time takes.
+                "run.packets": max(int(1.05e6 * mpps * of["seconds"]), 1000),
+                "policy.kind": "shared",
+                "policy.interval": f"{of['seconds']} s",
+                "neighbours": [{"working_set": of["working_set"], "every": of["every"]}],
+            }
+            seen = self._run(LARGEST, settings, f"{mbps:g} Mbit/s for {of['seconds']} s")
+            self._points[key] = {"case": "occupancy", "mbps": mbps, **seen}
+        return self._points[key]
+
+    def steered(self) -> list[Mapping[str, Any]]:
+        """The intervals of the allocator at constant load, from the first packet on."""
+        of = self._of["allocator"]
+        settings = {"policy.kind": "allocator", "policy.interval": of["interval"], "run.packets": of["packets"]}
+        seen = self._run(LARGEST, settings, "allocator, constant load")
+        return seen["steered"]  # type: ignore[no-any-return]
+
+    def loads(self) -> list[float]:
+        """Of figure 6, in Mbit/s, rising."""
+        return [float(mbps) for mbps in self._of["occupancy"]["mbps"]]
 
     def sizes_of_a_trace(self) -> Mapping[str, float]:
         """The packets of each class of sizes, as shares, and under `bytes` the bytes of full-sized ones."""
@@ -130,15 +173,24 @@ class Testbed:
 def _seen(summary: Mapping[str, Any], size: int) -> Point:
     """What is kept of a run: throughput, its half-width, rates in percent, memory bandwidth in GB/s."""
     levels = {level["name"]: level for level in summary["levels"]}
-    miss = {of["cores"]: 100 * of["miss_rate"] for of in summary["llc_by_cores"]}
+    miss = {of["cores"]: 100 * of["miss_rate"] for of in summary["llc_by_cores"] if of["miss_rate"] is not None}
+    intervals = (summary.get("policy") or {}).get("intervals") or []
+    occupied: Point = {}
+    if intervals:
+        # At the end of its first interval, as a policy or a profiler reads it.
+        *own, rest = (owner / 2**20 for owner in intervals[0]["llc_bytes"])
+        occupied = {"llc_mib": sum(own), "llc_others_mib": rest}
+    if any(interval.get("state") for interval in intervals):
+        occupied["steered"] = [{name: i[name] for name in ("at_ns", "io_ways", "state")} for i in intervals]
     return {
+        **occupied,
         "gbps": summary["carried_mpps"] * size * 8e-3,
         "gbps_half_width": _half_width(summary["batches"]["carried_mpps"]) * size * 8e-3,
         "offered_gbps": summary["offered_mpps"] * size * 8e-3,
         "loss_pct": 100 * summary["loss"],
         "rx_miss_pct": miss.get("receiving"),
         "tx_miss_pct": miss.get("working"),
-        "ddio_write_miss_pct": 100 * (1 - levels["DDIO"]["hit_rate"]),
+        "ddio_write_miss_pct": _percent(levels["DDIO"]["hit_rate"]),
         "memory_gb_s": summary["dram"]["bandwidth_gb_per_s"],
         "rx_busy_pct": 100 * summary["cores"][0]["busy"],
         "pool": summary["mempool"]["size"],
@@ -147,6 +199,11 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
             for state in ("descriptors", "queued", "sending", "free")
         },
     }
+
+
+def _percent(hit_rate: float | None) -> float | None:
+    """Misses; None where nothing was looked up."""
+    return None if hit_rate is None else 100 * (1 - hit_rate)
 
 
 def _mean(values: Iterable[float | None]) -> float:
@@ -197,6 +254,9 @@ def measure(request: Request) -> Outcome:
     measured |= ways(request, bed, drawn)
     measured |= descriptors(request, bed, drawn)
     measured |= mbufs(request, bed)
+    measured |= occupancy(request, bed, drawn)
+    measured |= states(request, bed, drawn)
+    drawn += by_case(bed)
     if request.wants("sizes"):
         shares = bed.sizes_of_a_trace()
         measured["sizes"] = Measured(
@@ -234,6 +294,11 @@ def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> 
     """Loss of bursts by descriptors, and how many a configurator with a loss limit takes."""
     measured: dict[str, Measured] = {}
     claims = ("loss_128", "loss_256", "loss_4096", "loss_falls", "descriptors_chosen", "descriptors_inside")
+    if request.wants("loss_m16384"):
+        fewer, more = (bed.by_descriptors(512, bursts=True, mbufs=n)["loss_pct"] for n in (16384, None))
+        measured["loss_m16384"] = Measured(
+            fewer, holds=fewer <= 1.05 * more + 0.01, note=f"{more:.2g} % with 262140 mbufs"
+        )
     if not any(request.wants(claim) for claim in claims):
         return measured
     loss = {n: bed.by_descriptors(n, bursts=True)["loss_pct"] for n in bed.descriptors}
@@ -291,6 +356,129 @@ def mbufs(request: Request, bed: Testbed) -> dict[str, Measured]:
             }
         )
     return measured
+
+
+def occupancy(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
+    """Figure 6: what the user plane and all others have of the LLC, by load."""
+    claims = ("occupancy_low", "occupancy_high", "occupancy_rises", "occupancy_others")
+    if not any(request.wants(claim) for claim in claims):
+        return {}
+    upf, others = {}, {}
+    for mbps in bed.loads():
+        point = bed.occupancy(mbps)
+        upf[mbps], others[mbps] = point["llc_mib"], point["llc_others_mib"]
+    rows = [
+        {"mbps": mbps, "who": who, "mib": mib}
+        for who, of in (("user plane", upf), ("others", others))
+        for mbps, mib in of.items()
+    ]
+    chart = figures.lines(rows, x="mbps", y="mib", by="who", x_title="Mbit/s", y_title="LLC, MiB", log_x=True)
+    drawn.append(figures.Figure("fig6", "Figure 6: occupancy of the LLC by load", chart))
+    low, high = bed.loads()[0], bed.loads()[-1]
+    told = ", ".join(f"{mbps:g}: {mib:.3g} MiB" for mbps, mib in upf.items())
+    return {
+        "occupancy_low": Measured(upf[low], holds=upf[low] < upf[high], note=told),
+        "occupancy_high": Measured(upf[high], holds=upf[low] < upf[high]),
+        "occupancy_rises": Measured(
+            holds={f"{a:g} < {b:g}": upf[a] < upf[b] for a, b in pairwise(sorted(upf))}, note=told
+        ),
+        "occupancy_others": Measured(
+            holds={f"{mbps:g} Mbit/s": mib * 2**20 < OTHERS_BYTES for mbps, mib in others.items()},
+            note=", ".join(f"{mbps:g}: {1024 * mib:.0f} KiB" for mbps, mib in others.items()),
+        ),
+    }
+
+
+def states(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
+    """Figure 12: the state machine aims at two of its four states, and stays in them while traffic stays."""
+    if not request.wants("rests"):
+        return {}
+    intervals = bed.steered()
+    last = intervals[len(intervals) // 2 :]
+    aims = sum(each["state"] in AIMS for each in last) / len(last)
+    ways = [each["io_ways"] for each in last]
+    often = max(map(ways.count, ways)) / len(last)
+    rows = [{"ms": each["at_ns"] / 1e6, "ways": each["io_ways"], "of": "I/O ways"} for each in intervals]
+    chart = figures.lines(rows, x="ms", y="ways", by="of", x_title="simulated time (ms)", y_title="I/O ways")
+    drawn.append(figures.Figure("fig12", "Figure 12: the allocator at constant load, from two ways", chart))
+    return {
+        "rests": Measured(
+            holds={"no bottleneck or balance": aims >= 0.8, "one number of ways": often >= 0.8},
+            note=f"in the second half of {len(intervals)} intervals {aims:.0%} in these states, {often:.0%} with "
+            f"{max(set(ways), key=ways.count)} ways",
+        )
+    }
+
+
+def by_case(bed: Testbed) -> list[figures.Figure]:
+    """Figures 9(a), 10, 15, 16 and 18, of what was simulated for claims in any case."""
+    drawn: list[figures.Figure] = []
+    seen = {
+        (point["case"], point["packet_bytes"]): point
+        for point in bed.points()
+        # Isolation of the default with other ways is figures 11 and 19.
+        if "packet_bytes" in point and (point["case"] != "default" or point["io_ways"] is None)
+    }
+
+    def of(case: str) -> Point | None:
+        return seen.get((case, LARGEST))
+
+    def draw(name: str, caption: str, rows: list[Point], **axes: Any) -> None:
+        if len(rows) > 1:
+            drawn.append(figures.Figure(name, caption, figures.lines(rows, **axes)))
+
+    rows = [
+        {"descriptors": n, "gb_s": point["memory_gb_s"], "of": "memory"}
+        for n, case in ((128, "d128"), (256, "d256"), (512, "d512"), (4096, "default"))
+        if (point := of(case))
+    ]
+    axes = {"x": "descriptors", "x_title": "receive descriptors", "log_x": True, "by": "of"}
+    draw("fig9a", "Figure 9(a): memory bandwidth by descriptors", rows, y="gb_s", y_title="GB/s", **axes)
+    pools = [point for case in ("m8192", "m16384", "d512") if (point := of(case))]
+    axes = {"x": "mbufs", "x_title": "mbufs", "log_x": True, "by": "of"}
+    rows = [{"mbufs": p["pool"], "pct": p["ddio_write_miss_pct"], "of": "DDIO write misses"} for p in pools]
+    rows += [{"mbufs": p["pool"], "pct": p["rx_miss_pct"], "of": "LLC misses, RX core"} for p in pools]
+    draw("fig10a", "Figures 10(a), 18(c): misses by mbufs, 512 descriptors", rows, y="pct", y_title="%", **axes)
+    rows = [{"mbufs": p["pool"], "gbps": p["gbps"], "of": "512 descriptors"} for p in pools]
+    draw("fig18a", "Figures 10(b), 18(a): throughput by mbufs", rows, y="gbps", y_title="Gbit/s", **axes)
+    rows = [
+        {"mbufs": p["pool"], "n": p[f"mbufs_{state}"], "of": state}
+        for p in pools
+        for state in ("descriptors", "queued", "sending", "free")
+    ]
+    axes = {"x": "mbufs", "x_title": "mbufs of the pool", "log_x": True, "log_y": True, "by": "of"}
+    draw("fig10c", "Figure 10(c): where the mbufs are, 512 descriptors", rows, y="n", y_title="mbufs", **axes)
+    rows = [
+        {"step": step, "value": point[column], "of": words}
+        for step, case in enumerate(ORDER, 1)
+        if (point := of(case))
+        for column, words in (
+            ("gbps", "Gbit/s"),
+            ("rx_miss_pct", "LLC misses, RX core (%)"),
+            ("tx_miss_pct", "LLC misses, TX cores (%)"),
+        )
+    ]
+    words = "1 default, 2 ResQ, 3 isolation 5, 4 512 descriptors, 5 and 16384 mbufs, 6 all three"
+    draw(
+        "fig15",
+        "Figure 15: throughput and misses of the cases",
+        rows,
+        x="step",
+        x_title=words,
+        y="value",
+        y_title="",
+        by="of",
+    )
+    rows = [
+        {"bytes": size, "gbps": seen[case, size]["gbps"], "of": words}
+        for size in bed.sizes
+        for case, words in BOTH
+        if (case, size) in seen and size != LARGEST
+    ]
+    rows += [{"bytes": LARGEST, "gbps": p["gbps"], "of": w} for c, w in BOTH if rows and (p := of(c))]
+    axes = {"x": "bytes", "x_title": "bytes", "log_x": True, "by": "of"}
+    draw("fig16", "Figure 16: throughput by packet size", rows, y="gbps", y_title="Gbit/s", **axes)
+    return drawn
 
 
 def _is_faster(bed: Testbed, case: str) -> bool:
