@@ -45,6 +45,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
             core_ways: None,
             io_ways: 0b11,
             snoop: ns(10.0),
+            coherence: Default::default(),
         },
         dram,
     }

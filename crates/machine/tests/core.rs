@@ -189,6 +189,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             core_ways: None,
             io_ways: 0b11,
             snoop: ns(10.0),
+            coherence: Default::default(),
         },
         dram: machine::dram::DramSpec {
             standard: None,

@@ -19,7 +19,7 @@ use machine::buffer::BufferCounters;
 use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{
     ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters,
-    SocketCounters, StackedCounters, TailCounters,
+    SnoopCounters, SocketCounters, StackedCounters, TailCounters,
 };
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
@@ -84,6 +84,8 @@ pub struct Measured {
     pub controllers: Option<CommandReport>,
     /// What went between sockets in the measured part; none of one socket.
     pub sockets: Option<SocketCounters>,
+    /// What snooping did in the measured part; none where a directory knows.
+    pub snooping: Option<SnoopCounters>,
     /// What the packet buffer did in the measured part; none where packets lie in their mbufs.
     pub buffer: Option<BufferCounters>,
     /// Packets that were simulated, warm-up included.
@@ -206,6 +208,7 @@ impl Setup<'_> {
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
             sockets: to.sockets.zip(from.sockets.clone()).map(|(to, from)| to - from),
+            snooping: to.snooping.zip(from.snooping).map(|(to, from)| to - from),
             buffer: to.buffer.zip(from.buffer).map(|(to, from)| to - from),
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
@@ -315,6 +318,7 @@ struct Snapshot {
     dram: DramCounters,
     dram_work: Work,
     sockets: Option<SocketCounters>,
+    snooping: Option<SnoopCounters>,
     buffer: Option<BufferCounters>,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
@@ -335,6 +339,7 @@ impl Snapshot {
             dram: server.memory().dram_counters(),
             dram_work: server.memory().dram_work(server.now()),
             sockets: server.memory().socket_counters(),
+            snooping: server.memory().snoop_counters(),
             buffer: server.buffer(),
             applications: server.memory().applications(),
             stacked: server.memory().stack_counters(),

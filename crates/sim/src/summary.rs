@@ -148,6 +148,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
     put("sockets", sockets(measured));
+    put("snooping", snooping(measured));
     put("applications", owners::applications(scenario, &measured.applications));
     put("stacked", owners::stacked(scenario, measured.stacked, measured.span));
     put("sampling", sampling::summary(scenario, measured));
@@ -409,6 +410,22 @@ fn sockets(measured: &Measured) -> Value {
             "busy": link.busy.as_secs() / span,
             "waited_ns": link.waited.as_ns(),
         })).collect::<Vec<_>>(),
+    })
+}
+
+/// What snooping did; null where a directory knows who has a line.
+fn snooping(measured: &Measured) -> Value {
+    let Some(counters) = &measured.snooping else { return Value::Null };
+    json!({
+        "broadcasts": counters.broadcasts,
+        "lookups": counters.lookups,
+        "supplied": {
+            "modified": counters.modified,
+            "exclusive": counters.exclusive,
+            "shared": counters.shared,
+        },
+        "invalidations": counters.invalidations,
+        "waited_ns": counters.waited.as_ns(),
     })
 }
 

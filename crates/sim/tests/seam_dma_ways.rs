@@ -45,6 +45,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             core_ways: Some(core_ways.0),
             io_ways: io_ways.0,
             snoop: ns(20.0),
+            coherence: Default::default(),
         },
         dram: DramSpec {
             standard: None,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Cbm, Line, Ps};
 
-use super::llc::Share;
+use super::llc::{Requester, Share};
 use super::pending::Asked;
 use super::placement::{Placement, owner};
 use super::{Hierarchy, Inclusion, LevelCounters, Snooped, check_ways};
@@ -280,9 +280,13 @@ impl Hierarchy {
             return None;
         }
         let share = self.share_of(request.clos);
-        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, now) };
+        let by = Requester::Core(core);
+        let cast = self.cast(self.llc.spot(line), by, now);
+        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, now) };
         let mut path = Path::of(Reason::L2, self.l2_latency);
-        let at = now + self.l2_latency;
+        let held = cast.answered.since(now + self.l2_latency);
+        path.push(Reason::Snoop, held);
+        let at = now + self.l2_latency + held;
         self.directory.insert(line, core);
         if snooped == Snooped::Nothing || write {
             let super::Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];

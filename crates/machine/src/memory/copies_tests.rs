@@ -41,6 +41,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             core_ways: None,
             io_ways,
             snoop: ns(10.0),
+            coherence: Default::default(),
         },
         dram: DramSpec {
             standard: None,

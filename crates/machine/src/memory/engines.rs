@@ -8,6 +8,7 @@ use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Rate, Span};
 
 use super::Hierarchy;
+use super::llc::Requester;
 use crate::copy_table::Retires;
 use crate::{Level, MachineError, Response, Served};
 
@@ -253,7 +254,7 @@ impl Hierarchy {
         let sharers = self.directory.get(line);
         if sharers != 0 {
             // Modified data go to the LLC.
-            self.snoop(line, sharers, false, share, now);
+            self.snoop(line, sharers, false, Requester::Device, share, now);
         }
         let spot = self.llc.spot(line);
         let Some(dirty) = self.llc.remove(spot) else { return };

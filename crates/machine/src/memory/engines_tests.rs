@@ -42,6 +42,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             core_ways: None,
             io_ways,
             snoop: ns(10.0),
+            coherence: Default::default(),
         },
         dram: DramSpec {
             standard: None,

@@ -7,7 +7,7 @@ use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
-use super::wires::Wires;
+use super::wires::{Shape, Wires};
 
 /// How the LLC relates to the private caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +72,32 @@ pub enum Interconnect {
         #[serde(default)]
         device: u32,
     },
+    /// A bus that cores, slices and devices share.
+    Bus {
+        /// From anyone to anyone else; with snooping also what a request takes of the bus.
+        hop: Span,
+        /// What a line takes of the bus; it is never busy with lines when left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval: Option<Span>,
+    },
+}
+
+/// Who finds out which private caches have a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Coherence {
+    /// A directory beside the LLC, in no time: only caches that may have the line are asked.
+    #[default]
+    Directory,
+    /// Nobody: what misses an L2, an upgrade and a device's access are broadcast over the interconnect, all private caches
+    /// answer, and nothing is given out before the last of them has.
+    Snoop,
+}
+
+impl Coherence {
+    fn is_usual(&self) -> bool {
+        *self == Coherence::Directory
+    }
 }
 
 /// The last-level cache.
@@ -114,8 +140,12 @@ pub struct LlcSpec {
     pub core_ways: Option<u32>,
     /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
     pub io_ways: u32,
-    /// What a transfer from another core's private cache takes beyond an LLC hit.
+    /// What a transfer from another core's private cache takes beyond an LLC hit; with `coherence = "snoop"` what a private
+    /// cache takes to answer, without the wires.
     pub snoop: Span,
+    /// Who finds out which private caches have a line.
+    #[serde(default, skip_serializing_if = "Coherence::is_usual")]
+    pub coherence: Coherence,
 }
 
 impl LlcSpec {
@@ -126,7 +156,11 @@ impl LlcSpec {
     pub(super) fn has_busy_links(&self) -> bool {
         matches!(
             self.interconnect,
-            Some(Interconnect::Ring { interval: Some(_), .. } | Interconnect::Mesh { interval: Some(_), .. })
+            Some(
+                Interconnect::Ring { interval: Some(_), .. }
+                    | Interconnect::Mesh { interval: Some(_), .. }
+                    | Interconnect::Bus { interval: Some(_), .. }
+            )
         )
     }
 }
@@ -183,7 +217,8 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    #[cfg(test)]
+    /// The slice.
+    #[inline(always)]
     pub(super) fn slice(self) -> usize {
         self.slice as usize
     }
@@ -363,7 +398,8 @@ impl Llc {
                 return error("slices", n.to_string(), allowed, "the others are not published as XORs: use xor_fold");
             }
         };
-        let distances = distances(spec, cores, path)?;
+        let stops = Stops::of(spec, cores, path)?;
+        let distances = stops.as_ref().map(|stops| stops.distances(cores, n)).unwrap_or_default();
         let of_cores = &distances[..distances.len().saturating_sub(n as usize)];
         let there_and_back = Ps(2 * of_cores.iter().map(|d| d.0).sum::<u64>() / of_cores.len().max(1) as u64);
         let Some(latency) = spec.latency.ps().0.checked_sub(there_and_back.0) else {
@@ -375,7 +411,9 @@ impl Llc {
                 return error(field, age.to_string(), format!("0 to {OLDEST}"), "ages have two bits");
             }
         }
-        let (wires, device) = wires(spec, cores);
+        let device = stops.as_ref().map_or(0, |stops| stops.device);
+        let wires =
+            stops.and_then(|s| s.interval.map(|interval| Box::new(Wires::new(s.shape, s.count, s.hop, interval))));
         let tags = match spec.replacement {
             Replacement::Lru => Tags::Lru(TagArray::new(sets * u64::from(n), spec.ways)),
             other => {
@@ -540,6 +578,11 @@ impl Llc {
             Requester::Device => self.cores,
         }];
         if to_slice { wires.carry(other, slice, now) } else { wires.carry(slice, other, now) }
+    }
+
+    /// What a line waits on the wires from stop to stop, that leaves at `now`.
+    pub(super) fn carry_between(&mut self, from: u32, to: u32, now: Ps) -> Ps {
+        self.wires.as_mut().map_or(Ps::ZERO, |wires| wires.carry(from, to, now))
     }
 
     /// Lines of a row: as many as there are slices, where they go round.
@@ -760,53 +803,61 @@ impl Llc {
     }
 }
 
-/// One way from each core, and last from a device, to each slice.
-/// The wires, if they can be busy, and the stop of devices.
-fn wires(spec: &LlcSpec, cores: u32) -> (Option<Box<Wires>>, u32) {
-    let (columns, hop, interval, device) = match &spec.interconnect {
-        None => return (None, 0),
-        Some(Interconnect::Ring { hop, interval, device }) => (None, hop, interval, device),
-        Some(Interconnect::Mesh { columns, hop, interval, device }) => (Some(*columns), hop, interval, device),
-    };
-    let stops = cores.max(spec.slices).max(device + 1);
-    // More columns than stops are one row.
-    let columns = columns.map(|columns| columns.min(stops));
-    // A mesh's last row is whole, so that every way leads over stops.
-    let stops = columns.map_or(stops, |columns| stops.next_multiple_of(columns));
-    (interval.map(|interval| Box::new(Wires::new(columns, stops, hop.ps(), interval.ps()))), *device)
+/// How an LLC's stops are wired, what a hop takes, and the stop of devices.
+pub(super) struct Stops {
+    pub shape: Shape,
+    pub count: u32,
+    pub hop: Ps,
+    pub device: u32,
+    interval: Option<Ps>,
 }
 
-fn distances(spec: &LlcSpec, cores: u32, path: &str) -> Result<Vec<Ps>, MachineError> {
-    let Some(interconnect) = &spec.interconnect else { return Ok(Vec::new()) };
-    let stops = cores.max(spec.slices);
-    let (device, hop) = match interconnect {
-        Interconnect::Ring { hop, device, .. } | Interconnect::Mesh { hop, device, .. } => (*device, hop.ps()),
-    };
-    if device >= stops {
-        return Err(MachineError::new(
-            format!("{path}.interconnect.device"),
-            device.to_string(),
-            format!("0 to {}, the last stop", stops - 1),
-            "there are as many stops as cores or slices, whichever are more".into(),
-        ));
+impl Stops {
+    /// [`None`] where all slices are equally far.
+    ///
+    /// # Errors
+    /// A device's stop that there is not, a mesh without columns.
+    pub(super) fn of(spec: &LlcSpec, cores: u32, path: &str) -> Result<Option<Stops>, MachineError> {
+        let Some(interconnect) = &spec.interconnect else { return Ok(None) };
+        let (shape, hop, interval, device) = match *interconnect {
+            Interconnect::Ring { hop, interval, device } => (Shape::Ring, hop, interval, device),
+            Interconnect::Mesh { columns, hop, interval, device } => (Shape::Mesh { columns }, hop, interval, device),
+            Interconnect::Bus { hop, interval } => (Shape::Bus, hop, interval, 0),
+        };
+        let stops = cores.max(spec.slices);
+        if device >= stops {
+            return Err(MachineError::new(
+                format!("{path}.interconnect.device"),
+                device.to_string(),
+                format!("0 to {}, the last stop", stops - 1),
+                "there are as many stops as cores or slices, whichever are more".into(),
+            ));
+        }
+        let (shape, count) = match shape {
+            Shape::Mesh { columns: 0 } => {
+                return Err(MachineError::new(
+                    format!("{path}.interconnect.columns"),
+                    "0",
+                    "at least 1",
+                    "give the tiles of a row".into(),
+                ));
+            }
+            Shape::Mesh { columns } => {
+                // More columns than stops are one row; a mesh's last row is whole, so that every way leads over stops.
+                let columns = columns.min(stops);
+                (Shape::Mesh { columns }, stops.next_multiple_of(columns))
+            }
+            other => (other, stops),
+        };
+        Ok(Some(Stops { shape, count, hop: hop.ps(), device, interval: interval.map(Span::ps) }))
     }
-    if let Interconnect::Mesh { columns: 0, .. } = interconnect {
-        return Err(MachineError::new(
-            format!("{path}.interconnect.columns"),
-            "0",
-            "at least 1",
-            "give the tiles of a row".into(),
-        ));
+
+    /// One way from each of `cores`, and last from a device, to each of `slices`.
+    fn distances(&self, cores: u32, slices: u32) -> Vec<Ps> {
+        let requesters = (0..cores).chain([self.device]);
+        let pairs = requesters.flat_map(|from| (0..slices).map(move |to| (from, to)));
+        pairs.map(|(a, b)| self.hop * u64::from(self.shape.hops(self.count, a, b))).collect()
     }
-    let hops = |a: u32, b: u32| match interconnect {
-        Interconnect::Ring { .. } => a.abs_diff(b).min(stops - a.abs_diff(b)),
-        Interconnect::Mesh { columns, .. } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
-    };
-    let requesters = (0..cores).chain([device]);
-    Ok(requesters
-        .flat_map(|from| (0..spec.slices).map(move |to| (from, to)))
-        .map(|(a, b)| hop * u64::from(hops(a, b)))
-        .collect())
 }
 
 #[cfg(test)]
@@ -831,6 +882,7 @@ mod tests {
             core_ways: None,
             io_ways: 0b11,
             snoop: ns(10.0),
+            coherence: Default::default(),
         }
     }
 

@@ -6,7 +6,8 @@
 //! hits. [`Memory::fetch`] does the shared part and is called in order of time over all cores
 //! and devices.
 //!
-//! Coherence: a directory names the cores that may have a line. A write takes the line from the
+//! Coherence: MESI among the private caches. A directory names the cores that may have a line, or, with
+//! [`Coherence::Snoop`], all are asked (`snooping`). A write takes the line from the
 //! others; a read leaves it shared and brings the LLC up to date; a device's write invalidates all
 //! private copies (Intel 64 SDM vol. 3, 18.19; DDIO: Farshin et al., USENIX ATC 2020, "Reexamining
 //! Direct Cache Access"). A request for a line that is on its way from DRAM waits for it. A copy table
@@ -33,6 +34,9 @@ mod placement;
 #[cfg(test)]
 mod rows_tests;
 mod sampling;
+mod snooping;
+#[cfg(test)]
+mod snooping_tests;
 mod sockets;
 #[cfg(test)]
 mod sockets_tests;
@@ -46,9 +50,10 @@ pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use extent::Extent;
 pub use latest::PrivateLevels;
-pub use llc::{Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
+pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
+pub use snooping::{MesiState, SnoopCounters};
 pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
@@ -71,6 +76,7 @@ use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
 use sampling::{Found, RowOutcome, Sampling};
+use snooping::Snooping;
 use sockets::Sockets;
 use tables_in_stack::TablesInStack;
 use tails::Tails;
@@ -266,6 +272,8 @@ pub struct Hierarchy {
     engine: Option<Box<Engine>>,
     /// All lines are followed when left out.
     sampling: Option<Box<Sampling>>,
+    /// A directory knows who has a line when left out.
+    snooping: Option<Box<Snooping>>,
     /// Several sockets; `llc` is that of the one that asked last, `dram` the first one's.
     sockets: Option<Box<Sockets>>,
     /// Whose lines the LLC tells apart; nobody's when left out.
@@ -322,6 +330,7 @@ impl Hierarchy {
             (spec.copy_engine.is_some(), "copy_engine", "makes copies of whole packets"),
             (spec.dram.controller.is_some(), "dram.controller", "orders the requests for all lines"),
             (spec.llc.has_busy_links(), "llc.interconnect.interval", "has all lines wait for each other"),
+            (spec.llc.coherence == Coherence::Snoop, "llc.coherence = snoop", "has all requests wait for each other"),
         ] {
             if one_in != 1 && given {
                 return Err(MachineError::new(
@@ -334,6 +343,22 @@ impl Hierarchy {
         }
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         let llc_latency = llc.latency();
+        let snooping = match spec.llc.coherence {
+            Coherence::Directory => None,
+            Coherence::Snoop => {
+                Some(Box::new(Snooping::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?))
+            }
+        };
+        for (given, what) in [(spec.copy_table.is_some(), "copy_table"), (spec.copy_engine.is_some(), "copy_engine")] {
+            if given && snooping.is_some() {
+                return Err(MachineError::new(
+                    format!("{path}.llc.coherence"),
+                    format!("snoop with {path}.{what}"),
+                    format!("directory with {path}.{what}"),
+                    format!("leave out {path}.{what} or the coherence"),
+                ));
+            }
+        }
         let sampling = if one_in == 1 { None } else { Some(Box::new(Sampling::new(one_in, llc.sets(), path)?)) };
         let l2_sets = spec.l2.sets(&format!("{path}.l2"))?;
         if l2_sets < u64::from(one_in) {
@@ -405,6 +430,7 @@ impl Hierarchy {
                 None => None,
             },
             sampling,
+            snooping,
             sockets: None,
             applications: None,
             stack: None,
@@ -594,6 +620,7 @@ impl Hierarchy {
             && self.applications.is_none()
             && self.stack.is_none()
             && self.tails.is_none()
+            && self.snooping.is_none()
             && self.engine.as_ref().is_none_or(|engine| engine.under_way.is_empty())
             && self.llc.has_rows()
     }
@@ -677,6 +704,9 @@ impl Hierarchy {
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         let mut at = self.reach_llc(spot, true, now);
+        if self.snooping.is_some() {
+            self.looked_up_for_device(self.directory.get(line), line, true);
+        }
         if self.copies.is_some() {
             self.before_write(line, at);
         }
@@ -723,7 +753,11 @@ impl Hierarchy {
                 self.bypasses(line);
             }
             self.join_for_device(line);
-            at + if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) }
+            if self.snooping.is_some() {
+                self.snooped_by_device(line, spot, sharers, now).unwrap_or(at)
+            } else {
+                at + if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) }
+            }
         } else {
             if self.copies.is_some() {
                 self.before_device_read(line, at);
@@ -986,18 +1020,38 @@ impl Hierarchy {
     /// When a device's request made at `now` has been answered by the LLC.
     #[inline]
     fn reach_llc(&mut self, spot: Spot, write: bool, now: Ps) -> Ps {
-        let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now);
+        let cast = self.cast(spot, Requester::Device, now);
+        let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
+        let at = at + cast.answered.since(at + self.llc.latency());
         at + self.llc.latency() + distance + self.llc.carry(spot, Requester::Device, write, at)
+    }
+
+    /// Whether the LLC sends a line, with snooping, and not a core, or nobody.
+    #[inline(never)]
+    fn llc_sends(&self, snooped: Snooped, upgrade: bool, spot: Spot) -> bool {
+        !upgrade && (snooped == Snooped::Nothing || snooped == Snooped::Clean && self.llc.has(spot))
+    }
+
+    /// When a private cache has sent a device `line`, of which `sharers` may have it; [`None`] if the LLC does.
+    #[inline(never)]
+    fn snooped_by_device(&mut self, line: Line, spot: Spot, sharers: u64, now: Ps) -> Option<Ps> {
+        if self.llc.has(spot) && !self.is_modified(line, sharers) {
+            return None;
+        }
+        self.looked_up_for_device(sharers, line, false);
+        self.supplied(Requester::Device, now).map(|(at, _)| at)
     }
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
     /// one still has it afterwards.
-    fn snoop(&mut self, line: Line, others: u64, write: bool, share: Share, now: Ps) -> Snooped {
+    fn snoop(&mut self, line: Line, others: u64, write: bool, by: Requester, share: Share, now: Ps) -> Snooped {
         let (mut found, mut dirty) = (false, false);
         let mut left = others;
+        let mut owner = 0;
         while left != 0 {
             let core = left.trailing_zeros() as usize;
             left &= left - 1;
+            self.looked_up(core, line, write, by);
             let Private { l1, l2, latest, .. } = &mut self.cores[core];
             latest.forget(line);
             let mut here = false;
@@ -1014,12 +1068,16 @@ impl Hierarchy {
                 }
             }
             found |= here;
+            if here {
+                owner = core as u32;
+            }
             if write || !here {
                 self.directory.remove(line, CoreId(core as u16));
             }
         }
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not.
+            self.brings_llc_up_to_date(line, owner);
             self.evict_private(line, true, share, now);
         }
         match (found, dirty) {
@@ -1360,16 +1418,23 @@ impl Memory for Hierarchy {
         }
 
         let spot = self.llc.spot(line);
-        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
+        let cast = self.cast(spot, Requester::Core(core), now);
+        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now + cast.waited);
+        // What the LLC waits for other cores to answer, if they have to.
+        let held = cast.answered.since(at + self.llc.latency());
+        let at = at + held;
+        let others = self.directory.get(line) & !(1 << core.0);
+        let by = Requester::Core(core);
+        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, at) };
         // The answer may meet others on its way.
-        let back = distance + self.llc.carry(spot, Requester::Core(core), false, at);
+        let is_sent = self.snooping.is_none() || self.llc_sends(snooped, lookup.upgrade, spot);
+        let back = distance + if is_sent { self.llc.carry(spot, by, false, at) } else { Ps::ZERO };
         let mut path = Path::of(Reason::SliceQueue, waited);
-        path.push(Reason::Interconnect, distance + back);
+        path.push(Reason::Interconnect, cast.waited + distance + back);
         path.push(Reason::Llc, self.llc.latency());
+        path.push(Reason::Snoop, held);
         // When an answer of the LLC itself is with the core.
         let mut done = at + self.llc.latency() + back;
-        let others = self.directory.get(line) & !(1 << core.0);
-        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, share, at) };
         // A write has taken the copies away.
         let elsewhere = self.sockets.is_some() && self.others_have(line);
         // Who loads a line of a tail has to ask before a store; who stores takes it over.
@@ -1389,8 +1454,15 @@ impl Memory for Hierarchy {
             Served::Llc
         } else if snooped != Snooped::Nothing || is_drawn(lookup.route, Found::Snoop) {
             self.counters.snoops += 1;
-            path.push(Reason::Snoop, self.snoop_latency);
-            done += self.snoop_latency;
+            if let Some((supplied, way)) = self.supplied(by, now) {
+                // Who writes what several have shared hears from the slice that all have given it up.
+                if supplied > done || !write || snooped == Snooped::Dirty {
+                    (done, path) = (supplied, way);
+                }
+            } else {
+                path.push(Reason::Snoop, self.snoop_latency);
+                done += self.snoop_latency;
+            }
             Served::Snoop
         } else {
             self.counters.llc.misses += 1;

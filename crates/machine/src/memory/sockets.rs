@@ -398,6 +398,8 @@ impl Hierarchy {
                 ));
             }
         }
+        let remedy = format!("leave out {path}.llc.coherence, whose broadcasts are modelled for one socket");
+        self.no_snooping(&format!("{path}.sockets"), path, &remedy)?;
         check_names(&sockets.regions, extents, &format!("{path}.sockets.regions"))?;
         let cores = self.cores.len() as u32;
         let count = sockets.count as usize;

@@ -48,6 +48,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
             core_ways: None,
             io_ways: 0b0011,
             snoop: ns(10.0),
+            coherence: Default::default(),
         },
         dram: DramSpec {
             standard: None,

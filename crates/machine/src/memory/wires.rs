@@ -1,22 +1,45 @@
-//! What lines wait for on the links of a ring or mesh.
+//! What messages wait for on the links of a ring, a mesh or a bus.
 //!
 //! A line goes from stop to stop: the shorter way round a ring, along the row and then along the column of a mesh. Each
-//! direction of each link carries one line at a time. Requests and snoops have wires of their own, as on Intel's rings
-//! and meshes, which have a data ring beside those for addresses and acknowledgements (Intel Xeon Processor E5 v2
-//! Uncore Performance Monitoring Reference Manual, 2.5: AD, BL, AK, IV). Left out: bouncing off a full stop.
+//! direction of each link carries one line at a time; a bus is one link, which everyone shares. Requests and snoops have wires
+//! of their own, as on Intel's rings and meshes, which have a data ring beside those for addresses and acknowledgements
+//! (Intel Xeon Processor E5 v2 Uncore Performance Monitoring Reference Manual, 2.5: AD, BL, AK, IV). What is told to all stops
+//! goes round a ring both ways until the halves meet, and in a mesh along its row and from each stop of that along the column, so
+//! that it takes each link on its way once. Left out: bouncing off a full stop.
 
 use units::Ps;
 
-/// The links of a ring or mesh, and until when each is busy.
+/// How stops are wired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Ring,
+    Mesh {
+        /// Stops of a row.
+        columns: u32,
+    },
+    Bus,
+}
+
+impl Shape {
+    /// Hops from stop `a` to stop `b` of `stops`.
+    pub(super) fn hops(self, stops: u32, a: u32, b: u32) -> u32 {
+        match self {
+            Shape::Ring => a.abs_diff(b).min(stops - a.abs_diff(b)),
+            Shape::Mesh { columns } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
+            Shape::Bus => 1,
+        }
+    }
+}
+
+/// The links of a ring, mesh or bus, and until when each is busy.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
-    /// Stops of a row; [`None`] for a ring.
-    columns: Option<u32>,
+    shape: Shape,
     stops: u32,
     hop: Ps,
-    /// What a line takes on a link.
+    /// What a message takes on a link.
     interval: Ps,
-    /// By stop and direction away from it: up, down, and in a mesh to the next row and to the one before.
+    /// By stop and direction away from it: up, down, and in a mesh to the next row and to the one before. Of a bus the first is all.
     links: Vec<Link>,
 }
 
@@ -26,22 +49,36 @@ struct Link {
     free: Ps,
 }
 
+impl Link {
+    /// What a message that is here at `time` waits, which then takes the link for `interval`.
+    fn take(&mut self, time: Ps, interval: Ps) -> Ps {
+        // Who is out of turn waits as if it came with the latest.
+        self.latest = self.latest.max(time);
+        let start = self.latest.max(self.free);
+        self.free = start + interval;
+        start - self.latest
+    }
+}
+
 impl Wires {
-    pub(super) fn new(columns: Option<u32>, stops: u32, hop: Ps, interval: Ps) -> Wires {
-        Wires { columns, stops, hop, interval, links: vec![Link::default(); stops as usize * 4] }
+    pub(super) fn new(shape: Shape, stops: u32, hop: Ps, interval: Ps) -> Wires {
+        Wires { shape, stops, hop, interval, links: vec![Link::default(); stops as usize * 4] }
+    }
+
+    /// One way from stop `a` to stop `b`, if nothing is in the way.
+    pub(super) fn distance(&self, a: u32, b: u32) -> Ps {
+        self.hop * u64::from(self.shape.hops(self.stops, a, b))
     }
 
     /// What a line that leaves `from` for `to` at `now` waits on its way beyond its hops.
     pub(super) fn carry(&mut self, from: u32, to: u32, now: Ps) -> Ps {
+        if self.shape == Shape::Bus {
+            return self.links[0].take(now, self.interval);
+        }
         let (mut at, mut time, mut waited) = (from, now, Ps::ZERO);
         while at != to {
             let (direction, next) = self.step(at, to);
-            let link = &mut self.links[at as usize * 4 + direction];
-            // Who is out of turn waits as if it came with the latest.
-            link.latest = link.latest.max(time);
-            let start = link.latest.max(link.free);
-            link.free = start + self.interval;
-            let wait = start - link.latest;
+            let wait = self.links[at as usize * 4 + direction].take(time, self.interval);
             waited += wait;
             time += wait + self.hop;
             at = next;
@@ -49,26 +86,69 @@ impl Wires {
         waited
     }
 
+    /// Tells all stops something from `from` on at `now`: when each hears it, by stop.
+    pub(super) fn broadcast(&mut self, from: u32, now: Ps, heard: &mut Vec<Ps>) {
+        heard.clear();
+        heard.resize(self.stops as usize, now);
+        match self.shape {
+            Shape::Bus => {
+                let wait = self.links[0].take(now, self.interval);
+                heard.fill(now + wait + self.hop);
+            }
+            Shape::Ring => {
+                let (up, down) = (self.stops / 2, (self.stops - 1) / 2);
+                self.tell(from, up, 0, heard);
+                self.tell(from, down, 1, heard);
+            }
+            Shape::Mesh { columns } => {
+                let (column, row, rows) = (from % columns, from / columns, self.stops / columns);
+                self.tell(from, columns - 1 - column, 0, heard);
+                self.tell(from, column, 1, heard);
+                for stop in row * columns..(row + 1) * columns {
+                    self.tell(stop, rows - 1 - row, 2, heard);
+                    self.tell(stop, row, 3, heard);
+                }
+            }
+        }
+    }
+
+    /// Goes on from `from`, which has heard it, for `hops` in one direction.
+    fn tell(&mut self, from: u32, hops: u32, direction: usize, heard: &mut [Ps]) {
+        let mut at = from;
+        for _ in 0..hops {
+            let time = heard[at as usize];
+            let wait = self.links[at as usize * 4 + direction].take(time, self.interval);
+            at = self.next(at, direction);
+            heard[at as usize] = time + wait + self.hop;
+        }
+    }
+
+    fn next(&self, at: u32, direction: usize) -> u32 {
+        match (self.shape, direction) {
+            (Shape::Mesh { .. }, 0) => at + 1,
+            (Shape::Mesh { .. }, 1) => at - 1,
+            (Shape::Mesh { columns }, 2) => at + columns,
+            (Shape::Mesh { columns }, _) => at - columns,
+            (_, 0) => (at + 1) % self.stops,
+            _ => (at + self.stops - 1) % self.stops,
+        }
+    }
+
     /// The direction to take at stop `at`, and the stop that it leads to.
     fn step(&self, at: u32, to: u32) -> (usize, u32) {
-        let Some(columns) = self.columns else {
-            let up = (to + self.stops - at) % self.stops;
-            return if up <= self.stops - up {
-                (0, (at + 1) % self.stops)
-            } else {
-                (1, (at + self.stops - 1) % self.stops)
-            };
+        let direction = match self.shape {
+            Shape::Mesh { columns } => match (at % columns, to % columns) {
+                (here, there) if here < there => 0,
+                (here, there) if here > there => 1,
+                _ if at < to => 2,
+                _ => 3,
+            },
+            _ => {
+                let up = (to + self.stops - at) % self.stops;
+                usize::from(up > self.stops - up)
+            }
         };
-        let (here, there) = (at % columns, to % columns);
-        if here < there {
-            (0, at + 1)
-        } else if here > there {
-            (1, at - 1)
-        } else if at < to {
-            (2, at + columns)
-        } else {
-            (3, at - columns)
-        }
+        (direction, self.next(at, direction))
     }
 }
 
@@ -77,7 +157,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Wires {
-        Wires::new(None, 6, Ps(1000), Ps(2000))
+        Wires::new(Shape::Ring, 6, Ps(1000), Ps(2000))
     }
 
     #[test]
@@ -110,7 +190,7 @@ mod tests {
             }
             n
         };
-        let (ring, mesh) = (ring(), Wires::new(Some(4), 12, Ps(1), Ps(1)));
+        let (ring, mesh) = (ring(), Wires::new(Shape::Mesh { columns: 4 }, 12, Ps(1), Ps(1)));
         for from in 0..12u32 {
             for to in 0..12u32 {
                 let apart = (from % 4).abs_diff(to % 4) + (from / 4).abs_diff(to / 4);
@@ -120,5 +200,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_broadcast_is_with_everyone_after_his_distance_and_takes_each_link_once() {
+        for (shape, stops) in [
+            (Shape::Ring, 6),
+            (Shape::Ring, 7),
+            (Shape::Ring, 1),
+            (Shape::Mesh { columns: 4 }, 12),
+            (Shape::Mesh { columns: 1 }, 3),
+            (Shape::Bus, 5),
+        ] {
+            for from in 0..stops {
+                let mut wires = Wires::new(shape, stops, Ps(1000), Ps(1000));
+                let mut heard = Vec::new();
+                wires.broadcast(from, Ps(500), &mut heard);
+                for to in (0..stops).filter(|&to| to != from || shape == Shape::Bus) {
+                    assert_eq!(heard[to as usize], Ps(500) + wires.distance(from, to), "{shape:?} {from} {to}");
+                }
+                let taken = wires.links.iter().filter(|link| link.free > Ps::ZERO).count();
+                assert_eq!(taken, if shape == Shape::Bus { 1 } else { stops as usize - 1 });
+                // The next one is a slot behind it everywhere.
+                let before = heard.clone();
+                wires.broadcast(from, Ps(500), &mut heard);
+                for to in (0..stops as usize).filter(|&to| to != from as usize || shape == Shape::Bus) {
+                    assert_eq!(heard[to], before[to] + Ps(1000), "{shape:?} {from} {to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn on_a_bus_everything_waits_for_everything() {
+        let mut bus = Wires::new(Shape::Bus, 4, Ps(1000), Ps(2000));
+        assert_eq!(
+            [bus.carry(0, 1, Ps(0)), bus.carry(2, 3, Ps(0)), bus.carry(1, 1, Ps(0))],
+            [Ps(0), Ps(2000), Ps(4000)]
+        );
     }
 }

@@ -1,0 +1,515 @@
+//! MESI against a naive twin that moves data, and snooping's times against formulas.
+
+use std::collections::HashMap;
+
+use probe::{Access, Request};
+use proptest::prelude::*;
+use units::{Addr, Clos, CoreId, Line, Ps, Size, Span};
+
+use super::{Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash, SnoopCounters};
+use crate::cache::CacheSpec;
+use crate::dram::DramSpec;
+use crate::{Level, Response, Served};
+
+const CORES: u16 = 4;
+
+fn ring() -> Option<Interconnect> {
+    Some(Interconnect::Ring { hop: Span::from_ns(1.0), interval: None, device: 0 })
+}
+
+fn spec(coherence: Coherence, inclusion: Inclusion, wires: Option<Interconnect>, lines: [u64; 3]) -> MemorySpec {
+    let ns = Span::from_ns;
+    let cache = |lines: u64, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways: 2, latency: ns(latency) };
+    MemorySpec {
+        l1: cache(lines[0], 1.0),
+        l2: cache(lines[1], 4.0),
+        tlb: None,
+        prefetcher: None,
+        llc: LlcSpec {
+            size: Size::from_bytes(lines[2] * 64),
+            ways: 4,
+            latency: ns(30.0),
+            slices: 4,
+            hash: SliceHash::Modulo,
+            interval: ns(1.0),
+            interconnect: wires,
+            inclusion,
+            replacement: Default::default(),
+            core_age: 2,
+            io_age: 3,
+            core_ways: None,
+            io_ways: 0b1111,
+            snoop: ns(10.0),
+            coherence,
+        },
+        dram: DramSpec::of_standard("ddr4-2400u", ns(30.0)).unwrap(),
+        copy_table: None,
+        copy_engine: None,
+    }
+}
+
+fn hierarchy(coherence: Coherence, inclusion: Inclusion, lines: [u64; 3]) -> Hierarchy {
+    Hierarchy::new(&spec(coherence, inclusion, ring(), lines), CORES.into(), "machine").unwrap()
+}
+
+fn access(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Response {
+    let addr = Addr(line * 64);
+    memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }, now)
+}
+
+/// A line somewhere, with what was written to it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    line: u64,
+    value: u64,
+    state: MesiState,
+}
+
+/// Sets in lists, the line used last in front.
+#[derive(Clone)]
+struct Naive {
+    sets: Vec<Vec<Held>>,
+    ways: usize,
+}
+
+impl Naive {
+    fn new(lines: u64, ways: usize) -> Naive {
+        Naive { sets: vec![Vec::new(); lines as usize / ways], ways }
+    }
+
+    fn set(&mut self, line: u64) -> &mut Vec<Held> {
+        let sets = self.sets.len() as u64;
+        &mut self.sets[(line % sets) as usize]
+    }
+
+    fn get(&mut self, line: u64) -> Option<&mut Held> {
+        self.set(line).iter_mut().find(|held| held.line == line)
+    }
+
+    fn touch(&mut self, line: u64) -> Option<&mut Held> {
+        let set = self.set(line);
+        let at = set.iter().position(|held| held.line == line)?;
+        set[..=at].rotate_right(1);
+        set.first_mut()
+    }
+
+    fn remove(&mut self, line: u64) -> Option<Held> {
+        let set = self.set(line);
+        let at = set.iter().position(|held| held.line == line)?;
+        Some(set.remove(at))
+    }
+
+    fn put(&mut self, held: Held) -> Option<Held> {
+        let ways = self.ways;
+        let set = self.set(held.line);
+        set.insert(0, held);
+        if set.len() > ways { set.pop() } else { None }
+    }
+}
+
+/// Private caches with a textbook's states, an LLC and memory, all with data; every cache is looked up for everything.
+struct Twin {
+    l1: Vec<Naive>,
+    l2: Vec<Naive>,
+    /// Its lines are modified or, as in memory, shared. Slices go round, so sets are as if there were one.
+    llc: Naive,
+    memory: HashMap<u64, u64>,
+    inclusion: Inclusion,
+}
+
+impl Twin {
+    fn new(inclusion: Inclusion, lines: [u64; 3]) -> Twin {
+        Twin {
+            l1: vec![Naive::new(lines[0], 2); CORES.into()],
+            l2: vec![Naive::new(lines[1], 2); CORES.into()],
+            llc: Naive::new(lines[2], 4),
+            memory: HashMap::new(),
+            inclusion,
+        }
+    }
+
+    fn state(&mut self, core: usize, line: u64) -> MesiState {
+        let of = |held: Option<&mut Held>| held.map_or(MesiState::Invalid, |held| held.state);
+        of(self.l1[core].get(line)).max(of(self.l2[core].get(line)))
+    }
+
+    /// What `core` would send, if it has `line`.
+    fn data(&mut self, core: usize, line: u64) -> Option<u64> {
+        let l2 = self.l2[core].get(line).map(|held| held.value);
+        self.l1[core].get(line).map(|held| held.value).or(l2)
+    }
+
+    fn into_llc(&mut self, line: u64, value: u64, modified: bool) {
+        if let Some(held) = self.llc.touch(line) {
+            if modified {
+                (held.value, held.state) = (value, MesiState::Modified);
+            }
+            return;
+        }
+        let state = if modified { MesiState::Modified } else { MesiState::Shared };
+        let Some(mut gone) = self.llc.put(Held { line, value, state }) else { return };
+        if self.inclusion == Inclusion::Inclusive {
+            for core in 0..CORES.into() {
+                if self.state(core, gone.line) == MesiState::Modified {
+                    (gone.value, gone.state) = (self.data(core, gone.line).unwrap(), MesiState::Modified);
+                }
+                self.l1[core].remove(gone.line);
+                self.l2[core].remove(gone.line);
+            }
+        }
+        if gone.state == MesiState::Modified {
+            self.memory.insert(gone.line, gone.value);
+        }
+    }
+
+    fn leaves_l2(&mut self, gone: Option<Held>) {
+        let Some(gone) = gone else { return };
+        let modified = gone.state == MesiState::Modified;
+        if modified || self.inclusion == Inclusion::Victim {
+            self.into_llc(gone.line, gone.value, modified);
+        }
+    }
+
+    /// A core loads `line`, or stores `store` to it: who served that and, of a load, what it got.
+    fn access(&mut self, core: usize, line: u64, store: Option<u64>) -> (Served, Option<u64>) {
+        use MesiState::*;
+        let mut gone = [None; 2];
+        let mut near = None;
+        let state = self.state(core, line);
+        if let Some(held) = self.l1[core].touch(line) {
+            near = Some(Served::L1);
+            if let Some(store) = store {
+                (held.value, held.state) = (store, Modified);
+            }
+        } else {
+            let mut value = 0;
+            if let Some(held) = self.l2[core].touch(line) {
+                near = Some(Served::L2);
+                value = held.value;
+            } else {
+                gone[0] = self.l2[core].put(Held { line, value, state: Shared });
+            }
+            let new = match store {
+                Some(store) => Held { line, value: store, state: Modified },
+                // What L2 alone has to write back stays there.
+                None => Held { line, value, state: if state >= Exclusive { Exclusive } else { Shared } },
+            };
+            if let Some(old) = self.l1[core].put(new).filter(|old| old.state == Modified) {
+                match self.l2[core].touch(old.line) {
+                    Some(held) => *held = old,
+                    None => gone[1] = self.l2[core].put(old),
+                }
+            }
+        }
+        if let Some(near) = near.filter(|_| store.is_none() || state >= Exclusive) {
+            gone.into_iter().for_each(|gone| self.leaves_l2(gone));
+            return (near, self.data(core, line));
+        }
+        gone.into_iter().for_each(|gone| self.leaves_l2(gone));
+        // Everyone else is asked.
+        let (mut others, mut dirty) = (None, false);
+        for other in (0..CORES.into()).filter(|&other| other != core) {
+            let theirs = self.state(other, line);
+            let Some(value) = self.data(other, line) else { continue };
+            others = Some(value);
+            dirty |= theirs == Modified;
+            for cache in [&mut self.l1[other], &mut self.l2[other]] {
+                if store.is_some() {
+                    cache.remove(line);
+                } else if let Some(held) = cache.get(line) {
+                    (held.value, held.state) = (value, Shared);
+                }
+            }
+            if store.is_none() && theirs == Modified {
+                self.into_llc(line, value, true);
+            }
+        }
+        let shares = others.is_some() && store.is_none();
+        let there = self.l1[core].get(line).is_some() || self.l2[core].get(line).is_some();
+        if near.is_some() && there {
+            self.alone(core, line);
+            return (Served::Snoop, None);
+        }
+        if near.is_some() {
+            // The LLC has taken it away meanwhile.
+            let gone = self.l2[core].put(Held { line, value: store.unwrap(), state: Modified });
+            self.leaves_l2(gone);
+        }
+        let in_llc = if dirty { None } else { self.llc.touch(line).copied() };
+        let (served, value) = match (in_llc, others) {
+            (Some(held), _) => {
+                if self.inclusion == Inclusion::Victim && !shares {
+                    self.llc.remove(line);
+                    if held.state == Modified {
+                        match self.l2[core].touch(line) {
+                            Some(own) => *own = held,
+                            None => self.into_llc(line, held.value, true),
+                        }
+                    }
+                }
+                (Served::Llc, held.value)
+            }
+            (None, Some(value)) => (Served::Snoop, value),
+            _ => {
+                let value = self.memory.get(&line).copied().unwrap_or(0);
+                if self.inclusion != Inclusion::Victim {
+                    self.into_llc(line, value, false);
+                }
+                (Served::Dram, value)
+            }
+        };
+        if let Some(held) = self.l2[core].get(line).filter(|_| near.is_none()) {
+            held.value = value;
+        }
+        if let Some(held) = self.l1[core].get(line).filter(|_| store.is_none()) {
+            held.value = value;
+        }
+        if !shares {
+            self.alone(core, line);
+        }
+        (served, Some(value))
+    }
+
+    /// Nobody else has what `core` has.
+    fn alone(&mut self, core: usize, line: u64) {
+        for cache in [&mut self.l1[core], &mut self.l2[core]] {
+            if let Some(held) = cache.get(line).filter(|held| held.state == MesiState::Shared) {
+                held.state = MesiState::Exclusive;
+            }
+        }
+    }
+
+    fn dma_write(&mut self, line: u64, value: u64) {
+        for core in 0..CORES.into() {
+            self.l1[core].remove(line);
+            self.l2[core].remove(line);
+        }
+        self.into_llc(line, value, true);
+    }
+
+    fn dma_read(&mut self, line: u64) -> u64 {
+        let cores = || 0..usize::from(CORES);
+        let modified = cores().find(|&core| self.state(core, line) == MesiState::Modified);
+        let in_llc = self.llc.get(line).map(|held| held.value);
+        let any = cores().find_map(|core| self.data(core, line));
+        match modified {
+            Some(core) => self.data(core, line).unwrap(),
+            None => in_llc.or(any).unwrap_or_else(|| self.memory.get(&line).copied().unwrap_or(0)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn mesi_matches_a_naive_twin_in_which_every_read_gets_the_last_write(
+        ops in prop::collection::vec((0u8..12, 0u16..CORES, 0u64..48), 1..400),
+        inclusion in prop::sample::select(vec![Inclusion::Victim, Inclusion::NonInclusive, Inclusion::Inclusive]),
+        few in any::<bool>(),
+    ) {
+        // So small that lines leave every cache, or so that few do.
+        let lines = if few { [4, 8, 32] } else { [16, 32, 64] };
+        let mut twin = Twin::new(inclusion, lines);
+        let mut memories =
+            [Coherence::Directory, Coherence::Snoop].map(|coherence| hierarchy(coherence, inclusion, lines));
+        let mut last: HashMap<u64, u64> = HashMap::new();
+        let mut now = Ps::ZERO;
+        for (at, (kind, core, line)) in ops.into_iter().enumerate() {
+            now += Ps(10_000_000);
+            let written = at as u64 + 1;
+            let latest = last.get(&line).copied().unwrap_or(0);
+            match kind {
+                0..=8 => {
+                    let store = (kind > 4).then_some(written);
+                    let (served, value) = twin.access(core.into(), line, store);
+                    if store.is_some() {
+                        last.insert(line, written);
+                    } else {
+                        prop_assert_eq!(value, Some(latest));
+                    }
+                    for memory in &mut memories {
+                        let kind = if store.is_some() { Access::Store } else { Access::Load };
+                        let response = access(memory, core, line, kind, now);
+                        prop_assert_eq!(response.served, served);
+                        prop_assert_eq!(response.path.total(), response.at - now);
+                    }
+                }
+                9..=10 => {
+                    twin.dma_write(line, written);
+                    last.insert(line, written);
+                    for memory in &mut memories {
+                        memory.dma_write(Line(line), 1, now);
+                    }
+                }
+                _ => {
+                    prop_assert_eq!(twin.dma_read(line), latest);
+                    for memory in &mut memories {
+                        memory.dma_read(Line(line), 1, now);
+                    }
+                }
+            }
+            for line in 0..48 {
+                let states: Vec<MesiState> = (0..CORES.into()).map(|core| twin.state(core, line)).collect();
+                for memory in &memories {
+                    let found: Vec<MesiState> = (0..CORES).map(|core| memory.state(CoreId(core), Line(line))).collect();
+                    prop_assert_eq!(&found, &states, "line {}", line);
+                }
+                // One writer, or many readers.
+                let holders = states.iter().filter(|state| **state != MesiState::Invalid).count();
+                prop_assert!(holders <= 1 || states.iter().all(|state| *state <= MesiState::Shared), "{:?}", states);
+            }
+            prop_assert_eq!(memories[0].counters(), memories[1].counters());
+            prop_assert_eq!(memories[0].dram_counters().writes, memories[1].dram_counters().writes);
+        }
+        prop_assert_eq!(memories[0].snoop_counters(), None);
+        prop_assert!(memories[1].snoop_counters().unwrap().broadcasts > 0);
+    }
+}
+
+const LARGE: [u64; 3] = [64, 128, 1024];
+/// Stops from each other on the ring of four, in ns.
+const APART: [u64; 4] = [0, 1, 2, 1];
+
+fn ns(ns: u64) -> Ps {
+    Ps(ns * 1000)
+}
+
+/// What the last of the other cores' answers to core 0 takes to the slice of line `line`: own miss and answer, and wires.
+fn last_answer(line: u64) -> Ps {
+    (1..4).map(|core| ns(APART[core] + 4 + 10 + APART[(core + 4 - line as usize % 4) % 4])).max().unwrap()
+}
+
+#[test]
+fn a_modified_line_comes_from_its_owner_by_the_distance_between_them() {
+    for (owner, far) in [(1, 1), (2, 2), (3, 1)] {
+        let mut memory = hierarchy(Coherence::Snoop, Inclusion::Victim, LARGE);
+        access(&mut memory, owner, 5, Access::Store, Ps::ZERO);
+        assert_eq!(memory.state(CoreId(owner), Line(5)), MesiState::Modified);
+        let now = ns(100_000);
+        let read = access(&mut memory, 0, 5, Access::Load, now);
+        // Own caches, there, the answer, and back.
+        assert_eq!((read.at - now, read.served), (ns(4 + far + 10 + far), Served::Snoop));
+        assert_eq!([0, owner].map(|core| memory.state(CoreId(core), Line(5))), [MesiState::Shared; 2]);
+        let counters = memory.snoop_counters().unwrap();
+        assert_eq!((counters.broadcasts, counters.lookups, counters.modified, counters.invalidations), (2, 6, 1, 0));
+        // The LLC is up to date.
+        let third = (1..4).find(|&core| core != owner).unwrap();
+        assert_eq!(access(&mut memory, third, 5, Access::Load, now * 2).served, Served::Llc);
+    }
+}
+
+#[test]
+fn an_exclusive_line_is_supplied_and_shared_and_a_store_to_it_asks_nobody() {
+    let mut memory = hierarchy(Coherence::Snoop, Inclusion::Victim, LARGE);
+    access(&mut memory, 1, 5, Access::Load, Ps::ZERO);
+    assert_eq!(memory.state(CoreId(1), Line(5)), MesiState::Exclusive);
+    let read = access(&mut memory, 2, 5, Access::Load, ns(100_000));
+    assert_eq!((read.at, read.served), (ns(100_000 + 4 + 1 + 10 + 1), Served::Snoop));
+    // Both have it shared, and the nearer one to core 0 answers; of two as near the first.
+    let read = access(&mut memory, 0, 5, Access::Load, ns(200_000));
+    assert_eq!(read.at, ns(200_000 + 4 + 1 + 10 + 1));
+    let found = memory.snoop_counters().unwrap();
+    assert_eq!((found.exclusive, found.shared, found.broadcasts), (1, 1, 3));
+    access(&mut memory, 3, 9, Access::Load, ns(300_000));
+    let before = memory.snoop_counters().unwrap();
+    let store = access(&mut memory, 3, 9, Access::Store, ns(400_000));
+    assert_eq!((store.served, memory.state(CoreId(3), Line(9))), (Served::L1, MesiState::Modified));
+    assert_eq!(memory.snoop_counters().unwrap(), before);
+}
+
+#[test]
+fn an_upgrade_invalidates_and_waits_for_the_last_answer_at_the_slice() {
+    for line in [4, 5, 6, 7] {
+        let mut memory = hierarchy(Coherence::Snoop, Inclusion::Victim, LARGE);
+        for (i, core) in [0, 1, 2].into_iter().enumerate() {
+            access(&mut memory, core, line, Access::Load, ns(100_000 * i as u64));
+        }
+        let now = ns(1_000_000);
+        let store = access(&mut memory, 0, line, Access::Store, now);
+        let to_slice = ns(APART[line as usize % 4]);
+        // 30 ns on average with the wires there and back: 1 ns each way.
+        let by_llc = to_slice + ns(28);
+        assert_eq!(store.at - now, by_llc.max(last_answer(line)) + to_slice);
+        assert_eq!(memory.counters().upgrades, 1);
+        assert_eq!(memory.snoop_counters().unwrap().invalidations, 2);
+        assert_eq!(
+            [0, 1, 2].map(|core| memory.state(CoreId(core), Line(line))),
+            [MesiState::Modified, MesiState::Invalid, MesiState::Invalid]
+        );
+    }
+}
+
+#[test]
+fn memory_is_read_when_everyone_has_answered() {
+    // A private cache that takes longer to answer than the LLC: it is what memory waits for.
+    for snoop in [10u64, 60] {
+        let took = [Coherence::Directory, Coherence::Snoop].map(|coherence| {
+            let mut spec = spec(coherence, Inclusion::Victim, ring(), LARGE);
+            spec.llc.snoop = Span::from_ns(snoop as f64);
+            let mut memory = Hierarchy::new(&spec, CORES.into(), "machine").unwrap();
+            let now = ns(1_000);
+            (access(&mut memory, 0, 6, Access::Load, now).at - now, memory.dma_write(Line(40), 1, now * 2) - now * 2)
+        });
+        let answers = last_answer(6) + ns(snoop - 10);
+        assert_eq!(took[1].0 - took[0].0, answers.since(ns(APART[2] + 28)));
+        // A device at stop 0, of which no caches miss first: core 0 is asked too.
+        let answers = (0..4).map(|core| ns(APART[core] * 2 + snoop)).max().unwrap();
+        assert_eq!(took[1].1 - took[0].1, answers.since(ns(28)));
+    }
+}
+
+#[test]
+fn a_bus_takes_one_request_after_the_other() {
+    let bus = Some(Interconnect::Bus { hop: Span::from_ns(3.0), interval: Some(Span::from_ns(5.0)) });
+    let mut memory =
+        Hierarchy::new(&spec(Coherence::Snoop, Inclusion::Victim, bus, LARGE), CORES.into(), "machine").unwrap();
+    for core in 1..CORES {
+        access(&mut memory, core, core.into(), Access::Store, ns(10_000));
+    }
+    let before = memory.snoop_counters().unwrap();
+    assert_eq!(before.waited, ns(3 + 6));
+    // Three lines for core 0: asked for 3 ns after each other, and their data 5 ns.
+    let read = [1, 2, 3].map(|line| access(&mut memory, 0, line, Access::Load, ns(20_000)).at - ns(20_000));
+    // Each modified line goes to the LLC over the bus as well.
+    assert_eq!(read, [ns(4 + 3 + 10 + 3 + 5), ns(4 + 3 + 10 + 3 + 15), ns(4 + 3 + 10 + 3 + 25)]);
+    let counters = memory.snoop_counters().unwrap() - before;
+    let expected =
+        SnoopCounters { broadcasts: 3, lookups: 9, modified: 3, waited: ns(3 + 6), ..SnoopCounters::default() };
+    assert_eq!(counters, expected);
+}
+
+#[test]
+fn every_line_of_a_device_is_asked_for_and_comes_from_who_has_modified_it() {
+    let mut memory = hierarchy(Coherence::Snoop, Inclusion::Victim, LARGE);
+    memory.dma_write(Line(0), 24, Ps::ZERO);
+    assert_eq!((memory.snoop_counters().unwrap().broadcasts, memory.snoop_counters().unwrap().lookups), (24, 96));
+    access(&mut memory, 2, 7, Access::Store, ns(10_000));
+    let before = memory.snoop_counters().unwrap();
+    let now = ns(20_000);
+    // At stop 0; nothing of its own misses first.
+    assert_eq!(memory.dma_read(Line(7), 1, now) - now, ns(2 + 10 + 2));
+    assert_eq!(memory.state(CoreId(2), Line(7)), MesiState::Modified);
+    memory.dma_write(Line(7), 1, now * 2);
+    assert_eq!(memory.state(CoreId(2), Line(7)), MesiState::Invalid);
+    let counters = memory.snoop_counters().unwrap() - before;
+    assert_eq!((counters.broadcasts, counters.modified, counters.invalidations), (2, 1, 1));
+}
+
+#[test]
+fn what_snooping_does_not_go_with_is_refused() {
+    let refused = |change: fn(&mut MemorySpec), one_in| {
+        let mut spec = spec(Coherence::Snoop, Inclusion::Victim, ring(), LARGE);
+        change(&mut spec);
+        Hierarchy::sampled(&spec, 2, one_in, "machine").unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(|spec| spec.llc.interconnect = None, 1),
+        "machine.llc.coherence = snoop without interconnect: allowed is snoop with wires to broadcast over \
+         (set machine.llc.interconnect = {topology = \"ring\", hop = \"0.5 ns\"}, or mesh, or bus)"
+    );
+    assert!(
+        refused(|spec| spec.copy_table = Some(Default::default()), 1)
+            .starts_with("machine.llc.coherence = snoop with machine.copy_table: ")
+    );
+    assert!(refused(|_| (), 2).starts_with("machine.sampling = 2 with machine.llc.coherence = snoop: "));
+}
