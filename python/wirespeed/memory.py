@@ -22,6 +22,7 @@ __all__ = ["Trace", "read_trace", "simulate_cache", "simulate_dram", "write_trac
 
 Requests: TypeAlias = "Trace | str | os.PathLike[str] | Any"
 PRESET: Final = "ddr4-2400u"
+MOST_CLASS: Final = 15
 
 
 def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace:
@@ -34,9 +35,16 @@ def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace
     return Trace.read(os.fspath(path), format)
 
 
-def write_trace(trace: Requests, path: str | os.PathLike[str], is_write: Any = None, arrivals: Any = None) -> None:
+def write_trace(
+    trace: Requests,
+    path: str | os.PathLike[str],
+    is_write: Any = None,
+    arrivals: Any = None,
+    io: Any = None,
+    classes: Any = None,
+) -> None:
     """Writes requests in the binary form, which is read many times as fast as text. Raises InputError and OSError."""
-    requests(trace, is_write, arrivals).write(os.fspath(path))
+    requests(trace, is_write, arrivals, io, classes).write(os.fspath(path))
 
 
 def simulate_dram(
@@ -104,13 +112,21 @@ def simulate_dram(
 
 
 def simulate_cache(
-    trace: Requests, levels: str | Sequence[str], *, is_write: Any = None, seed: int = 0, sample: int | None = None
+    trace: Requests,
+    levels: str | Sequence[str],
+    *,
+    is_write: Any = None,
+    io: Any = None,
+    classes: Any = None,
+    seed: int = 0,
+    sample: int | None = None,
 ) -> dict[str, Any]:
     """Runs requests through a chain of empty caches; returns the document of `wirespeed memory cache`.
 
     `levels` are those of the chain, the nearest to the core first: `"32KiB/8,1MiB/16"` or `["32KiB/8", "1MiB/16"]`,
     each a size and its ways and behind colons what else there is to say: `"L3=16MiB/16:srrip:victim"`. `trace` and
-    `is_write` are as for `simulate_dram`; `seed` is for random replacement. With `sample=8` one of every 8 sets is
+    `is_write` are as for `simulate_dram`; of an array, `io` says which accesses are a device's, by DMA (none if left out; booleans),
+    and `classes` of which class of service, 0 to 15, the others are. `seed` is for random replacement. With `sample=8` one of every 8 sets is
     simulated, drawn by `seed`: the counts are estimates, and `hit_rate_half_width` and `estimates` of each level say at
     95 % how far off they may be.
 
@@ -129,7 +145,8 @@ def simulate_cache(
         raise InputError(f'levels: {levels!r}: must be a text or a list of texts, as in "32KiB/8,1MiB/16"')
     seed = _count("seed", seed, 0, 2**64 - 1)
     one_in = None if sample is None else _count("sample", sample, 1, 2**64 - 1)
-    found: dict[str, Any] = json.loads(_wirespeed.simulate_cache(requests(trace, is_write, None), text, seed, one_in))
+    given = requests(trace, is_write, io=io, classes=classes)
+    found: dict[str, Any] = json.loads(_wirespeed.simulate_cache(given, text, seed, one_in))
     return found
 
 
@@ -144,15 +161,23 @@ def _count(name: str, value: Any, least: int, most: int) -> int:
     return count
 
 
-def requests(trace: Requests, is_write: Any = None, arrivals: Any = None) -> Trace:
+def requests(
+    trace: Requests, is_write: Any = None, arrivals: Any = None, io: Any = None, classes: Any = None
+) -> Trace:
     """What `trace` stands for. Raises InputError."""
     if isinstance(trace, (Trace, str, os.PathLike)):
-        if is_write is not None or arrivals is not None:
-            given = "is_write" if is_write is not None else "arrivals"
+        columns = {"is_write": is_write, "arrivals": arrivals, "io": io, "classes": classes}
+        for given in (name for name, column in columns.items() if column is not None):
             raise InputError(f"{given}: a trace that was read has its own; give it with an array of addresses only")
         return trace if isinstance(trace, Trace) else read_trace(trace)
     clocks = None if arrivals is None else _integers("arrivals", arrivals)
-    return Trace(_integers("addresses", trace), None if is_write is None else _flags(is_write), clocks)
+    return Trace(
+        _integers("addresses", trace),
+        None if is_write is None else _flags("is_write", is_write),
+        clocks,
+        None if io is None else _flags("io", io),
+        None if classes is None else _classes(classes),
+    )
 
 
 def _array(values: Any) -> Any:
@@ -176,20 +201,29 @@ def _integers(name: str, values: Any) -> Any:
     return _one_dimension(name, values)
 
 
-def _flags(values: Any) -> Any:
+def _classes(values: Any) -> bytes:
+    """A byte for each class of service."""
+    numbers: list[int] = _integers("classes", values).tolist()
+    wrong = next((at for at, number in enumerate(numbers) if not 0 <= number <= MOST_CLASS), None)
+    if wrong is not None:
+        raise InputError(f"classes[{wrong}] = {numbers[wrong]}: allowed are 0 to {MOST_CLASS}")
+    return bytes(numbers)
+
+
+def _flags(name: str, values: Any) -> Any:
     values = _array(values)
     if isinstance(values, (list, tuple)):
         return bytes(map(bool, values))
     if hasattr(values, "dtype") and hasattr(values, "astype") and values.dtype.kind in "iu":
-        _one_dimension("is_write", values)
+        _one_dimension(name, values)
         wrong = (values != 0) & (values != 1)
         if wrong.any():
             at = int(wrong.argmax())
-            raise InputError(f"is_write[{at}] = {values[at]}: allowed are 0 and 1")
+            raise InputError(f"{name}[{at}] = {values[at]}: allowed are 0 and 1")
         values = values.astype("uint8")
-    view = _one_dimension("is_write", values)
+    view = _one_dimension(name, values)
     if view.format not in ("?", "B", "b"):
-        raise InputError(f"is_write: an array of format {view.format!r}: must be booleans, or integers of 0 and 1")
+        raise InputError(f"{name}: an array of format {view.format!r}: must be booleans, or integers of 0 and 1")
     return view.tobytes()
 
 

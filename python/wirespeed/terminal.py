@@ -225,6 +225,11 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
     else:
         reads, writes = q.count(document["memory_reads"]), q.count(document["memory_writes"])
         memory = f"memory  {reads} lines read, {writes} lines written"
+    for name, key in (("DDIO", "dma_writes"), ("DMA read", "dma_reads")):
+        found = document.get(key) or {"hits": 0, "misses": 0}
+        if asked := found["hits"] + found["misses"]:
+            rate = found["hits"] / asked
+            table.add_row(Text(name), q.share(rate), _gauge(rate), q.count(found["hits"]), q.count(found["misses"]), "", "")
     return Group(
         Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
     )

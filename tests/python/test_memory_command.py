@@ -258,7 +258,7 @@ def test_what_contradicts_itself_ends_with_two_and_its_numbers(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("R 40\nX 80\n", "t.rw:2: `X 80`: expected `R|W HEXADDRESS [CLOCK]`"),
+        ("R 40\nX 80\n", "t.rw:2: `X 80`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`"),
         ("R 40 7\nR 80 5\n", "t.rw:2: clock 5 after 7: expected clocks that do not decrease"),
         ("# far\nR 40\n\nR ffffffffff\n", "t.rw:4: address 0xffffffffff: allowed is below the device's 0x200000000"),
         ("", "t.rw: not a single request in it"),
@@ -388,3 +388,38 @@ def test_a_file_that_is_no_map_or_no_standard_is_named_with_its_line(trace: Path
 
 def test_all_causes_have_shades_of_their_own() -> None:
     assert len(set(terminal._SHADES)) == len(terminal._SHADES) >= len(terminal._BUS)
+
+
+def test_devices_and_classes_are_told_by_arrays_and_by_traces(tmp_path: Path) -> None:
+    turns = np.arange(3000)
+    device, line = turns % 3 == 0, turns // 3 % 256
+    addresses = (line + np.where(device, 0, np.where(turns % 3 == 1, 2**14, 2**15))) * LINE
+    classes = np.where(turns % 3 == 1, 1, 0)
+    levels = "LLC=32KiB/8:ways=0x0c:class1=0xf0:io=0x03:slices=4:ring"
+    given = {"is_write": device, "io": device, "classes": classes}
+    found = memory.simulate_cache(addresses, levels, **given)
+    assert (found["accesses"], found["loads"], found["stores"]) == (3000, 2000, 0)
+    # As many lines of class 1 as its four ways hold, and twice as many of the others.
+    assert [of["levels"][0]["misses"] for of in found["classes"]] == [1000, 256]
+    assert found["dma_writes"] == {"hits": 0, "misses": 1000}
+    assert len(found["levels"][0]["slices"]) == 4 and 0.9 < found["levels"][0]["mean_hops"] < 1.1
+    text = "".join(
+        f"{'W' if io else 'R'} {at:x}{' io' if io else f' class={of}' if of else ''}\n"
+        for at, io, of in zip(addresses.tolist(), device.tolist(), classes.tolist(), strict=True)
+    )
+    (tmp_path / "mixed.rw").write_text(text)
+    memory.write_trace(addresses, tmp_path / "mixed.bin", **given)
+    for name in ("mixed.rw", "mixed.bin"):
+        trace = memory.read_trace(tmp_path / name)
+        assert trace.origins() == bytes(np.where(device, 255, classes).astype(np.uint8))
+        again = memory.simulate_cache(trace, levels)
+        assert {**again, "cpu_s": 0} == {**found, "cpu_s": 0}
+    for wrong, words in (
+        ({"classes": [16] * 3000}, r"classes\[0\] = 16: allowed are 0 to 15"),
+        ({"io": [True]}, r"io: 1 values for 3000 addresses"),
+        ({"io": np.full(3000, 2)}, r"io\[0\] = 2: allowed are 0 and 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            memory.simulate_cache(addresses, levels, **wrong)
+    with pytest.raises(InputError, match=r"io: a trace that was read has its own"):
+        memory.simulate_cache(memory.read_trace(tmp_path / "mixed.rw"), levels, io=device)

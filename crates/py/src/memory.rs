@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
 use sim::memory::{ADDRESSES, Dram, DramSettings, levels};
-use traffic::{MOST_REQUESTS, RequestFormat, Requests};
+use traffic::{DEVICE, MOST_REQUESTS, RequestFormat, Requests};
 
 use super::{InputError, error, interruptible};
 
@@ -28,28 +28,33 @@ pub struct Trace {
 impl Trace {
     /// Of arrays, which are copied, so that nobody changes them meanwhile.
     #[new]
-    #[pyo3(signature = (addresses, writes=None, clocks=None))]
+    #[pyo3(signature = (addresses, writes=None, clocks=None, io=None, classes=None))]
     fn new(
         py: Python<'_>,
         addresses: &Bound<'_, PyAny>,
         writes: Option<&Bound<'_, PyAny>>,
         clocks: Option<&Bound<'_, PyAny>>,
+        io: Option<&Bound<'_, PyAny>>,
+        classes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Trace> {
         let addresses = integers(py, "addresses", addresses)?;
         if addresses.len() > MOST_REQUESTS {
             let came = addresses.len();
             return Err(InputError::new_err(format!("addresses: {came} values: allowed are up to {MOST_REQUESTS}")));
         }
-        let writes = match writes {
-            None => Vec::new(),
-            Some(flags) => {
-                let wrong = || InputError::new_err("writes: must be an array of booleans, one an address");
-                let flags: PyBuffer<u8> = PyBuffer::get(flags).map_err(|_| wrong())?;
-                flags.to_vec(py)?.into_iter().map(|flag| flag != 0).collect()
+        let small = |name: &str, array: Option<&Bound<'_, PyAny>>| match array {
+            None => Ok(Vec::new()),
+            Some(array) => {
+                let wrong = || InputError::new_err(format!("{name}: must be an array of a byte an address"));
+                PyBuffer::<u8>::get(array).map_err(|_| wrong())?.to_vec(py)
             }
         };
+        let writes: Vec<bool> = small("writes", writes)?.into_iter().map(|flag| flag != 0).collect();
+        let (io, classes) = (small("io", io)?, small("classes", classes)?);
         let clocks = clocks.map_or(Ok(Vec::new()), |clocks| integers(py, "clocks", clocks))?;
-        for (name, length) in [("writes", writes.len()), ("clocks", clocks.len())] {
+        let lengths =
+            [("writes", writes.len()), ("clocks", clocks.len()), ("io", io.len()), ("classes", classes.len())];
+        for (name, length) in lengths {
             if length != 0 && length != addresses.len() {
                 let n = addresses.len();
                 return Err(InputError::new_err(format!(
@@ -57,7 +62,13 @@ impl Trace {
                 )));
             }
         }
-        Ok(Trace { requests: Arc::new(Requests::new(addresses, writes, clocks)), path: None })
+        let mut requests = Requests::new(addresses, writes, clocks);
+        requests.origins = classes;
+        if !io.is_empty() {
+            requests.origins.resize(io.len(), 0);
+            requests.origins.iter_mut().zip(io).filter(|(_, io)| *io != 0).for_each(|(by, _)| *by = DEVICE);
+        }
+        Ok(Trace { requests: Arc::new(requests), path: None })
     }
 
     /// Of a file, in the format of that name, or else in the one that its first line tells.
@@ -108,6 +119,11 @@ impl Trace {
     /// When they arrive, 8 bytes each; empty where the trace does not say.
     fn clocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         bytes(py, &self.requests.clocks)
+    }
+
+    /// A byte each: the class of service, or 255 of a device; empty where the trace does not say.
+    fn origins<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.requests.origins)
     }
 
     /// Writes the binary form.

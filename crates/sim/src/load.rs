@@ -422,6 +422,12 @@ pub(crate) fn traffic_notes(scenario: &Scenario, blueprint: &Blueprint) -> Vec<S
 fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
     let mut notes = routing.notes.clone();
     notes.extend(traffic_notes(scenario, blueprint));
+    if scenario.machine.applications.values().any(|application| application.slices.is_some()) {
+        notes.push(
+            "machine.llc.hash is not used: where applications own slices, each line is placed by itself in those of its owner"
+                .into(),
+        );
+    }
     let sums = blueprint.checksums();
     let bad = [(sums.zero, "0"), (sums.wrong, "wrong")];
     for (n, what) in bad.into_iter().filter(|(n, _)| *n > 0) {

@@ -5,7 +5,7 @@
 //! where a memory's bandwidth went.
 
 use machine::MachineError;
-use machine::cache::{self, CacheSpec, ClassSpec, LevelSpec, PrefetcherSpec, Replacement, Write, WriteMiss};
+use machine::cache::{self, CacheSpec, ClassSpec, Found, LevelSpec, PrefetcherSpec, Replacement, Write, WriteMiss};
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressMap, Decoder};
 use machine::dram::policy::ControllerSpec;
@@ -13,7 +13,7 @@ use machine::dram::presets;
 use machine::dram::simulate::{self as dram, Arrivals, REQUEST_BYTES, Record};
 use machine::dram::standard::Standard;
 use machine::dram::stats::{Latencies, Report};
-use machine::memory::Inclusion;
+use machine::memory::{Inclusion, SliceHash};
 use serde_json::{Value, json};
 use traffic::Requests;
 use units::{Clos, LINE_BYTES, Ps, Size, Span};
@@ -91,6 +91,8 @@ pub struct Dram {
     /// Of a cube its vaults'.
     standard: Standard,
     cube: Option<CubeSpec>,
+    /// Of a cube: the shipped one's name, or that of the file that changes it.
+    cube_name: String,
     map: AddressMap,
     map_text: String,
     controller: ControllerSpec,
@@ -125,7 +127,7 @@ impl Dram {
         let offered_text = settings.offered.unwrap_or("saturated");
         let mut controller = match &cube {
             Some(cube) => cube.controller,
-            None => ControllerSpec { page: standard.usual_page(), ..ControllerSpec::default() },
+            None => ControllerSpec { page: standard.page, ..ControllerSpec::default() },
         };
         if let Some(queue) = settings.queue {
             controller.queue = queue;
@@ -148,6 +150,10 @@ impl Dram {
             controller,
             offered: Offered::parse(offered_text)?,
             offered_text: offered_text.into(),
+            cube_name: match &cube {
+                Some(cube) if *cube != CubeSpec::default() => settings.preset.into(),
+                _ => CUBE.into(),
+            },
             cube: cube.map(|cube| CubeSpec { controller, ..cube }),
             standard,
         })
@@ -195,11 +201,7 @@ impl Dram {
         let peak = cube.peak_bytes_per_s(requests.addresses.len() as u64 - stores, stores);
         let end = outcome.completions.iter().max().copied().unwrap_or(Ps::ZERO);
         let [to, from] = outcome.link_shares;
-        document["preset"] = if cube.vaults.name == CubeSpec::default().vaults.name {
-            CUBE.into()
-        } else {
-            cube.vaults.name.clone().into()
-        };
+        document["preset"] = self.cube_name.clone().into();
         document["clocks"] = end.0.div_ceil(clock.0).into();
         document["seconds"] = end.as_secs().into();
         document["bandwidth_gb_per_s"] = (outcome.bytes_per_s / 1e9).into();
@@ -500,11 +502,32 @@ pub struct NamedLevel {
     pub name: String,
     /// The level.
     pub spec: LevelSpec,
+    /// How its slices are wired, if that is told.
+    pub wires: Option<Wires>,
+}
+
+/// How slices are wired. Cores and devices are where slice 0 is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wires {
+    /// A ring that is passed the shorter way round.
+    Ring,
+    /// A mesh of rows of so many.
+    Mesh(u32),
+}
+
+impl Wires {
+    /// Hops from slice 0 to `slice` of `slices`.
+    fn hops(self, slice: u32, slices: u32) -> u32 {
+        match self {
+            Wires::Ring => slice.min(slices - slice),
+            Wires::Mesh(columns) => slice % columns + slice / columns,
+        }
+    }
 }
 
 const LEVEL: &str = "[NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip";
 
-const OPTIONS: [&str; 24] = [
+const OPTIONS: [&str; 31] = [
     "lru",
     "fifo",
     "mru",
@@ -529,6 +552,13 @@ const OPTIONS: [&str; 24] = [
     "writeback-fetch",
     "keep-on-hit",
     "admit-copies",
+    "slices",
+    "hash",
+    "ring",
+    "mesh",
+    "io",
+    "io-age",
+    "class1 to class15",
 ];
 
 /// Levels from the core on, as in `32KiB/8,1MiB/16,16MiB/16:srrip:victim`.
@@ -537,7 +567,9 @@ const OPTIONS: [&str; 24] = [
 /// 0 to 3, at which lines come in), an inclusion
 /// (`non-inclusive`, `inclusive`, `victim`), what stores do (`write-back`, `write-through`; where they miss
 /// `write-allocate`, `write-validate`, `write-around`), a prefetcher (`next-line=DEGREE`, `stride=DEGREE`,
-/// `stream=DEGREE`), `ways=MASK`, the ways that may be filled, and what some simulators do and hardware does not
+/// `stream=DEGREE`), `ways=MASK`, the ways that may be filled, and `class1=MASK` to `class15=MASK`, those of other classes of
+/// service, `io=MASK` and `io-age=AGE` of devices at the last level, `slices=N`, `hash=HASH` (`xor-fold`, `modulo`, `intel`,
+/// `mixed`) and the wires between slices (`ring`, `mesh=COLUMNS`), and what some simulators do and hardware does not
 /// (`store-is-no-use`, `writeback-fetch`, `keep-on-hit`, `admit-copies`).
 ///
 /// # Errors
@@ -569,9 +601,12 @@ fn one_level(i: usize, text: &str) -> Result<NamedLevel, MachineError> {
     let ways: u32 = ways.trim().parse().map_err(|_| no(&path, ways, "a number of ways, 1 to 32", example))?;
     let sets = CacheSpec { size, ways, latency: Span::from_ns(0.0) }.sets(&path)?;
     let mut spec = LevelSpec::new(sets, ways);
+    let mut wires = None;
     let mut given: Vec<(&str, &str)> = Vec::new();
-    for option in options.map(str::trim) {
-        one_option(&mut spec, &path, option)?;
+    // Other classes have what class 0 has, where they are not told something else.
+    let (last, first): (Vec<&str>, Vec<&str>) = options.map(str::trim).partition(|option| class_of(option).is_some());
+    for option in first.into_iter().chain(last) {
+        one_option(&mut spec, &mut wires, &path, option)?;
         let about = subject(option.split_once('=').map_or(option, |(name, _)| name));
         if let Some((_, before)) = given.iter().find(|(subject, _)| *subject == about) {
             let came = format!("{before} and {option}");
@@ -582,7 +617,18 @@ fn one_level(i: usize, text: &str) -> Result<NamedLevel, MachineError> {
     if i == 0 && given.iter().any(|&(_, option)| option == "inclusive") {
         return Err(no(&path, "inclusive", "inclusive of levels below another", "the first level has none above it"));
     }
-    Ok(NamedLevel { name: name.map_or_else(|| format!("L{}", i + 1), str::to_string), spec })
+    if spec.slices == 1
+        && let Some((_, option)) = given.iter().find(|(about, _)| matches!(*about, "wires" | "hash"))
+    {
+        return Err(no(&path, option, "an option of a level with slices", "add slices=N, or leave it out"));
+    }
+    Ok(NamedLevel { name: name.map_or_else(|| format!("L{}", i + 1), str::to_string), spec, wires })
+}
+
+/// The class of service that an option is about, but class 0.
+fn class_of(option: &str) -> Option<usize> {
+    let (name, _) = option.split_once('=').unwrap_or((option, ""));
+    name.strip_prefix("class")?.parse().ok().filter(|class| (1..16).contains(class))
 }
 
 /// What an option is about, of which a level has one.
@@ -593,17 +639,50 @@ fn subject(name: &str) -> &str {
         "write-back" | "write-through" => "what stores do",
         "write-allocate" | "write-validate" | "write-around" => "what stores do that miss",
         "next-line" | "stride" | "stream" => "prefetcher",
+        "ring" | "mesh" => "wires",
         other => other,
     }
 }
 
-fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), MachineError> {
+fn one_option(spec: &mut LevelSpec, wires: &mut Option<Wires>, path: &str, text: &str) -> Result<(), MachineError> {
     // Their entries are those that hardware tables usually have; the degree is what decides.
     const ENTRIES: u32 = 256;
     const DISTANCE: u32 = 16;
     const STREAMS: u32 = 16;
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    let takes_one = matches!(name, "age" | "age-random" | "next-line" | "stride" | "stream" | "ways");
+    let takes_one = matches!(
+        name,
+        "age"
+            | "age-random"
+            | "next-line"
+            | "stride"
+            | "stream"
+            | "ways"
+            | "slices"
+            | "hash"
+            | "mesh"
+            | "io"
+            | "io-age"
+    );
+    let usual = machine::cache::OLDEST - 1;
+    let mask = |example: &str| {
+        let digits = value.strip_prefix("0x");
+        let mask = digits.map_or_else(|| value.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok());
+        mask.ok_or_else(|| no(path, text, &format!("{name}=MASK, as in {name}={example}"), "a bit for each way"))
+    };
+    let age = || {
+        let wrong = || no(path, text, "an age of 0 to 3, as in age=2", "3 is the first to go; a hit makes a line 0");
+        value.parse().ok().filter(|&age| age <= machine::cache::OLDEST).ok_or_else(wrong)
+    };
+    let all_ways = units::Cbm::low(spec.ways).0;
+    if let Some(class) = class_of(text) {
+        let of_zero = spec.classes.first().copied().unwrap_or(ClassSpec { ways: all_ways, age: usual });
+        if spec.classes.len() <= class {
+            spec.classes.resize(class + 1, of_zero);
+        }
+        spec.classes[class] = ClassSpec { ways: mask("0xf0")?, ..of_zero };
+        return Ok(());
+    }
     if OPTIONS.contains(&name) && text.contains('=') && !takes_one {
         return Err(no(path, text, name, "it takes no value"));
     }
@@ -620,13 +699,8 @@ fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), Machin
         "srrip" => spec.replacement = Replacement::Srrip,
         "age" | "age-random" => {
             spec.replacement = if name == "age" { Replacement::Age } else { Replacement::AgeRandom };
-            let wrong =
-                || no(path, text, "an age of 0 to 3, as in age=2", "3 is the first to go; a hit makes a line 0");
-            let age = match value {
-                "" => machine::cache::OLDEST - 1,
-                digits => digits.parse().ok().filter(|&age| age <= machine::cache::OLDEST).ok_or_else(wrong)?,
-            };
-            let ways = spec.classes.first().map_or(units::Cbm::low(spec.ways).0, |class| class.ways);
+            let age = if value.is_empty() { usual } else { age()? };
+            let ways = spec.classes.first().map_or(all_ways, |class| class.ways);
             spec.classes = vec![ClassSpec { ways, age }];
         }
         "non-inclusive" => spec.inclusion = Inclusion::NonInclusive,
@@ -644,11 +718,29 @@ fn one_option(spec: &mut LevelSpec, path: &str, text: &str) -> Result<(), Machin
             spec.prefetcher = Some(PrefetcherSpec::Stream { degree, distance, streams });
         }
         "ways" => {
-            let digits = value.strip_prefix("0x");
-            let mask = digits.map_or_else(|| value.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok());
-            let wrong = || no(path, text, "ways=MASK, as in ways=0x0f", "a bit for each way that may be filled");
-            let age = spec.classes.first().map_or(machine::cache::OLDEST - 1, |class| class.age);
-            spec.classes = vec![ClassSpec { ways: mask.ok_or_else(wrong)?, age }];
+            let age = spec.classes.first().map_or(usual, |class| class.age);
+            spec.classes = vec![ClassSpec { ways: mask("0x0f")?, age }];
+        }
+        "io" => spec.io = Some(ClassSpec { ways: mask("0x3")?, age: spec.io.map_or(usual, |io| io.age) }),
+        "io-age" => spec.io = Some(ClassSpec { ways: spec.io.map_or(all_ways, |io| io.ways), age: age()? }),
+        "slices" => {
+            let wrong = || no(path, text, "slices=N, 1 to 64", "servers have a slice a core");
+            spec.slices = value.parse().map_err(|_| wrong())?;
+        }
+        "hash" => {
+            spec.hash = match value {
+                "xor-fold" => SliceHash::XorFold,
+                "modulo" => SliceHash::Modulo,
+                "intel" => SliceHash::Intel,
+                "mixed" => SliceHash::Mixed,
+                _ => return Err(no(path, text, "hash=xor-fold, modulo, intel or mixed", "which slice has a line")),
+            };
+        }
+        "ring" => *wires = Some(Wires::Ring),
+        "mesh" => {
+            let wrong = || no(path, text, "mesh=COLUMNS, 1 to 64", "slices of a row");
+            let columns = value.parse().ok().filter(|columns| (1..=64).contains(columns));
+            *wires = Some(Wires::Mesh(columns.ok_or_else(wrong)?));
         }
         "store-is-no-use" => spec.use_on_store = false,
         "writeback-fetch" => spec.writeback_miss = WriteMiss::Fetch,
@@ -669,6 +761,12 @@ fn sites(requests: &Requests) -> Option<&[u16]> {
     (!requests.sites.is_empty()).then_some(&requests.sites[..])
 }
 
+/// A trace as caches take it.
+fn cache_trace<'a>(requests: &'a Requests, is_write: Option<&'a [bool]>) -> cache::Trace<'a> {
+    let origins = (!requests.origins.is_empty()).then_some(&requests.origins[..]);
+    cache::Trace { addresses: &requests.addresses, is_write, sites: sites(requests), class: Clos(0), origins }
+}
+
 /// The documented object of a trace through `levels`, but for what the host took. `seed` is for random
 /// replacement.
 ///
@@ -677,13 +775,46 @@ fn sites(requests: &Requests) -> Option<&[u16]> {
 pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> Result<Value, MachineError> {
     let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
     let is_write = (!requests.writes.is_empty()).then_some(&requests.writes[..]);
-    let trace = cache::Trace { addresses: &requests.addresses, is_write, sites: sites(requests), class: Clos(0) };
+    let trace = cache_trace(requests, is_write);
     let counts = cache::simulate(&specs, &trace, seed)?;
-    let stores = requests.writes.iter().filter(|&&write| write).count();
+    let by_devices =
+        counts.dma_writes.hits + counts.dma_writes.misses + counts.dma_reads.hits + counts.dma_reads.misses;
+    let of_devices = counts.dma_writes.hits + counts.dma_writes.misses;
+    let stores = requests.writes.iter().filter(|&&write| write).count() as u64 - of_devices;
+    let found = |found: &Found| json!({ "hits": found.hits, "misses": found.misses });
+    let slices = |at: usize, level: &NamedLevel| -> Value {
+        let of = counts.slices.get(at).map_or(&[][..], Vec::as_slice);
+        let slice = |(slice, found): (usize, &Found)| {
+            let hops = level.wires.map(|wires| wires.hops(slice as u32, level.spec.slices));
+            json!({ "hits": found.hits, "misses": found.misses, "hops": hops })
+        };
+        of.iter().enumerate().map(slice).collect()
+    };
+    let mean_hops = |at: usize, level: &NamedLevel| {
+        let wires = level.wires?;
+        let of = counts.slices.get(at)?.iter().enumerate();
+        let (all, hops) = of.fold((0, 0), |(all, hops), (slice, found)| {
+            let n = found.hits + found.misses;
+            (all + n, hops + n * u64::from(wires.hops(slice as u32, level.spec.slices)))
+        });
+        (all > 0).then(|| hops as f64 / all as f64)
+    };
+    let classes = counts.classes.iter().enumerate().filter(|(_, of)| of.iter().any(|f| f.hits + f.misses > 0));
+    let classes: Value = classes
+        .map(|(class, of)| {
+            let of: Value = levels
+                .iter()
+                .zip(of)
+                .map(|(level, f)| json!({ "name": level.name, "hits": f.hits, "misses": f.misses }))
+                .collect();
+            json!({ "class": class, "levels": of })
+        })
+        .collect();
     let of_levels: Value = levels
         .iter()
         .zip(&counts.levels)
-        .map(|(level, c)| {
+        .enumerate()
+        .map(|(at, (level, c))| {
             let (hits, misses) = (c.loads.hits + c.stores.hits, c.loads.misses + c.stores.misses);
             let rate = (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64);
             json!({
@@ -703,14 +834,19 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
                 "invalidations": c.invalidations,
                 "prefetches": c.prefetches,
                 "useful_prefetches": c.useful_prefetches,
+                "slices": slices(at, level),
+                "mean_hops": mean_hops(at, level),
             })
         })
         .collect();
     Ok(json!({
         "schema": "wirespeed.cache/1",
         "accesses": requests.addresses.len(),
-        "loads": requests.addresses.len() - stores,
+        "loads": requests.addresses.len() as u64 - by_devices - stores,
         "stores": stores,
+        "dma_writes": found(&counts.dma_writes),
+        "dma_reads": found(&counts.dma_reads),
+        "classes": classes,
         "levels": of_levels,
         "memory_reads": counts.memory_reads,
         "memory_writes": counts.memory_writes,
@@ -737,7 +873,7 @@ pub fn sample_cache(levels: &[NamedLevel], requests: &Requests, one_in: u64, see
         ));
     }
     let is_write = (!requests.writes.is_empty()).then_some(&requests.writes[..]);
-    let trace = cache::Trace { addresses: &requests.addresses, is_write, sites: sites(requests), class: Clos(0) };
+    let trace = cache_trace(requests, is_write);
     let (sampled, _) = cache::simulate_sample(&specs, &trace, groups, seed)?;
     let of_levels: Value = levels
         .iter()
@@ -827,11 +963,59 @@ mod tests {
             ("32KiB/8:lru=5", "levels[0] = lru=5: allowed is lru"),
             ("32KiB/8:victim=1", "levels[0] = victim=1: allowed is victim"),
             ("32KiB/8:age=4", "levels[0] = age=4: allowed is an age of 0 to 3, as in age=2"),
+            ("32KiB/8:slices=3", "levels[0].slices = 3 with 64 sets: allowed is a divisor of the sets"),
+            ("32KiB/8:slices=x", "levels[0] = slices=x: allowed is slices=N, 1 to 64"),
+            ("32KiB/8:slices=4:hash=md5", "levels[0] = hash=md5: allowed is hash=xor-fold, modulo, intel or mixed"),
+            ("32KiB/8:hash=intel", "levels[0] = hash=intel: allowed is an option of a level with slices"),
+            ("32KiB/8:mesh=3", "levels[0] = mesh=3: allowed is an option of a level with slices"),
+            ("32KiB/8:slices=4:ring:mesh=2", "levels[0] = ring and mesh=2: allowed is one wires"),
+            ("32KiB/8:io=0x3,1MiB/16", "levels[0].io = a setting: allowed is the last level only"),
+            ("32KiB/8:io=0x100", "levels[0].io.ways = 0b100000000: allowed is bits of 0b11111111"),
+            ("32KiB/8:io=most", "levels[0] = io=most: allowed is io=MASK, as in io=0x3"),
+            ("32KiB/8:class2=0", "levels[0].classes[2].ways = 0b0: allowed is at least one way"),
+            ("32KiB/8:class2=1:class2=3", "levels[0] = class2=1 and class2=3: allowed is one class2"),
+            ("32KiB/8:class16=1", "levels[0] = class16=1: allowed is lru, fifo, "),
             ("32KiB/8,1MiB/16:exclusive", "levels[1] = exclusive: allowed is lru, fifo, "),
         ] {
             let got = wrong(text);
             assert!(got.starts_with(expected), "{got}");
         }
+    }
+
+    #[test]
+    fn devices_classes_and_slices_are_counted_apart() {
+        assert_eq!(traffic::DEVICE, cache::DEVICE);
+        // A device's ring of 4 lines a set beside a core's table of as many, in one way each and in all.
+        let mut text = String::new();
+        for i in 0..4000u64 {
+            text +=
+                &format!("W {:x} io\nR {:x} class=1\nR {:x}\n", i % 256 * 64, (1 << 20) + i % 256 * 64, i % 64 * 64);
+        }
+        let of = |text_of_levels: &str| simulate_cache(&levels(text_of_levels).unwrap(), &requests(&text), 0).unwrap();
+        let apart = of("LLC=32KiB/8:class1=0xf0:ways=0x0c:io=0x03:slices=4:hash=modulo:ring");
+        assert_eq!((&apart["accesses"], &apart["loads"], &apart["stores"]), (&12_000.into(), &8_000.into(), &0.into()));
+        let number =
+            |d: &Value, at: &str| d.pointer(at).and_then(Value::as_u64).unwrap_or_else(|| panic!("{at} of {d}"));
+        // Four lines a set for class 1 and four ways: they stay once they are there.
+        assert_eq!(number(&apart, "/classes/1/levels/0/misses"), 256);
+        assert_eq!((number(&apart, "/classes/1/class"), number(&apart, "/classes/1/levels/0/hits")), (1, 4000 - 256));
+        let all = of("LLC=32KiB/8");
+        assert!(number(&all, "/dma_writes/hits") != number(&apart, "/dma_writes/hits"));
+        assert!(all["levels"][0]["slices"].as_array().unwrap().is_empty() && all["levels"][0]["mean_hops"].is_null());
+        // A quarter each, at 0, 1, 2 and 1 hops.
+        assert_eq!(
+            (0..4).map(|i| number(&apart, &format!("/levels/0/slices/{i}/hops"))).collect::<Vec<_>>(),
+            [0, 1, 2, 1]
+        );
+        assert_eq!(apart["levels"][0]["mean_hops"], 1.0);
+        let off = of("LLC=32KiB/8:io=0");
+        assert_eq!(number(&off, "/dma_writes/hits") + number(&off, "/dma_writes/misses"), 4000);
+        assert!(number(&off, "/memory_writes") >= 4000 && number(&all, "/memory_writes") < 4000);
+        // In a mesh of two columns slice 3 is two hops away.
+        let mesh = of("LLC=32KiB/8:slices=4:mesh=2:hash=modulo");
+        assert_eq!(number(&mesh, "/levels/0/slices/3/hops"), 2);
+        let sampled = sample_cache(&levels("32KiB/8").unwrap(), &requests(&text), 8, 0).unwrap_err().to_string();
+        assert!(sampled.starts_with("origins = devices and classes of service in a sample of sets"), "{sampled}");
     }
 
     #[test]
@@ -963,9 +1147,9 @@ mod tests {
         let two = file.replace("links = 4", "links = 2");
         let settings = |text| DramSettings { preset: "mine.toml", standard: Some(text), ..DramSettings::default() };
         let same = Dram::new(&settings(&file)).unwrap().simulate(&requests(&stream), false).unwrap();
-        assert_eq!(same.completions, cube.completions);
+        assert_eq!((same.completions, &same.document["preset"]), (cube.completions.clone(), &CUBE.into()));
         let half = Dram::new(&settings(&two)).unwrap().simulate(&requests(&stream), false).unwrap();
-        assert_eq!(peak(&half.document), 80.0);
+        assert_eq!((peak(&half.document), &half.document["preset"]), (80.0, &"mine.toml".into()));
         let none = file.replace("links = 4", "links = 0");
         assert!(
             Dram::new(&settings(&none)).unwrap_err().to_string().starts_with("dram.hmc.links = 0: allowed is 1 to 8")
@@ -979,6 +1163,14 @@ mod tests {
             let text = toml::to_string(&shipped).unwrap();
             assert_eq!(standard("file", Some(&text)).unwrap(), shipped);
         }
+        // A standard's own word on its pages, whatever its name.
+        let mine = toml::to_string(&presets::hmc_vault()).unwrap().replace("name = \"hmc", "name = \"mine");
+        let settings = DramSettings { preset: "mine.toml", standard: Some(&mine), ..DramSettings::default() };
+        assert_eq!(Dram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Closed);
+        let opened = mine.replace("page = \"closed\"", "");
+        assert_ne!(opened, mine);
+        let settings = DramSettings { standard: Some(&opened), ..settings };
+        assert_eq!(Dram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Open);
         let shipped = toml::to_string(&presets::ddr4_2400u()).unwrap();
         let contradiction = shipped.replace("RAS = ", "RAS = 0 #");
         assert!(standard("file", Some(&contradiction)).unwrap_err().to_string().contains("timings.RAS"));

@@ -2,8 +2,8 @@
 //!
 //! Text formats, one request a line, and a binary one, all of which may be compressed:
 //!
-//! - `rw`: `R 1f40` or `W 1f40`, the byte address in hex, and a clock behind it if requests arrive in time;
-//!   `#` starts a comment.
+//! - `rw`: `R 1f40` or `W 1f40`, the byte address in hex, and a clock behind it if requests arrive in time; last of all
+//!   `io` if a device makes it, or `class=3` for a core of that class of service, 0 to 15; `#` starts a comment.
 //! - `ramulator`: `LD 0x1f40` or `ST 0x1f40`, the load-store traces of Ramulator 2; decimal without `0x`.
 //! - `dramsim3`: `0x1f40 READ 120` or `0x1f40 WRITE 120`, the last number being the clock.
 //! - `lackey`: what valgrind's `--tool=lackey --trace-mem=yes` prints: ` L 1ffe,8`, ` S 1ffe,8`, ` M 1ffe,8`, which is
@@ -80,7 +80,7 @@ impl RequestFormat {
     /// What a line must be, with an example.
     fn expected(self) -> &'static str {
         match self {
-            RequestFormat::Rw => "`R|W HEXADDRESS [CLOCK]`, as in `R 1f40`",
+            RequestFormat::Rw => "`R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`",
             RequestFormat::Ramulator => "`LD|ST ADDRESS`, as in `LD 0x1f40`",
             RequestFormat::Dramsim3 => "`HEXADDRESS READ|WRITE CLOCK`, as in `0x1f40 READ 120`",
             RequestFormat::Lackey => "`I|L|S|M HEXADDRESS,BYTES`, as in ` L 1ffe08,8`, or a line of valgrind's",
@@ -120,6 +120,8 @@ pub struct Requests {
     /// The place in the program of each, numbered in the order of their first use; empty where the trace does not say.
     /// Places after the 65,535th share a number.
     pub sites: Vec<u16>,
+    /// Who makes each: a class of service, 0 to 15, or [`DEVICE`]; empty where the trace does not say.
+    pub origins: Vec<u8>,
     /// How it was written.
     pub format: RequestFormat,
     /// How it was compressed.
@@ -128,6 +130,11 @@ pub struct Requests {
 
 const MAGIC: &[u8; 8] = b"WSTRACE1";
 const CLOCKS: u64 = 1;
+const ORIGINS: u64 = 2;
+/// Who makes a request that no core makes: a device, by DMA.
+pub const DEVICE: u8 = u8::MAX;
+/// Classes of service that there may be.
+const CLASSES: u64 = 16;
 /// The longest line that is read.
 const MAX_LINE: usize = 1 << 12;
 /// Read at a time where there are no lines.
@@ -137,7 +144,7 @@ impl Requests {
     /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
     pub fn new(addresses: Vec<u64>, writes: Vec<bool>, clocks: Vec<u64>) -> Requests {
         let (format, compression) = (RequestFormat::Binary, Compression::Plain);
-        Requests { addresses, writes, clocks, sites: Vec::new(), format, compression }
+        Requests { addresses, writes, clocks, sites: Vec::new(), origins: Vec::new(), format, compression }
     }
 
     /// Reads a file. The format is told from the first line that says something if it is not given.
@@ -177,19 +184,25 @@ impl Requests {
     }
 
     /// Writes the binary form: the eight bytes `WSTRACE1`, then words of 8 bytes, the lowest first. The first
-    /// word is 1 where clocks follow and 0 where not. Then for each request a word that is its byte address
-    /// with bit 0 replaced, 1 for a store; and a word with its clock, if there are any.
+    /// word is 0, and 1 more where clocks follow, and 2 more where it is told who makes requests. Then for each request a
+    /// word that is its byte address with bit 0 replaced, 1 for a store; a word with its clock, if there are any; and one
+    /// with its class of service, or [`DEVICE`], if that is told.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn to_binary(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
-        out.write_all(&(if self.clocks.is_empty() { 0 } else { CLOCKS }).to_le_bytes())?;
+        let clocks = if self.clocks.is_empty() { 0 } else { CLOCKS };
+        let origins = if self.origins.is_empty() { 0 } else { ORIGINS };
+        out.write_all(&(clocks | origins).to_le_bytes())?;
         for (i, address) in self.addresses.iter().enumerate() {
             let store = self.writes.get(i).copied().unwrap_or(false);
             out.write_all(&(address & !1 | u64::from(store)).to_le_bytes())?;
             if let Some(clock) = self.clocks.get(i) {
                 out.write_all(&clock.to_le_bytes())?;
+            }
+            if let Some(&origin) = self.origins.get(i) {
+                out.write_all(&u64::from(origin).to_le_bytes())?;
             }
         }
         Ok(())
@@ -220,6 +233,8 @@ enum Line {
         address: u64,
         write: bool,
         clock: Option<u64>,
+        /// A core of class 0 when nobody is named.
+        origin: Option<u8>,
     },
     /// A load and a store.
     Modify(u64),
@@ -283,11 +298,13 @@ impl Reader {
             Some(word) => u64::from_le_bytes(*word),
             None => return Err(self.unusable("it ends before its first word, which says whether clocks follow".into())),
         };
-        if flags > CLOCKS {
-            return Err(self.unusable(format!("its first word is {flags:#x}: expected 0, or 1 where clocks follow")));
+        if flags > CLOCKS | ORIGINS {
+            let expected = "0, and 1 more where clocks follow, and 2 more where classes and devices do";
+            return Err(self.unusable(format!("its first word is {flags:#x}: expected {expected}")));
         }
         self.input.consume(8);
-        let record = if flags == CLOCKS { 16 } else { 8 };
+        let (timed, told) = (flags & CLOCKS != 0, flags & ORIGINS != 0);
+        let record = 8 * (1 + usize::from(timed) + usize::from(told));
         loop {
             let bytes = self.input.peek(BLOCK);
             let whole = bytes.len() / record * record;
@@ -305,8 +322,15 @@ impl Reader {
                 let mut words = record.chunks_exact(8).map(|w| w.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)));
                 let word = words.next().unwrap_or_default();
                 self.requests.push(word & !1, word & 1 == 1);
-                if let Some(clock) = words.next() {
+                if timed && let Some(clock) = words.next() {
                     self.clock(clock)?;
+                }
+                if told && let Some(origin) = words.next() {
+                    if origin >= CLASSES && origin != u64::from(DEVICE) {
+                        let expected = format!("0 to {}, or {DEVICE} of a device", CLASSES - 1);
+                        return Err(self.wrong(format!("class of service {origin}"), expected));
+                    }
+                    self.requests.origins.push(origin as u8);
                 }
             }
             self.input.consume(whole);
@@ -371,7 +395,7 @@ impl Reader {
                 self.requests.push(address, false);
                 self.requests.push(address, true);
             }
-            Line::Request { address, write, clock } => {
+            Line::Request { address, write, clock, origin } => {
                 let timed = !self.requests.clocks.is_empty();
                 if !self.requests.addresses.is_empty() && timed != clock.is_some() {
                     let (came, expected) = if timed {
@@ -384,6 +408,14 @@ impl Reader {
                 self.requests.push(address, write);
                 if let Some(clock) = clock {
                     self.clock(clock)?;
+                }
+                let of = self.requests.addresses.len();
+                if origin.is_some() {
+                    // Those before it named nobody.
+                    self.requests.origins.resize(of - 1, 0);
+                }
+                if origin.is_some() || !self.requests.origins.is_empty() {
+                    self.requests.origins.push(origin.unwrap_or(0));
                 }
             }
         }
@@ -451,11 +483,17 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
                 _ => return None,
             };
             let address = hex(words.next()?)?;
-            let clock = words.next().map(decimal);
-            (words.next().is_none() && clock != Some(None)).then_some(Line::Request {
+            let mut last = words.next();
+            let clock = last.and_then(decimal);
+            if clock.is_some() {
+                last = words.next();
+            }
+            let origin = last.map(origin);
+            (words.next().is_none() && origin != Some(None)).then_some(Line::Request {
                 address,
                 write,
-                clock: clock.flatten(),
+                clock,
+                origin: origin.flatten(),
             })
         }
         RequestFormat::Ramulator => {
@@ -467,14 +505,14 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
             };
             let at = words.next()?;
             let address = if at.starts_with(b"0x") { hex(at)? } else { decimal(at)? };
-            words.next().is_none().then_some(Line::Request { address, write, clock: None })
+            words.next().is_none().then_some(Line::Request { address, write, clock: None, origin: None })
         }
         RequestFormat::Dramsim3 => {
             let mut words = words(line);
             let address = hex(words.next()?)?;
             let write = direction(words.next()?)?;
             let clock = decimal(words.next()?)?;
-            words.next().is_none().then_some(Line::Request { address, write, clock: Some(clock) })
+            words.next().is_none().then_some(Line::Request { address, write, clock: Some(clock), origin: None })
         }
         RequestFormat::Lackey => lackey(line).map(request),
         RequestFormat::Dynamorio => dynamorio(line).map(request),
@@ -501,10 +539,19 @@ fn program_counter(format: RequestFormat, line: &[u8]) -> Option<u64> {
 fn request(line: AccessLine) -> Line {
     match line {
         AccessLine::Nothing | AccessLine::Fetch(_) => Line::Nothing,
-        AccessLine::Load(at) => Line::Request { address: at.address, write: false, clock: None },
-        AccessLine::Store(at) => Line::Request { address: at.address, write: true, clock: None },
+        AccessLine::Load(at) => Line::Request { address: at.address, write: false, clock: None, origin: None },
+        AccessLine::Store(at) => Line::Request { address: at.address, write: true, clock: None, origin: None },
         AccessLine::Modify(at) => Line::Modify(at.address),
     }
+}
+
+/// Who makes a request: `io` or `class=3`.
+fn origin(word: &[u8]) -> Option<u8> {
+    if word == b"io" {
+        return Some(DEVICE);
+    }
+    let class = decimal(word.strip_prefix(b"class=")?)?;
+    (class < CLASSES).then_some(class as u8)
 }
 
 /// Whether it is a store.
@@ -579,12 +626,20 @@ mod tests {
     #[test]
     fn each_way_to_be_wrong_names_the_line_and_what_is_expected() {
         for (text, expected) in [
-            ("R 40\nQ 40\n", "t:2: `Q 40`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
-            ("R 40\nR\n", "t:2: `R`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
-            ("R 40\nR 4g\n", "t:2: `R 4g`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
-            ("R 40 1 2\n", "t:1: `R 40 1 2`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
-            ("R 10000000000000000\n", "t:1: `R 10000000000000000`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
-            ("R 40 -1\n", "t:1: `R 40 -1`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`"),
+            ("R 40\nQ 40\n", "t:2: `Q 40`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            ("R 40\nR\n", "t:2: `R`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            ("R 40\nR 4g\n", "t:2: `R 4g`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            ("R 40 1 2\n", "t:1: `R 40 1 2`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            (
+                "R 10000000000000000\n",
+                "t:1: `R 10000000000000000`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`",
+            ),
+            ("R 40 -1\n", "t:1: `R 40 -1`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            ("R 40 io 3\n", "t:1: `R 40 io 3`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`"),
+            (
+                "R 40 class=16\n",
+                "t:1: `R 40 class=16`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`",
+            ),
             ("R 40 9\nR 80 8\n", "t:2: clock 8 after 9: expected clocks that do not decrease: sort the trace by them"),
             ("R 40 9\nR 80\n", "t:2: no clock behind the address: expected one, as before: in all lines or in none"),
             ("R 40\nR 80 9\n", "t:2: a clock behind the address: expected none, as before: in all lines or in none"),
@@ -648,7 +703,14 @@ mod tests {
         };
         let zero = 0u64.to_le_bytes();
         assert_eq!(wrong(&zero[..3]), "t: it ends before its first word, which says whether clocks follow");
-        assert_eq!(wrong(&2u64.to_le_bytes()), "t: its first word is 0x2: expected 0, or 1 where clocks follow");
+        assert_eq!(
+            wrong(&4u64.to_le_bytes()),
+            "t: its first word is 0x4: expected 0, and 1 more where clocks follow, and 2 more where classes and devices do"
+        );
+        assert_eq!(
+            wrong(&[2u64, 0x40, 16].map(u64::to_le_bytes).concat()),
+            "t:1: class of service 16: expected 0 to 15, or 255 of a device"
+        );
         assert_eq!(
             wrong(&[&zero[..], &zero, &zero[..5]].concat()),
             "t:2: ends after 5 bytes: expected records of 8 bytes"
@@ -670,19 +732,35 @@ mod tests {
     proptest! {
         #[test]
         fn text_and_binary_hold_the_same(
-            trace in prop::collection::vec((any::<u64>(), any::<bool>(), 0u64..1000), 1..200),
+            trace in prop::collection::vec((any::<u64>(), any::<bool>(), 0u64..1000, 0u8..20), 1..200),
             timed: bool,
+            told: bool,
             packed: bool,
         ) {
             let mut clock = 0;
             let mut text = String::new();
-            for (address, write, gap) in &trace {
+            for (address, write, gap, origin) in &trace {
                 clock += gap;
                 let kind = if *write { "W" } else { "R" };
                 let at = if timed { format!(" {clock}") } else { String::new() };
-                text += &format!("{kind} {:x}{at}\n", address & !1);
+                let by = match origin {
+                    17 if told => " io".into(),
+                    0..=15 if told => format!(" class={origin}"),
+                    _ => String::new(),
+                };
+                text += &format!("{kind} {:x}{at}{by}\n", address & !1);
             }
             let as_text = read(&text).unwrap();
+            let origins = trace.iter().map(|(.., origin)| match origin {
+                17 => DEVICE,
+                16.. => 0,
+                class => *class,
+            });
+            if as_text.origins.is_empty() {
+                prop_assert!(!told || trace.iter().all(|(.., origin)| *origin == 16 || *origin > 17));
+            } else {
+                prop_assert_eq!(&as_text.origins, &origins.collect::<Vec<u8>>());
+            }
             let mut binary = Vec::new();
             as_text.to_binary(&mut binary).unwrap();
             let bytes = if packed { gzip(&binary) } else { binary };
@@ -691,8 +769,8 @@ mod tests {
             let compression = if packed { Compression::Gzip } else { Compression::Plain };
             prop_assert_eq!(as_binary.compression, compression);
             prop_assert_eq!(
-                (as_binary.addresses, as_binary.writes, as_binary.clocks),
-                (as_text.addresses, as_text.writes, as_text.clocks)
+                (as_binary.addresses, as_binary.writes, as_binary.clocks, as_binary.origins),
+                (as_text.addresses, as_text.writes, as_text.clocks, as_text.origins)
             );
         }
 

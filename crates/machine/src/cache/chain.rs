@@ -18,7 +18,7 @@ use super::prefetcher::{Prefetcher, PrefetcherSpec, Seen};
 use super::replacement::{AnyPolicy, OLDEST, Replacement};
 use super::{Slot, TagArray, Victim};
 use crate::MachineError;
-use crate::memory::Inclusion;
+use crate::memory::{Hash, Inclusion, SliceHash};
 
 /// Lines of a chain are below this: 128 GiB less a line.
 pub const MAX_LINES: u64 = (1 << 31) - 1;
@@ -70,10 +70,16 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSpec {
-    /// Sets, below [`MAX_LINES`]. A line's set is its number modulo this.
+    /// Sets of all slices, below [`MAX_LINES`]. Without slices a line's set is its number modulo this.
     pub sets: u64,
     /// Ways of a set, 1 to 32.
     pub ways: u32,
+    /// Slices, 1 to 64, each with as many of the sets.
+    #[serde(default = "one")]
+    pub slices: u32,
+    /// Which slice has a line.
+    #[serde(default)]
+    pub hash: SliceHash,
     /// Which line of a set has to go.
     #[serde(default)]
     pub replacement: Replacement,
@@ -113,6 +119,10 @@ pub struct LevelSpec {
     pub io: Option<ClassSpec>,
 }
 
+fn one() -> u32 {
+    1
+}
+
 fn validate() -> WriteMiss {
     WriteMiss::Validate
 }
@@ -123,6 +133,8 @@ impl LevelSpec {
         LevelSpec {
             sets,
             ways,
+            slices: 1,
+            hash: SliceHash::default(),
             replacement: Replacement::Lru,
             write: Write::Back,
             write_miss: WriteMiss::Fetch,
@@ -148,7 +160,7 @@ pub struct Found {
 }
 
 impl Found {
-    fn count(&mut self, hit: bool) {
+    pub(super) fn count(&mut self, hit: bool) {
         self.hits += u64::from(hit);
         self.misses += u64::from(!hit);
     }
@@ -192,6 +204,10 @@ pub struct Counts {
     pub dma_writes: Found,
     /// Device reads: from a cache, or from memory (misses).
     pub dma_reads: Found,
+    /// Of a trace that names them, by class of service: loads and stores at each level that its accesses led to.
+    pub classes: Vec<Vec<Found>>,
+    /// Of a trace, by level and slice: loads and stores of cores and devices; none of a level without slices.
+    pub slices: Vec<Vec<Found>>,
 }
 
 /// Who accesses a chain, and from where.
@@ -207,6 +223,10 @@ pub struct Origin {
 struct State {
     spec: LevelSpec,
     array: TagArray<AnyPolicy>,
+    /// The hash, and the sets of a slice, where there are several.
+    sliced: Option<(Hash, u64)>,
+    /// Loads and stores by slice, where there are several.
+    by_slice: Vec<Found>,
     prefetcher: Option<Prefetcher>,
     /// Of a level with a prefetcher: a bit for each way of each set, set until the line is used.
     prefetched: Vec<u32>,
@@ -255,6 +275,10 @@ impl Chain {
                     spec.replacement,
                     seed.wrapping_add((i as u64) << 32),
                 ),
+                sliced: Hash::of(spec.hash, spec.slices)
+                    .filter(|_| spec.slices > 1)
+                    .map(|hash| (hash, spec.sets / u64::from(spec.slices))),
+                by_slice: vec![Found::default(); if spec.slices > 1 { spec.slices as usize } else { 0 }],
                 prefetcher: spec.prefetcher.map(Prefetcher::new),
                 prefetched: vec![0; if spec.prefetcher.is_some() { spec.sets as usize } else { 0 }],
                 spec: spec.clone(),
@@ -276,7 +300,12 @@ impl Chain {
 
     /// Whether `level` has `line`. Counts nothing.
     pub fn has(&self, level: usize, line: Line) -> bool {
-        self.levels.get(level).is_some_and(|l| l.array.find(line).is_some())
+        self.levels.get(level).is_some_and(|l| l.find(line).is_some())
+    }
+
+    /// Loads and stores of cores and devices by slice of `level`; none where it has none.
+    pub fn slices(&self, level: usize) -> &[Found] {
+        self.levels.get(level).map_or(&[], |l| &l.by_slice)
     }
 
     /// Lines in `level`.
@@ -345,10 +374,11 @@ impl Chain {
         let io = self.levels[last].spec.io();
         let write = self.levels[last].spec.write;
         let found = self.levels[last].locate(line);
+        self.levels[last].count_slice(line, found.is_some());
         self.counts.dma_writes.count(found.is_some());
         match found {
             Some(_) if io.ways == 0 => {
-                self.levels[last].array.remove(line);
+                self.levels[last].remove(line);
                 self.counts.memory_writes += 1;
             }
             Some(slot) => {
@@ -369,7 +399,10 @@ impl Chain {
 
     /// A device reads `line`: from the caches if one has it. Nothing is filled and nothing moves.
     pub fn dma_read(&mut self, line: Line) {
-        let found = self.levels.iter().any(|l| l.array.find(line).is_some());
+        let found = self.levels.iter().any(|l| l.find(line).is_some());
+        let last = self.levels.len() - 1;
+        let there = self.levels[last].find(line).is_some();
+        self.levels[last].count_slice(line, there);
         self.counts.dma_reads.count(found);
         self.counts.memory_reads += u64::from(!found);
     }
@@ -383,7 +416,10 @@ impl Chain {
         let counts = &mut self.counts.levels[at];
         let found = level.locate(line);
         match want {
-            Want::Demand => counts.loads.count(found.is_some()),
+            Want::Demand => {
+                counts.loads.count(found.is_some());
+                level.count_slice(line, found.is_some());
+            }
             Want::Prefetch => counts.prefetches_in.count(found.is_some()),
         }
         let mut dirty = false;
@@ -391,7 +427,7 @@ impl Chain {
         match found {
             Some(slot) if level.spec.moves_up() => {
                 dirty = level.array.is_dirty(slot);
-                level.array.remove(line);
+                level.remove(line);
             }
             Some(slot) => {
                 level.array.use_slot(slot);
@@ -423,6 +459,7 @@ impl Chain {
         let miss = match written {
             Written::Store => {
                 counts.stores.count(found.is_some());
+                level.count_slice(line, found.is_some());
                 // Only evictions fill a victim cache.
                 if level.spec.inclusion == Inclusion::Victim { WriteMiss::Around } else { level.spec.write_miss }
             }
@@ -473,14 +510,14 @@ impl Chain {
         asked.clear();
         prefetcher.observe(seen, &mut asked);
         for &line in &asked {
-            if self.levels[at].array.find(line).is_some() {
+            if self.levels[at].find(line).is_some() {
                 continue;
             }
             self.counts.levels[at].prefetches += 1;
             let dirty = self.read(at + 1, line, origin, Want::Prefetch);
             self.fill(at, line, dirty, origin);
             let level = &mut self.levels[at];
-            if let Some(slot) = level.array.find(line) {
+            if let Some(slot) = level.find(line) {
                 level.prefetched[slot.set()] |= 1 << slot.way();
             }
         }
@@ -495,9 +532,14 @@ impl Chain {
     fn fill_as(&mut self, at: usize, line: Line, dirty: bool, class: ClassSpec, origin: Origin) {
         let level = &mut self.levels[at];
         // Masks have been checked to allow some way.
-        let victim = level.array.fill_aged(line, Cbm(class.ways), dirty, class.age).unwrap_or(None);
+        let ways = Cbm(class.ways);
+        let victim = match level.set_of(line) {
+            None => level.array.fill_aged(line, ways, dirty, class.age),
+            Some(set) => level.array.fill_owned_at(set, line, ways, dirty, class.age, 0),
+        };
+        let victim = victim.unwrap_or(None);
         if !level.prefetched.is_empty()
-            && let Some(slot) = level.array.find(line)
+            && let Some(slot) = level.find(line)
         {
             level.take_prefetched(slot);
         }
@@ -531,7 +573,7 @@ impl Chain {
     fn invalidate_above(&mut self, below: usize, line: Line) -> bool {
         let mut dirty = false;
         for (level, counts) in self.levels[..below].iter_mut().zip(&mut self.counts.levels) {
-            if let Some(was_dirty) = level.array.remove(line) {
+            if let Some(was_dirty) = level.remove(line) {
                 counts.invalidations += 1;
                 dirty |= was_dirty;
             }
@@ -542,7 +584,44 @@ impl Chain {
 
 impl State {
     fn locate(&self, line: Line) -> Option<Slot> {
-        if self.spec.admit_copies { self.array.find_first_of_copies(line) } else { self.array.find(line) }
+        if self.spec.admit_copies { self.array.find_first_of_copies(line) } else { self.find(line) }
+    }
+
+    /// The slice of `line` and its set in the array, where there are several.
+    #[inline(always)]
+    fn place(&self, line: Line) -> Option<(usize, usize)> {
+        let (hash, sets) = self.sliced?;
+        let (slice, within) = hash.split(line);
+        Some((slice, slice * sets as usize + (within.0 % sets) as usize))
+    }
+
+    #[inline(always)]
+    fn set_of(&self, line: Line) -> Option<usize> {
+        self.place(line).map(|(_, set)| set)
+    }
+
+    #[inline(always)]
+    fn find(&self, line: Line) -> Option<Slot> {
+        match self.set_of(line) {
+            None => self.array.find(line),
+            Some(set) => self.array.find_at(set, line),
+        }
+    }
+
+    /// Takes `line` out; says whether it was dirty, [`None`] if it was not there.
+    #[inline(always)]
+    fn remove(&mut self, line: Line) -> Option<bool> {
+        match self.set_of(line) {
+            None => self.array.remove(line),
+            Some(set) => self.array.take_at(set, line).map(|victim| victim.dirty),
+        }
+    }
+
+    #[inline(always)]
+    fn count_slice(&mut self, line: Line, hit: bool) {
+        if let Some((slice, _)) = self.place(line) {
+            self.by_slice[slice].count(hit);
+        }
     }
 
     /// Whether the line at `slot` was prefetched and not used since; it counts as used from now on.
@@ -583,6 +662,24 @@ pub(super) fn check(levels: &[LevelSpec], path: &str) -> Result<(), MachineError
         if !(1..=32).contains(&spec.ways) {
             let remedy = "choose a number of ways in that range".into();
             return Err(MachineError::new(at("ways"), spec.ways.to_string(), "1 to 32 ways", remedy));
+        }
+        if !(1..=64).contains(&spec.slices) {
+            let remedy = "servers have a slice a core".into();
+            return Err(MachineError::new(at("slices"), spec.slices.to_string(), "1 to 64", remedy));
+        }
+        if !spec.sets.is_multiple_of(u64::from(spec.slices)) {
+            let (came, allowed) = (format!("{} with {} sets", spec.slices, spec.sets), "a divisor of the sets");
+            let remedy = "change the slices, the size or the ways".into();
+            return Err(MachineError::new(at("slices"), came, allowed, remedy));
+        }
+        if Hash::of(spec.hash, spec.slices).is_none() {
+            let allowed = "2, 4 or 8 slices with the intel hash";
+            let remedy = "the others are not published as XORs: use xor_fold".into();
+            return Err(MachineError::new(at("slices"), spec.slices.to_string(), allowed, remedy));
+        }
+        if spec.slices > 1 && spec.admit_copies {
+            let remedy = "leave out admit_copies".into();
+            return Err(MachineError::new(at("slices"), "several with admit_copies", "one of them", remedy));
         }
         for (class, mask) in spec.classes.iter().enumerate() {
             check_ways(&at(&format!("classes[{class}].ways")), mask.ways, spec.ways, false)?;
@@ -685,6 +782,28 @@ mod tests {
         prefetcher: Option<Prefetcher>,
     }
 
+    /// The set of `line`, with the hashes by their definitions: slices lie behind each other.
+    fn set_of(spec: &LevelSpec, line: u64) -> usize {
+        let slices = u64::from(spec.slices);
+        let sets = spec.sets / slices;
+        // Maurice et al., RAID 2015, table 3: the address bits of each bit of the slice, up to bit 19.
+        const BITS: [&[u32]; 3] = [&[6, 10, 12, 14, 16, 17, 18], &[7, 11, 13, 15, 17, 19], &[8, 12, 13, 16, 19]];
+        let (slice, within) = match spec.hash {
+            _ if slices == 1 => (0, line),
+            SliceHash::Modulo => (line % slices, line / slices),
+            SliceHash::XorFold => {
+                let within = line / slices;
+                ((line + ((within ^ within >> 8 ^ within >> 16) & 0xff)) % slices, within)
+            }
+            _ => {
+                let bit = |bits: &&[u32]| bits.iter().map(|bit| (line << 6) >> bit & 1).sum::<u64>() % 2;
+                let parities = BITS.iter().map(bit).take(slices.ilog2() as usize);
+                (parities.enumerate().map(|(i, parity)| parity << i).sum(), line)
+            }
+        };
+        (slice * sets + within % sets) as usize
+    }
+
     struct Naive {
         levels: Vec<NaiveLevel>,
         counts: Counts,
@@ -705,9 +824,8 @@ mod tests {
         fn entry(&mut self, level: usize, line: u64) -> Option<&mut Entry> {
             self.now += 1;
             let level = &mut self.levels[level];
-            let n = level.sets.len() as u64;
-            let mut there: Vec<&mut Entry> =
-                level.sets[(line % n) as usize].iter_mut().flatten().filter(|e| e.line == line).collect();
+            let set = set_of(&level.spec, line);
+            let mut there: Vec<&mut Entry> = level.sets[set].iter_mut().flatten().filter(|e| e.line == line).collect();
             let fifo = level.spec.replacement == Replacement::Fifo;
             there.sort_by_key(|e| if fifo { e.filled } else { e.used });
             there.pop()
@@ -722,8 +840,8 @@ mod tests {
 
         fn remove(&mut self, level: usize, line: u64) -> Option<bool> {
             self.now += 1;
-            let n = self.levels[level].sets.len() as u64;
-            for way in &mut self.levels[level].sets[(line % n) as usize] {
+            let of = set_of(&self.levels[level].spec, line);
+            for way in &mut self.levels[level].sets[of] {
                 if let Ok(entry) = *way
                     && entry.line == line
                 {
@@ -837,8 +955,8 @@ mod tests {
         fn fill(&mut self, level: usize, line: u64, dirty: bool, class: ClassSpec, origin: Origin) {
             self.now += 1;
             let fifo = self.levels[level].spec.replacement == Replacement::Fifo;
-            let n = self.levels[level].sets.len() as u64;
-            let set = &mut self.levels[level].sets[(line % n) as usize];
+            let of = set_of(&self.levels[level].spec, line);
+            let set = &mut self.levels[level].sets[of];
             let allowed = (0..set.len()).filter(|way| class.ways >> way & 1 == 1);
             // Empty ways before full ones; of those the one emptied last, of these the oldest.
             let way = allowed
@@ -920,8 +1038,18 @@ mod tests {
     fn level() -> impl Strategy<Value = LevelSpec> {
         let masks = (1u32..256, 1u32..256, prop::option::of(0u32..256), any::<bool>());
         let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0usize..3, any::<bool>());
-        (1u64..9, 1u32..9, flags, write_miss(), write_miss(), prefetcher(), masks).prop_map(
-            |(sets, ways, flags, write_miss, writeback_miss, prefetcher, masks)| {
+        let hashes = vec![
+            (1, SliceHash::XorFold),
+            (1, SliceHash::Modulo),
+            (3, SliceHash::Modulo),
+            (5, SliceHash::XorFold),
+            (2, SliceHash::Intel),
+            (4, SliceHash::Intel),
+            (8, SliceHash::Intel),
+        ];
+        let slices = prop::sample::select(hashes);
+        (1u64..9, 1u32..9, flags, write_miss(), write_miss(), prefetcher(), masks, slices).prop_map(
+            |(sets, ways, flags, write_miss, writeback_miss, prefetcher, masks, (slices, hash))| {
                 let (fifo, through, use_on_store, inclusion, keep_on_hit) = flags;
                 let of = |mask: u32| ClassSpec { ways: (mask & Cbm::low(ways).0).max(1), age: 2 };
                 LevelSpec {
@@ -935,7 +1063,9 @@ mod tests {
                     prefetcher,
                     classes: if masks.3 { vec![of(masks.0), of(masks.1)] } else { Vec::new() },
                     io: masks.2.map(|ways_of_io| ClassSpec { ways: ways_of_io & Cbm::low(ways).0, age: 2 }),
-                    ..LevelSpec::new(sets, ways)
+                    slices,
+                    hash,
+                    ..LevelSpec::new(sets * u64::from(slices), ways)
                 }
             },
         )
@@ -954,7 +1084,7 @@ mod tests {
             if level.inclusion == Inclusion::Victim {
                 level.prefetcher = None;
                 level.keep_on_hit |= through;
-                level.admit_copies = copies && level.keep_on_hit;
+                level.admit_copies = copies && level.keep_on_hit && level.slices == 1;
             } else {
                 level.keep_on_hit = false;
             }
@@ -1017,7 +1147,17 @@ mod tests {
                 }
                 prop_assert_eq!(chain.counts(), &naive.counts);
             }
-            for level in 0..levels.len() {
+            for (level, spec) in levels.iter().enumerate() {
+                let by_slice = chain.slices(level);
+                prop_assert_eq!(by_slice.len(), if spec.slices == 1 { 0 } else { spec.slices as usize });
+                let c = &chain.counts().levels[level];
+                let mut all = c.loads.hits + c.loads.misses + c.stores.hits + c.stores.misses;
+                if level + 1 == levels.len() {
+                    let (writes, reads) = (chain.counts().dma_writes, chain.counts().dma_reads);
+                    all += writes.hits + writes.misses + reads.hits + reads.misses;
+                }
+                let sum: u64 = by_slice.iter().map(|slice| slice.hits + slice.misses).sum();
+                prop_assert_eq!(sum, if spec.slices == 1 { 0 } else { all });
                 for line in 0..120 {
                     prop_assert_eq!(chain.has(level, Line(line)), naive.entry(level, line).is_some());
                 }
@@ -1082,6 +1222,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_has_its_lines_and_its_counts() {
+        // Four slices of two sets: lines 0, 4, 8.. are of the first, and of these 0, 8, 16.. in one set.
+        let sliced = LevelSpec { slices: 4, hash: SliceHash::Modulo, ..LevelSpec::new(8, 2) };
+        let mut chain = Chain::new(&[sliced], 0, "levels").unwrap();
+        [0, 8, 0, 8, 4, 1].into_iter().for_each(|line| chain.load(Line(line), Origin::default()));
+        chain.dma_write(Line(1));
+        let found = |hits, misses| Found { hits, misses };
+        assert_eq!(chain.slices(0), [found(2, 3), found(1, 1), found(0, 0), found(0, 0)]);
+        // A third line of the set.
+        chain.load(Line(16), Origin::default());
+        assert_eq!([0, 8, 4, 16].map(|line| chain.has(0, Line(line))), [false, true, true, true]);
+    }
+
+    #[test]
     fn ages_protect_the_class_that_comes_in_young() {
         let young = ClassSpec { ways: 0b1111, age: 0 };
         let old = ClassSpec { ways: 0b1111, age: 3 };
@@ -1120,6 +1274,19 @@ mod tests {
             refused(&[LevelSpec { write: Write::Through, ..sound.clone() }, victim]),
             "levels[1].inclusion = victim, below a write-through level: allowed is a victim cache that moves lines \
              up only to where they can be dirty (make the levels above write-back, or set keep_on_hit)"
+        );
+        assert_eq!(
+            refused(&[LevelSpec { slices: 3, ..sound.clone() }]),
+            "levels[0].slices = 3 with 64 sets: allowed is a divisor of the sets (change the slices, the size or the ways)"
+        );
+        assert_eq!(
+            refused(&[LevelSpec { slices: 16, hash: SliceHash::Intel, ..sound.clone() }]),
+            "levels[0].slices = 16: allowed is 2, 4 or 8 slices with the intel hash \
+             (the others are not published as XORs: use xor_fold)"
+        );
+        assert!(
+            refused(&[LevelSpec { slices: 0, ..sound.clone() }])
+                .starts_with("levels[0].slices = 0: allowed is 1 to 64")
         );
         let prefetcher = Some(PrefetcherSpec::Stride { degree: 1, entries: 48 });
         assert_eq!(

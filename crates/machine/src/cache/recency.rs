@@ -77,7 +77,8 @@ pub(super) fn can_do(levels: &[LevelSpec], stores: bool) -> bool {
             && level.write_miss == WriteMiss::Fetch
             && level.writeback_miss == WriteMiss::Validate
             && level.use_on_store;
-        level.replacement == Replacement::Lru
+        level.slices == 1
+            && level.replacement == Replacement::Lru
             && level.inclusion == Inclusion::NonInclusive
             && level.prefetcher.is_none()
             && level.classes.is_empty()

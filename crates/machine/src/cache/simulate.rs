@@ -10,12 +10,15 @@ use std::collections::HashMap;
 use stats::student_quantile;
 use units::{Clos, LINE_BYTES, Line};
 
-use super::chain::{Chain, Counts, LevelSpec, MAX_LINES, Origin, check};
+use super::chain::{Chain, Counts, Found, LevelSpec, MAX_LINES, Origin, check};
 use super::recency::{self, BLOCK, RecencyChain, Vectors};
 use super::replacement::AnyPolicy;
 use crate::MachineError;
 
-/// The accesses of one core. An access that crosses a line counts as one to its first line.
+/// Who makes an access of a [`Trace`] that no core makes: a device, by DMA.
+pub const DEVICE: u8 = u8::MAX;
+
+/// The accesses of one core, and of devices beside it. An access that crosses a line counts as one to its first line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace<'a> {
     /// Byte addresses.
@@ -26,6 +29,9 @@ pub struct Trace<'a> {
     pub sites: Option<&'a [u16]>,
     /// The class of service of all.
     pub class: Clos,
+    /// Who makes each, as many as there are addresses: a class of service, 0 to 15, or [`DEVICE`]. A device writes and reads
+    /// whole lines. All are of `class` when left out.
+    pub origins: Option<&'a [u8]>,
 }
 
 /// The counts of `trace` through empty caches: `levels`, the nearest to the core first. `seed` is for
@@ -59,7 +65,7 @@ pub fn simulate_with(levels: &[LevelSpec], trace: &Trace, seed: u64, vectors: Ve
     check(levels, "levels")?;
     trace.check()?;
     let vectors = if Vectors::all().contains(&vectors) { vectors } else { Vectors::detect() };
-    if !recency::can_do(levels, trace.is_write.is_some()) {
+    if trace.origins.is_some() || !recency::can_do(levels, trace.is_write.is_some()) {
         return through_chain(levels, trace, seed);
     }
     let fast = match trace.is_write {
@@ -80,7 +86,11 @@ pub fn simulate_with(levels: &[LevelSpec], trace: &Trace, seed: u64, vectors: Ve
 impl Trace<'_> {
     fn check(&self) -> Result<(), MachineError> {
         let n = self.addresses.len();
-        let lengths = [("is_write", self.is_write.map(<[bool]>::len)), ("sites", self.sites.map(<[u16]>::len))];
+        let lengths = [
+            ("is_write", self.is_write.map(<[bool]>::len)),
+            ("sites", self.sites.map(<[u16]>::len)),
+            ("origins", self.origins.map(<[u8]>::len)),
+        ];
         for (name, length) in lengths {
             if let Some(length) = length
                 && length != n
@@ -89,9 +99,21 @@ impl Trace<'_> {
                 return Err(MachineError::new(name, format!("{length} values"), format!("{n} values"), remedy));
             }
         }
+        let origins = self.origins.unwrap_or_default();
+        if let Some(at) = origins.iter().position(|&origin| usize::from(origin) >= CLASSES && origin != DEVICE) {
+            return Err(MachineError::new(
+                format!("origins[{at}]"),
+                origins[at].to_string(),
+                format!("a class of service, 0 to {}, or {DEVICE} of a device", CLASSES - 1),
+                "processors have up to 16 classes".into(),
+            ));
+        }
         Ok(())
     }
 }
+
+/// Classes of service that there may be, as on processors with CAT.
+const CLASSES: usize = 16;
 
 /// [`None`] if some line is not below [`MAX_LINES`].
 fn loads(
@@ -148,6 +170,8 @@ fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Count
     let mut chain = Chain::new(levels, seed, "levels")?;
     let fits = trace.addresses.iter().all(|address| address / LINE_BYTES < MAX_LINES);
     let mut renumber = if fits { None } else { Some(Renumber::new(levels)?) };
+    let mut classes: Vec<Vec<Found>> = Vec::new();
+    let mut before: Vec<Found> = Vec::new();
     for (i, address) in trace.addresses.iter().enumerate() {
         let mut line = address / LINE_BYTES;
         if let Some(renumber) = &mut renumber {
@@ -156,14 +180,49 @@ fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Count
                 return Err(too_wide());
             }
         }
-        let origin = Origin { class: trace.class, site: trace.sites.map_or(0, |sites| sites[i]) };
-        if trace.is_write.is_some_and(|is_write| is_write[i]) {
-            chain.store(Line(line), origin);
-        } else {
-            chain.load(Line(line), origin);
+        let line = Line(line);
+        let is_write = trace.is_write.is_some_and(|is_write| is_write[i]);
+        let mut origin = Origin { class: trace.class, site: trace.sites.map_or(0, |sites| sites[i]) };
+        let Some(origins) = trace.origins else {
+            if is_write {
+                chain.store(line, origin)
+            } else {
+                chain.load(line, origin)
+            }
+            continue;
+        };
+        match (origins[i], is_write) {
+            (DEVICE, true) => chain.dma_write(line),
+            (DEVICE, false) => chain.dma_read(line),
+            (class, _) => {
+                origin.class = Clos(class);
+                before.clear();
+                before.extend(chain.counts().levels.iter().map(arrived));
+                if is_write {
+                    chain.store(line, origin)
+                } else {
+                    chain.load(line, origin)
+                }
+                let class = usize::from(class);
+                if classes.len() <= class {
+                    classes.resize(class + 1, vec![Found::default(); levels.len()]);
+                }
+                for ((of_class, now), before) in classes[class].iter_mut().zip(&chain.counts().levels).zip(&before) {
+                    let now = arrived(now);
+                    of_class.hits += now.hits - before.hits;
+                    of_class.misses += now.misses - before.misses;
+                }
+            }
         }
     }
-    Ok(chain.counts().clone())
+    let slices = (0..levels.len()).map(|level| chain.slices(level).to_vec()).collect();
+    Ok(Counts { classes, slices, ..chain.counts().clone() })
+}
+
+/// Loads and stores that arrived at a level.
+fn arrived(level: &super::LevelCounts) -> Found {
+    let (loads, stores) = (level.loads, level.stores);
+    Found { hits: loads.hits + stores.hits, misses: loads.misses + stores.misses }
 }
 
 /// Lines counted anew, so that they are below [`MAX_LINES`]: stretches of the address space in the
@@ -286,6 +345,22 @@ pub fn simulate_sample(
             "simulate all sets, or leave the prefetcher out".into(),
         ));
     }
+    if let Some(at) = levels.iter().position(|level| level.slices > 1) {
+        return Err(MachineError::new(
+            format!("levels[{at}].slices"),
+            levels[at].slices.to_string(),
+            "1 in a sample of sets: a hash spreads the lines of a group over others",
+            "simulate all sets, or leave the slices out".into(),
+        ));
+    }
+    if trace.origins.is_some() {
+        return Err(MachineError::new(
+            "origins",
+            "devices and classes of service in a sample of sets",
+            "accesses of one core",
+            "simulate all sets".into(),
+        ));
+    }
     // A group by itself is a chain of as many times fewer sets, and lines count within it.
     let of_group: Vec<LevelSpec> =
         levels.iter().map(|level| LevelSpec { sets: level.sets / all, ..level.clone() }).collect();
@@ -362,6 +437,7 @@ impl Part {
             is_write: whole.is_write.map(|_| self.is_write.as_slice()),
             sites: whole.sites.map(|_| self.sites.as_slice()),
             class: whole.class,
+            origins: None,
         }
     }
 }
@@ -511,5 +587,63 @@ mod tests {
         let odd = [LevelSpec::new((1 << 20) - 1, 1), LevelSpec::new((1 << 20) - 3, 1)];
         let trace = Trace { addresses: &[u64::MAX], ..Trace::default() };
         assert!(simulate(&odd, &trace, 0).unwrap_err().to_string().starts_with("addresses = "));
+    }
+
+    proptest! {
+        #[test]
+        fn origins_are_those_of_the_chain(
+            ops in prop::collection::vec((0u64..400, any::<bool>(), prop::sample::select(vec![0u8, 1, 5, DEVICE])), 1..400),
+            slices in prop::sample::select(vec![1u32, 4]),
+        ) {
+            let classes = [0x0f, 0xf0].map(|ways| super::super::ClassSpec { ways, age: 2 }).to_vec();
+            let io = Some(super::super::ClassSpec { ways: 0b1100_0000, age: 2 });
+            let last = LevelSpec { slices, classes, io, ..LevelSpec::new(16, 8) };
+            let levels = [LevelSpec::new(4, 2), last];
+            let addresses: Vec<u64> = ops.iter().map(|op| op.0 * 64).collect();
+            let is_write: Vec<bool> = ops.iter().map(|op| op.1).collect();
+            let origins: Vec<u8> = ops.iter().map(|op| op.2).collect();
+            let trace = Trace {
+                addresses: &addresses, is_write: Some(&is_write), origins: Some(&origins), ..Trace::default()
+            };
+            let counts = simulate(&levels, &trace, 0).unwrap();
+            let mut chain = Chain::new(&levels, 0, "levels").unwrap();
+            for (line, write, origin) in ops {
+                let line = Line(line);
+                match (origin, write) {
+                    (DEVICE, true) => chain.dma_write(line),
+                    (DEVICE, false) => chain.dma_read(line),
+                    (class, true) => chain.store(line, Origin { class: Clos(class), site: 0 }),
+                    (class, false) => chain.load(line, Origin { class: Clos(class), site: 0 }),
+                }
+            }
+            prop_assert_eq!(&counts.levels, &chain.counts().levels);
+            prop_assert_eq!((counts.dma_writes, counts.dma_reads), (chain.counts().dma_writes, chain.counts().dma_reads));
+            prop_assert_eq!(counts.slices[1].len(), if slices == 1 { 0 } else { 4 });
+            for (level, found) in counts.levels.iter().enumerate() {
+                let sum = counts.classes.iter().fold((0, 0), |sum, of| (sum.0 + of[level].hits, sum.1 + of[level].misses));
+                let all = arrived(found);
+                prop_assert_eq!(sum, (all.hits, all.misses));
+            }
+        }
+    }
+
+    #[test]
+    fn origins_that_cannot_be_are_named() {
+        let levels = [LevelSpec::new(64, 8)];
+        let refused = |origins: &[u8]| {
+            let trace = Trace { addresses: &[0, 64], origins: Some(origins), ..Trace::default() };
+            simulate(&levels, &trace, 0).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&[3, 16]),
+            "origins[1] = 16: allowed is a class of service, 0 to 15, or 255 of a device (processors have up to 16 classes)"
+        );
+        assert!(refused(&[DEVICE]).starts_with("origins = 1 values: allowed is 2 values"));
+        let trace = Trace { addresses: &[0, 64], origins: Some(&[0, DEVICE]), ..Trace::default() };
+        let sampled = |levels: &[LevelSpec], trace| simulate_sample(levels, trace, 2, 0).unwrap_err().to_string();
+        assert!(sampled(&levels, &trace).starts_with("origins = devices and classes of service in a sample of sets"));
+        let sliced = [LevelSpec { slices: 4, ..LevelSpec::new(64, 8) }];
+        let trace = Trace { origins: None, ..trace };
+        assert!(sampled(&sliced, &trace).starts_with("levels[0].slices = 4: allowed is 1 in a sample of sets"));
     }
 }

@@ -131,7 +131,7 @@ impl DramSpec {
         Ok(DramSpec {
             standard: Some(name.into()),
             currents: None,
-            page: if name.starts_with("hmc") { PagePolicy::Closed } else { PagePolicy::Open },
+            page: if standard.page == policy::Page::Closed { PagePolicy::Closed } else { PagePolicy::Open },
             channels: standard.channels,
             banks: standard.banks_per_channel(),
             row: Size::from_bytes(standard.row_bytes.into()),

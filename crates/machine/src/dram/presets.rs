@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::policy::Page;
 use super::standard::{Command, Currents, Level, Row, Standard};
 use Command::{Act, Pre, Rd, Ref, RefBank, Wr};
 use Level::{Bank, Group, OtherRank, Rank};
@@ -131,6 +132,7 @@ pub fn sdram_100(banks: u32) -> Standard {
         row_bytes: 4096, // Hasan et al.
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 8),      // 8 words of 8 B
@@ -169,6 +171,7 @@ pub fn ddr3_1600k() -> Standard {
         row_bytes: 8192, // 1 KiB page, 8 devices
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),      // BL8 at double data rate
@@ -217,6 +220,7 @@ pub fn ddr4_2400u() -> Standard {
         row_bytes: 8192, // 1 KiB page, 8 devices
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),      // BL8 at double data rate
@@ -268,6 +272,7 @@ pub fn ddr4_2666v() -> Standard {
         row_bytes: 8192, // 1 KiB page, 8 devices
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),       // BL8 at double data rate
@@ -361,6 +366,7 @@ pub fn ddr5_4800b() -> Standard {
         row_bytes: 4096, // 1 KiB page, 4 devices
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: two_clock_commands(),
         timings: timings(&[
             ("BL", 8),        // BL16 at double data rate
@@ -456,6 +462,7 @@ pub fn gddr5_8000() -> Standard {
         row_bytes: 4096, // 8 Gb over 16 banks of 16384 rows
         access_bytes: 32,
         split_command_bus: false,
+        page: Page::Open,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 2),      // burst of 8, 4 words a clock
@@ -518,6 +525,7 @@ pub fn hbm2_2000() -> Standard {
         row_bytes: 1024,  // 1 KiB page of a pseudo-channel
         access_bytes: 32, // BL4 on 64 bits
         split_command_bus: true,
+        page: Page::Open,
         command_clocks: [(Act, 2)].into(), // JESD235D: activate takes two clocks of the row bus
         timings: timings(&[
             ("BL", 2),      // BL4 at double data rate
@@ -572,6 +580,7 @@ pub fn hbm3_6400() -> Standard {
         row_bytes: 1024,  // 1 KiB page of a pseudo-channel
         access_bytes: 32, // BL8 on 32 bits
         split_command_bus: true,
+        page: Page::Open,
         command_clocks: [(Act, 2)].into(), // one and a half clocks, in whole ones
         timings: timings(&[
             ("BL", 2),      // BL8, 4 words a clock
@@ -623,6 +632,7 @@ pub fn hmc_vault() -> Standard {
         row_bytes: 256, // page of a vault
         access_bytes: 64,
         split_command_bus: false,
+        page: Page::Closed,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 8),      // 64 B over 32 TSVs at 2.5 Gb/s: 10 GB/s a vault

@@ -142,6 +142,9 @@ pub struct Standard {
     pub access_bytes: u32,
     /// Row and column commands have a bus each (HBM).
     pub split_command_bus: bool,
+    /// When rows are closed where nobody says so.
+    #[serde(default = "open", skip_serializing_if = "is_open")]
+    pub page: Page,
     /// Clocks on the command bus, by command; 1 where not named.
     #[serde(default)]
     pub command_clocks: BTreeMap<Command, u32>,
@@ -152,6 +155,14 @@ pub struct Standard {
     /// Of one device, where they are known.
     #[serde(default)]
     pub currents: Option<Currents>,
+}
+
+fn open() -> Page {
+    Page::Open
+}
+
+fn is_open(page: &Page) -> bool {
+    *page == Page::Open
 }
 
 /// Timings that every standard has: the engine and the closed forms use them by name.
@@ -491,11 +502,6 @@ impl Standard {
             }
         }
         Ok(())
-    }
-
-    /// When rows are closed where nobody says so: at once in the vaults of HMC, else as late as may be.
-    pub fn usual_page(&self) -> Page {
-        if self.name.starts_with("hmc") { Page::Closed } else { Page::Open }
     }
 
     fn error(&self, field: &str, came: String, allowed: &str, remedy: String) -> MachineError {

@@ -287,6 +287,9 @@ impl Hierarchy {
         let held = cast.answered.since(now + self.l2_latency);
         path.push(Reason::Snoop, held);
         let at = now + self.l2_latency + held;
+        // The line comes over the wires as from its slice, whose stop its memory controller is taken to be at.
+        let back = self.llc.carry(self.llc.spot(line), by, false, at);
+        path.push(Reason::Interconnect, back);
         self.directory.insert(line, core);
         if snooped == Snooped::Nothing || write {
             let super::Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -295,14 +298,14 @@ impl Hierarchy {
             }
         }
         if let Some(at) = self.read_stacked(line, at, &mut path) {
-            return Some(Reply::Done(Response { at, served: Served::Dram, path }));
+            return Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }));
         }
-        let asked = Asked { core, path, ready: at, distance: Ps::ZERO, served: Served::Dram, copy: Ps::ZERO };
+        let asked = Asked { core, path, ready: at + back, distance: back, served: Served::Dram, copy: Ps::ZERO };
         if let Some(ticket) = self.read_later(line, at, asked) {
             return Some(Reply::Pending(ticket));
         }
         let at = self.dram.reserve(line, false, at, |reason, time| path.push(reason, time));
-        Some(Reply::Done(Response { at, served: Served::Dram, path }))
+        Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }))
     }
 
     fn is_dirty_in_private(&self, line: Line, mut sharers: u64) -> bool {

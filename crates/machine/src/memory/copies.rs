@@ -212,20 +212,21 @@ impl Hierarchy {
         let latency = copies.latency;
         let spot = self.llc.spot(src);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
+        let back = distance + self.llc.carry(spot, Requester::Core(request.core), false, at);
         self.llc.use_line(spot);
         self.counters.llc.hits += 1;
         self.class_llc(request.clos).hits += 1;
         let mut path = Path::of(Reason::SliceQueue, waited);
-        path.push(Reason::Interconnect, distance * 2);
+        path.push(Reason::Interconnect, distance + back);
         path.push(Reason::Llc, self.llc.latency());
-        let mut done = at + self.llc.latency() + distance;
+        let mut done = at + self.llc.latency() + back;
         if let Some(until) = self.in_flight.get(src, done) {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
         self.directory.insert(line, request.core);
         let served = Served::Engine;
-        let asked = Asked { core: request.core, path, ready: done, distance, served, copy: latency };
+        let asked = Asked { core: request.core, path, ready: done, distance: back, served, copy: latency };
         if let Ok(ticket) = self.join(src, asked) {
             return Some(Reply::Pending(ticket));
         }

@@ -273,8 +273,9 @@ struct Slice {
     counters: SliceCounters,
 }
 
+/// How lines are spread over slices.
 #[derive(Clone, Copy, Debug)]
-enum Hash {
+pub(crate) enum Hash {
     One,
     Modulo(Divisor),
     XorFold(Divisor),
@@ -314,8 +315,23 @@ const INTEL: [u32; 3] =
     [(0x1b_5f57_5440u64 >> 6) as u32, (0x2e_b5fa_a880u64 >> 6) as u32, (0x3c_ccc9_3100u64 >> 6) as u32];
 
 impl Hash {
+    /// `hash` over `slices`; [`None`] where it is not known for so many.
+    pub(crate) fn of(hash: SliceHash, slices: u32) -> Option<Hash> {
+        Some(match (hash, slices) {
+            (_, 1) => Hash::One,
+            (SliceHash::Modulo, n) => Hash::Modulo(Divisor::new(n)),
+            (SliceHash::XorFold, n) => Hash::XorFold(Divisor::new(n)),
+            (SliceHash::Mixed, n) => Hash::Mixed(n),
+            (SliceHash::Intel, n @ (2 | 4 | 8)) => {
+                Hash::Parity(std::array::from_fn(|bit| if 1 << bit < n { INTEL[bit] } else { 0 }))
+            }
+            (SliceHash::Intel, _) => return None,
+        })
+    }
+
+    /// The slice that has `line`, and the number under which it knows it.
     #[inline(always)]
-    fn split(self, line: Line) -> (usize, Line) {
+    pub(crate) fn split(self, line: Line) -> (usize, Line) {
         let low = line.0 as u32;
         match self {
             Hash::One => (0, line),
@@ -385,18 +401,9 @@ impl Llc {
         }
         let size = Size::from_bytes(spec.size.bytes() / u64::from(n));
         let sets = CacheSpec { size, ways: spec.ways, latency: spec.latency }.sets(path)?;
-        let hash = match (spec.hash, n) {
-            (_, 1) => Hash::One,
-            (SliceHash::Modulo, _) => Hash::Modulo(Divisor::new(n)),
-            (SliceHash::XorFold, _) => Hash::XorFold(Divisor::new(n)),
-            (SliceHash::Mixed, _) => Hash::Mixed(n),
-            (SliceHash::Intel, 2 | 4 | 8) => {
-                Hash::Parity(std::array::from_fn(|bit| if 1 << bit < n { INTEL[bit] } else { 0 }))
-            }
-            (SliceHash::Intel, _) => {
-                let allowed = "2, 4 or 8 slices with hash = \"intel\"".into();
-                return error("slices", n.to_string(), allowed, "the others are not published as XORs: use xor_fold");
-            }
+        let Some(hash) = Hash::of(spec.hash, n) else {
+            let allowed = "2, 4 or 8 slices with hash = \"intel\"".into();
+            return error("slices", n.to_string(), allowed, "the others are not published as XORs: use xor_fold");
         };
         let stops = Stops::of(spec, cores, path)?;
         let distances = stops.as_ref().map(|stops| stops.distances(cores, n)).unwrap_or_default();

@@ -28,6 +28,8 @@ mod engines_tests;
 mod extent;
 mod in_flight;
 mod latest;
+#[cfg(test)]
+mod links_tests;
 mod llc;
 mod pending;
 mod placement;
@@ -50,6 +52,7 @@ pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use extent::Extent;
 pub use latest::PrivateLevels;
+pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
@@ -1584,6 +1587,9 @@ impl Memory for Hierarchy {
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
             if self.applications.is_some() && self.leaves_l2(victim, share, now) {
+                if victim.dirty {
+                    self.llc.carry(self.llc.spot(victim.line), Requester::Core(request.core), true, now);
+                }
                 continue;
             }
             if victim.dirty || self.inclusion == Inclusion::Victim {

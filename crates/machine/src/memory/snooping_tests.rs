@@ -139,7 +139,7 @@ impl Twin {
         self.l1[core].get(line).map(|held| held.value).or(l2)
     }
 
-    fn into_llc(&mut self, line: u64, value: u64, modified: bool) {
+    fn fill_llc(&mut self, line: u64, value: u64, modified: bool) {
         if let Some(held) = self.llc.touch(line) {
             if modified {
                 (held.value, held.state) = (value, MesiState::Modified);
@@ -166,7 +166,7 @@ impl Twin {
         let Some(gone) = gone else { return };
         let modified = gone.state == MesiState::Modified;
         if modified || self.inclusion == Inclusion::Victim {
-            self.into_llc(gone.line, gone.value, modified);
+            self.fill_llc(gone.line, gone.value, modified);
         }
     }
 
@@ -221,7 +221,7 @@ impl Twin {
                 }
             }
             if store.is_none() && theirs == Modified {
-                self.into_llc(line, value, true);
+                self.fill_llc(line, value, true);
             }
         }
         let shares = others.is_some() && store.is_none();
@@ -243,7 +243,7 @@ impl Twin {
                     if held.state == Modified {
                         match self.l2[core].touch(line) {
                             Some(own) => *own = held,
-                            None => self.into_llc(line, held.value, true),
+                            None => self.fill_llc(line, held.value, true),
                         }
                     }
                 }
@@ -253,7 +253,7 @@ impl Twin {
             _ => {
                 let value = self.memory.get(&line).copied().unwrap_or(0);
                 if self.inclusion != Inclusion::Victim {
-                    self.into_llc(line, value, false);
+                    self.fill_llc(line, value, false);
                 }
                 (Served::Dram, value)
             }
@@ -284,7 +284,7 @@ impl Twin {
             self.l1[core].remove(line);
             self.l2[core].remove(line);
         }
-        self.into_llc(line, value, true);
+        self.fill_llc(line, value, true);
     }
 
     fn dma_read(&mut self, line: u64) -> u64 {

@@ -534,6 +534,7 @@ impl Hierarchy {
             // It comes in where devices do.
             let Arrival { waited, distance, .. } = llc.take_in(spot, Requester::Device, at);
             let latency = llc.latency();
+            let back = distance + llc.carry(spot, Requester::Device, false, at + waited + distance);
             if !write {
                 llc.use_line(spot);
             }
@@ -543,9 +544,9 @@ impl Hierarchy {
             let hops = sockets.ask(told, Some(socket), at);
             path.push(Reason::SocketLink, hops);
             path.push(Reason::SliceQueue, waited);
-            path.push(Reason::Interconnect, distance * 2);
+            path.push(Reason::Interconnect, distance + back);
             path.push(Reason::Llc, latency);
-            return at + hops + waited + distance * 2 + latency;
+            return at + hops + waited + distance + back + latency;
         }
         let home = sockets.homes.of(line, sockets.count);
         let mut hops = Ps::ZERO;

@@ -314,7 +314,7 @@ fn littles_law_holds_of_every_preset_and_controller() {
         standard.channels = 1;
         for (seed, order) in (3..).zip(orders) {
             let writes = if seed == 3 { drain } else { Writes::Mixed };
-            let spec = ControllerSpec { order, writes, page: standard.usual_page(), ..ControllerSpec::default() };
+            let spec = ControllerSpec { order, writes, page: standard.page, ..ControllerSpec::default() };
             let requests = torture(&standard, 4000, seed);
             let outcome = engine(&standard, &spec, &requests, Isa::best());
             // Count the requests inside at every clock; compare with rate times mean latency.
