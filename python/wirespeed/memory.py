@@ -125,10 +125,10 @@ def simulate_cache(
 
     `levels` are those of the chain, the nearest to the core first: `"32KiB/8,1MiB/16"` or `["32KiB/8", "1MiB/16"]`,
     each a size and its ways and behind colons what else there is to say: `"L3=16MiB/16:srrip:victim"`. `trace` and
-    `is_write` are as for `simulate_dram`; of an array, `io` says which accesses are a device's, by DMA (none if left out; booleans),
-    and `classes` of which class of service, 0 to 15, the others are. `seed` is for random replacement. With `sample=8` one of every 8 sets is
-    simulated, drawn by `seed`: the counts are estimates, and `hit_rate_half_width` and `estimates` of each level say at
-    95 % how far off they may be.
+    `is_write` are as for `simulate_dram`; of an array, `io` says which accesses are a device's, by DMA (none if left
+    out; booleans), and `classes` of which class of service, 0 to 15, the others are. `seed` is for random replacement.
+    With `sample=8` one of every 8 sets is simulated, drawn by `seed`: the counts are estimates, and
+    `hit_rate_half_width` and `estimates` of each level say at 95 % how far off they may be.
 
     The GIL is released meanwhile. Raises InputError for levels that contradict themselves or each other.
 
@@ -161,9 +161,7 @@ def _count(name: str, value: Any, least: int, most: int) -> int:
     return count
 
 
-def requests(
-    trace: Requests, is_write: Any = None, arrivals: Any = None, io: Any = None, classes: Any = None
-) -> Trace:
+def requests(trace: Requests, is_write: Any = None, arrivals: Any = None, io: Any = None, classes: Any = None) -> Trace:
     """What `trace` stands for. Raises InputError."""
     if isinstance(trace, (Trace, str, os.PathLike)):
         columns = {"is_write": is_write, "arrivals": arrivals, "io": io, "classes": classes}

@@ -229,7 +229,8 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
         found = document.get(key) or {"hits": 0, "misses": 0}
         if asked := found["hits"] + found["misses"]:
             rate = found["hits"] / asked
-            table.add_row(Text(name), q.share(rate), _gauge(rate), q.count(found["hits"]), q.count(found["misses"]), "", "")
+            counts = [q.count(found["hits"]), q.count(found["misses"]), "", ""]
+            table.add_row(Text(name), q.share(rate), _gauge(rate), *counts)
     return Group(
         Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
     )

@@ -396,13 +396,14 @@ def test_devices_and_classes_are_told_by_arrays_and_by_traces(tmp_path: Path) ->
     addresses = (line + np.where(device, 0, np.where(turns % 3 == 1, 2**14, 2**15))) * LINE
     classes = np.where(turns % 3 == 1, 1, 0)
     levels = "LLC=32KiB/8:ways=0x0c:class1=0xf0:io=0x03:slices=4:ring"
-    given = {"is_write": device, "io": device, "classes": classes}
+    given: dict[str, Any] = {"is_write": device, "io": device, "classes": classes}
     found = memory.simulate_cache(addresses, levels, **given)
     assert (found["accesses"], found["loads"], found["stores"]) == (3000, 2000, 0)
     # As many lines of class 1 as its four ways hold, and twice as many of the others.
     assert [of["levels"][0]["misses"] for of in found["classes"]] == [1000, 256]
     assert found["dma_writes"] == {"hits": 0, "misses": 1000}
-    assert len(found["levels"][0]["slices"]) == 4 and 0.9 < found["levels"][0]["mean_hops"] < 1.1
+    assert len(found["levels"][0]["slices"]) == 4
+    assert 0.9 < found["levels"][0]["mean_hops"] < 1.1
     text = "".join(
         f"{'W' if io else 'R'} {at:x}{' io' if io else f' class={of}' if of else ''}\n"
         for at, io, of in zip(addresses.tolist(), device.tolist(), classes.tolist(), strict=True)
@@ -414,11 +415,12 @@ def test_devices_and_classes_are_told_by_arrays_and_by_traces(tmp_path: Path) ->
         assert trace.origins() == bytes(np.where(device, 255, classes).astype(np.uint8))
         again = memory.simulate_cache(trace, levels)
         assert {**again, "cpu_s": 0} == {**found, "cpu_s": 0}
-    for wrong, words in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"classes": [16] * 3000}, r"classes\[0\] = 16: allowed are 0 to 15"),
         ({"io": [True]}, r"io: 1 values for 3000 addresses"),
         ({"io": np.full(3000, 2)}, r"io\[0\] = 2: allowed are 0 and 1"),
-    ):
+    ]
+    for wrong, words in cases:
         with pytest.raises(InputError, match=words):
             memory.simulate_cache(addresses, levels, **wrong)
     with pytest.raises(InputError, match=r"io: a trace that was read has its own"):
