@@ -38,7 +38,7 @@ fn what_passes_the_llc_waits_for_links() {
     let past = |spec: &MemorySpec, lines: [u64; 2]| {
         let mut memory = Hierarchy::new(spec, 2, "machine").unwrap();
         let none = ApplicationSpec { llc: false, ..ApplicationSpec::default() };
-        memory.tell_apart(&[("tables", &none)], &[vec![0..100]], "machine.applications").unwrap();
+        memory.tell_apart(&[("tables", &none)], &[std::iter::once(0..100).collect()], "machine.applications").unwrap();
         let responses = lines.map(|line| memory.access(&request(0, line), Ps(1_000_000)));
         assert_eq!(responses[1].path.total(), responses[1].at - Ps(1_000_000));
         (responses[1].at, responses[1].served)
