@@ -77,7 +77,7 @@ _STUDY: Final = ("claims.json", "points.csv", "figures.html", "kept.jsonl")
 PROMISES: Final[Mapping[str, tuple[tuple[str, ...] | None, tuple[str, ...]]]] = {
     "wirespeed calibrate": (
         None,
-        (r"Clock +[\d.]+ GHz", r"DRAM +[\d.]+ ns", r"In the mean a factor of [\d.]+ off"),
+        (r"Clock +[\d.,]+ [GM]Hz", r"DRAM +[\d.]+ ns", r"In the mean a factor of [\d.]+ off"),
     ),
     "wirespeed tune --target testpmd": (
         ("tuning.html", "tuning.json", "journal.jsonl"),
@@ -85,11 +85,11 @@ PROMISES: Final[Mapping[str, tuple[tuple[str, ...] | None, tuple[str, ...]]]] = 
     ),
     "wirespeed papers run 2011-dac-hermes": (
         (*_STUDY, "fig3a-letter.svg"),
-        (r"\d+ reproduced, \d+ partly, \d+ not", "mean delay", "interquartile range"),
+        (r"\d+ reproduced, \d+ partly, \d+ not", r"mean\s+delay", r"interquartile\s+range"),
     ),
     "wirespeed papers run 2020-access-korikawa --real-size": (
         (*_STUDY, "fig16-literal.svg"),
-        (r"\d+ reproduced, \d+ partly, \d+ not", r"2\^27 entries"),
+        (r"\d+ reproduced, \d+ partly, \d+ not", r"2\^27\s+entries"),
     ),
 }
 # What runs where the machine has what it wants: a part of the command, what that is, and whether it is there.
