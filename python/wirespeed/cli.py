@@ -284,13 +284,14 @@ def predict(
         typer.Option("--load", metavar="SHARE", help="Answer for this share of the line rate, too; repeatable."),
     ] = None,
     form: FormatOpt = Format.table,
+    quiet: QuietOpt = False,
 ) -> int:
     """Predict throughput, waiting and CPI in closed form, from the function's own instructions and misses."""
     with _stoppable():
         found = api.predict(scenario, capture, table, settings, seed, loads or ())
     compared = None
     if check:
-        result = _run(scenario, capture, table, settings, seed, None, None, True)
+        result = _run(scenario, capture, table, settings, seed, None, None, quiet)
         compared = predictions.errors(found, result.summary)
     if form is Format.json:
         _emit(json.dumps({**found, "beside_simulation": compared}, indent=2, allow_nan=False))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from wirespeed import scenarios
+from wirespeed import kinds, scenarios
 from wirespeed.errors import InputError
 
 TRAFFIC = "Traffic and machine"
@@ -28,12 +28,29 @@ def one_of_each(settings: list[str] | None) -> list[str] | None:
     return settings
 
 
+def a_capture(given: Path | None) -> Path | None:
+    """A file for `--capture`. Raises InputError for what is a prefix table: it is told before anything runs."""
+    return _of_kind(given, "--capture", "capture", "--table")
+
+
+def a_table(given: Path | None) -> Path | None:
+    """A file for `--table`. Raises InputError for what is a capture."""
+    return _of_kind(given, "--table", "prefix table", "--capture")
+
+
+def _of_kind(given: Path | None, option: str, wanted: kinds.Kind, other: str) -> Path | None:
+    if given is not None and (found := kinds.of(given)) not in (None, wanted):
+        raise InputError(f"{option} {given}: is a {found}, not a {wanted}: {option} and {other} swapped?")
+    return given
+
+
 CaptureOpt = Annotated[
     Path | None,
     typer.Option(
         "--capture",
         metavar="FILE",
         help="Use this capture as traffic: pcap, pcapng, TSH or ERF; plain, .gz, .xz or .zst.",
+        callback=a_capture,
         rich_help_panel=TRAFFIC,
     ),
 ]
@@ -43,6 +60,7 @@ TableOpt = Annotated[
         "--table",
         metavar="FILE",
         help="Use this prefix table: MRT TABLE_DUMP(_V2) or a plain list, also compressed.",
+        callback=a_table,
         rich_help_panel=TRAFFIC,
     ),
 ]

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from wirespeed import _wirespeed, options, terminal
 from wirespeed.errors import InputError
-from wirespeed.options import OUTPUT, TablesOrJsonOpt
+from wirespeed.options import OUTPUT, QuietOpt, TablesOrJsonOpt
 
 EXIT_NO_GPU: Final = 77
 
@@ -107,6 +107,7 @@ RoutesOpt = Annotated[
         "--table",
         metavar="FILE",
         help="Use this prefix table: MRT or a plain list, also compressed.",
+        callback=options.a_table,
         show_default="a made one",
         rich_help_panel=_SOURCE,
     ),
@@ -167,7 +168,13 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
     def _run(
         capture: Annotated[
             Path | None,
-            typer.Option("--capture", metavar="FILE", help="Route this capture.", rich_help_panel=_SOURCE),
+            typer.Option(
+                "--capture",
+                metavar="FILE",
+                help="Route this capture.",
+                callback=options.a_capture,
+                rich_help_panel=_SOURCE,
+            ),
         ] = None,
         profile: Annotated[
             str | None,
@@ -380,7 +387,13 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         table: RoutesOpt = None,
         capture: Annotated[
             Path | None,
-            typer.Option("--capture", metavar="FILE", help="Use its packets.", show_default="made ones"),
+            typer.Option(
+                "--capture",
+                metavar="FILE",
+                help="Use its packets.",
+                callback=options.a_capture,
+                show_default="made ones",
+            ),
         ] = None,
         batches: Annotated[
             str, typer.Option("--batches", metavar="N,N", help="Batches: powers of two.")
@@ -401,6 +414,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         ] = None,
         seed: Annotated[int, options.seed("Seed of what is made", _SOURCE)] = 0,
         form: TablesOrJsonOpt = "table",
+        quiet: QuietOpt = False,
     ) -> int:
         """Measure delay against throughput: every mode of a GPU beside CPU threads, every verdict checked."""
         points: list[dict[str, Any]] = []
@@ -411,7 +425,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 points.append(point)
                 if file is not None:
                     print(_line(point), file=file, flush=True)
-                print(f"wirespeed: {_told(point)}", file=sys.stderr)
+                if not quiet:
+                    print(f"wirespeed: {_told(point)}", file=sys.stderr)
                 return not stopping
 
             try:

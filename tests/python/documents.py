@@ -9,7 +9,12 @@ title, which are scenarios. `wirespeed` commands run in this process, with less 
 they do what they are said to do, not what comes out. What is not run stands in `ONLY_LOOKED_AT` with its reason, or in
 `WANTS` with what a machine must have for it; of that, names of commands and their options, and the values of options,
 go through the parser all the same. A comment before a block, `<!-- only looked at: REASON -->`, does the same for a
-block of Python.
+block of Python. What takes more than seconds even when it is made smaller (`SLOW`) runs with `make test-slow`, and what
+it promises is checked (`PROMISES`).
+
+A block of `text` (or `json`) is what the block of commands before it prints. Its shape is compared (`shape`): words,
+headings and units, with numbers masked and bars left out, however lines are broken. A line `…` stands for lines that
+the page leaves out. What cannot be compared has a comment before it, `<!-- not compared: REASON -->`.
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,13 +41,13 @@ import smaller
 from stock import frame
 from wirespeed import cli
 
-__all__ = ["Block", "blocks", "commands", "frame", "pages", "run", "skipped"]
+__all__ = ["Block", "Session", "blocks", "commands", "frame", "pages", "run", "skipped"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 BIN = Path(sys.executable).parent
 FENCE = re.compile(
-    r"(?:<!-- only looked at: (?P<why>.*?) -->\n+)?"
+    r"(?:<!-- (?:only looked at|not compared|sample): (?P<why>.*?) -->\n+)?"
     r"^(?P<indent> *)```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -50,6 +55,7 @@ INDENTED = re.compile(r"^    (?P<text>(?:\.venv/bin/)?wirespeed (?:.*\\\n)*.*)$"
 OURS = re.compile(r"(\.venv/bin/)?wirespeed(\s|$)")
 DAEMON = re.compile(r"(\.venv/bin/)?wirespeedd\s")
 SHELL = ("sh", "bash", "console")
+PRINTED = ("text", "json")
 # What no test runs, by the beginning of the command or of the block of Python, and why.
 ONLY_LOOKED_AT: Final = {
     "make demo": "builds everything, and this test with it; continuous integration is a clean clone",
@@ -58,10 +64,33 @@ ONLY_LOOKED_AT: Final = {
     "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",
     "sudo apt-get": "wants root and a network; `.ci/run` takes it from README.md and runs it",
     "from dask_jobqueue": "wants Slurm; tests/python/test_cluster.py has a cluster of processes",
-    "wirespeed calibrate": "measures this machine for most of a minute; tests/python/test_calibrate.py has its parts",
-    "wirespeed tune --target testpmd": "starts dpdk-testpmd for minutes; tests/python/test_tune.py does for seconds",
-    "wirespeed papers run 2011-dac-hermes": "takes minutes for any claim; tests/python/test_hermes.py runs few points",
-    "wirespeed papers run 2020-access-korikawa --real-size": "a table of 2^27 entries takes minutes",
+}
+# What runs with `make test-slow` alone, by the beginning of the command, and why.
+SLOW: Final = {
+    "wirespeed calibrate": "measures this machine for most of a minute",
+    "wirespeed tune --target testpmd": "starts dpdk-testpmd some twenty times",
+    "wirespeed papers run 2011-dac-hermes": "all its points are run for any claim",
+    "wirespeed papers run 2020-access-korikawa --real-size": "a table of 2^27 entries takes half a minute",
+}
+_STUDY: Final = ("claims.json", "points.csv", "figures.html", "kept.jsonl")
+# Of these, what the folder of `--out` has then (None: it is a file itself), and what is printed.
+PROMISES: Final[Mapping[str, tuple[tuple[str, ...] | None, tuple[str, ...]]]] = {
+    "wirespeed calibrate": (
+        None,
+        (r"Clock +[\d.,]+ [GM]Hz", r"DRAM +[\d.]+ ns", r"In the mean a factor of [\d.]+ off"),
+    ),
+    "wirespeed tune --target testpmd": (
+        ("tuning.html", "tuning.json", "journal.jsonl"),
+        ("as it is", "joint search", "Run the best", "dpdk-testpmd .*--total-num-mbufs=", "M/CPU-s|per CPU-second"),
+    ),
+    "wirespeed papers run 2011-dac-hermes": (
+        (*_STUDY, "fig3a-letter.svg"),
+        (r"\d+ reproduced, \d+ partly, \d+ not", r"mean\s+delay", r"interquartile\s+range"),
+    ),
+    "wirespeed papers run 2020-access-korikawa --real-size": (
+        (*_STUDY, "fig16-literal.svg"),
+        (r"\d+ reproduced, \d+ partly, \d+ not", r"2\^27\s+entries"),
+    ),
 }
 # What runs where the machine has what it wants: a part of the command, what that is, and whether it is there.
 WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
@@ -75,6 +104,7 @@ WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
         lambda: has("cc", "make") and has_dpdk(),
     ),
     ("--reading auckland", "../shared/data", (SHARED / "data").is_dir),
+    ("--target testpmd", "dpdk-testpmd (Debian's dpdk-dev)", lambda: has("dpdk-testpmd")),
     ("wirespeedd ", "wirespeedd (make build)", (BIN / "wirespeedd").exists),
     ("dask ", "the extra cluster", (BIN / "dask").exists),
     ("--install-completion", "the command in the virtual environment", (BIN / "wirespeed").exists),
@@ -82,8 +112,18 @@ WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
 # What takes seconds even when it is small is run where it stands first: all of them, or those with the same options.
 ONCE: Final = {"papers": "all words", "advise": "options", "copies": "all words", "tune": "all words"}
 EXIT_NO_GPU: Final = 77
-_ran: set[tuple[str, ...]] = set()
+_ran: dict[tuple[str, ...], str] = {}
 _running: list[subprocess.Popen[str]] = []
+
+
+@dataclass(slots=True)
+class Session:
+    """What a page has done so far: what its commands printed, and those that were not run, with reasons."""
+
+    slow: bool = False
+    """Whether what is slow is run, and that alone."""
+    printed: str = ""
+    not_run: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +164,7 @@ def blocks(page: Path) -> list[Block]:
         for match in INDENTED.finditer(text)
         if not any(start <= match.start() < end for start, end in spans)
     )
-    ran = {*SHELL, "python", "toml"}
+    ran = {*SHELL, *PRINTED, "python", "toml"}
     return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
 
 
@@ -150,10 +190,19 @@ def skipped(command: str, block: Block) -> str | None:
     )
 
 
+def slow(command: str) -> str | None:
+    """Why it runs with `make test-slow` alone, if it does."""
+    return _starts(command, SLOW)
+
+
 def never_run(command: str, block: Block) -> str | None:
     """Why it is not run on any machine."""
+    return block.why or _starts(command, ONLY_LOOKED_AT)
+
+
+def _starts(command: str, among: Mapping[str, Any]) -> Any:
     plain = command.removeprefix(".venv/bin/")
-    return block.why or next((why for start, why in ONLY_LOOKED_AT.items() if plain.startswith(start)), None)
+    return next((found for start, found in among.items() if plain.startswith(start)), None)
 
 
 def is_ours(command: str) -> bool:
@@ -214,21 +263,25 @@ def look_at_python(text: str) -> None:
             assert hasattr(wirespeed, node.attr), f"no wirespeed.{node.attr}"
 
 
-def run(command: str) -> None:
-    """Run a command in the folder at hand. Raises AssertionError with what it said where it fails."""
+def run(command: str) -> str:
+    """Run a command in the folder at hand; what it printed, or what such a command did that has run before (`ONCE`).
+
+    Raises AssertionError with what it said where it fails, or does not do what it promises.
+    """
     place, found, behind = command.partition(" && ")
     if found and place.startswith("cd "):
         os.chdir(place.removeprefix("cd "))
         command = behind
     if not is_ours(command) or "--install-completion" in command:
-        _run_other(command)
-        return
+        return _run_other(command)
     words, target = parsed(command)
     if words[0] in ONCE:
         key = words if ONCE[words[0]] == "all words" else [words[0], *(word for word in words if word[:2] == "--")]
         if tuple(key) in _ran:
-            return
-        _ran.add(tuple(key))
+            return _ran[tuple(key)]
+    out_at = Path(words[words.index("--out") + 1]) if "--out" in words else None
+    if out_at is not None and out_at.is_symlink():
+        out_at.unlink()  # of the files that all pages share
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -242,16 +295,53 @@ def run(command: str) -> None:
     assert code in answers, err.getvalue()[-500:]
     if target:
         Path(target).write_text(out.getvalue(), encoding="utf-8")
+    if (promised := _starts(command, PROMISES)) is not None:
+        _is_kept(promised, out_at, out.getvalue())
+    if words[0] in ONCE:
+        _ran[tuple(key)] = out.getvalue()
+    return out.getvalue()
 
 
-def _run_other(command: str) -> None:
+def _is_kept(promised: tuple[tuple[str, ...] | None, tuple[str, ...]], out: Path | None, printed: str) -> None:
+    files, lines = promised
+    if out is not None:
+        for file in [out] if files is None else [out / name for name in files]:
+            assert file.is_file(), f"{file} is not written"
+            assert file.stat().st_size > 0, f"{file} is empty"
+    for line in lines:
+        assert re.search(line, printed), f"{line!r} is not in {printed}"
+
+
+def shape(text: str) -> str:
+    """What a text has but numbers, bars and rules; one space between words, however lines are broken.
+
+    A time is a time, be it told in milliseconds or seconds: how long a run took depends on the machine.
+
+    >>> shape("  14.3 GB/s, 74.5 % in 98 ms\\n ██  data   < 0.1 %")
+    '# GB/s, # % in # s data # %'
+    """
+    words = re.sub(r"[█▓▒░·│]+|[─━═]{2,}", " ", text)
+    words = re.sub(r"(?:[<>≤≥] ?)?(?<![\w.])[+-]?\d(?:[\d,.]*\d)?(?![\d])", "#", words)
+    return " ".join(re.sub(r"# (?:ps|ns|µs|ms|s)\b", "# s", words).split())
+
+
+def compare(shown: str, printed: str) -> None:
+    """Check that what a page shows has the shape of what is printed, in order. Raises AssertionError."""
+    found, at = shape(printed), 0
+    for part in re.split(r"^ *… *$", shown, flags=re.MULTILINE):
+        wanted = shape(part)
+        place = found.find(wanted, at)
+        assert place >= 0, f"shown is\n      {wanted}\n    printed is\n      {found[at:] or printed!r}"
+        at = place + len(wanted)
+
+
+def _run_other(command: str) -> str:
     """Runs a command by the shell, with this virtual environment's programs first, and a home of its own."""
     home = Path("home").absolute()
     home.mkdir(exist_ok=True)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
     command = command.removeprefix(".venv/bin/").replace(smaller.PORT, smaller.free_port())
     command = re.sub(r"^python3\b", shlex.quote(sys.executable), command)
-    command = re.sub(r"^make$", "make PACKETS=300", command)
     if DAEMON.match(command) and " run " in command:
         command = f"{command.partition('#')[0]} --intervals 2"
     if command.endswith("&"):
@@ -262,11 +352,12 @@ def _run_other(command: str) -> None:
                 start_new_session=True,
             )
         )  # fmt: skip
-        return
+        return ""
     # The shell stays, as a reader's does: completion is for the shell that it is called from.
     shell = ["bash", "-c", f"{command}\nexit $?"]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, (done.stdout + done.stderr)[-500:]
+    return done.stdout
 
 
 def end_page() -> None:

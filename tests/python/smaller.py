@@ -21,6 +21,13 @@ UPF = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
 FEW = ("--packets=500", "--warm-up=200", "--seeds=1")
 TRIED = ("short_rings", "core")
 """The techniques that `advise` tries."""
+UNTRIED = tuple(name for name, *_ in techniques._ALL if name not in TRIED)
+ADVICE = {
+    **dict.fromkeys(("_OWN", "_AT_LINE", "_SEARCHED"), 1000),
+    "_LEAST_TRIAL": 5000,  # below that a trial is too short to tell whether queues grow
+    "_CONFIRMED_WITHIN": "carried_mpps 20%",
+}
+"""What `wirespeed.advise.bench` runs beside the comparison."""
 PORT = "8786"
 """Dask's, in the place of which a free one is taken."""
 # Of each study of a paper one claim that takes seconds.
@@ -54,6 +61,9 @@ def smaller(words: list[str]) -> list[str]:
         case ["microengines", *_]:
             return [*words, *(x for x in FEW if x not in words)]
         case ["tune", *_] if "--target" in words:
+            # Each point is simulated, too, where there is a machine: of knobs two, with two values each.
+            two = ["--knob", "nic.rx_descriptors=256,1024", "--knob", "nic.burst=32,64"]
+            words = [*words, *(two if "--machine" in words and "--knob" not in words else [])]
             return [*words, "--evaluations", "4", "--starts", "1", "--run-for", "0.1", "--warmup", "0"]
         case ["tune", *_]:
             few = ["run.packets=1000", "run.warmup=500", *(UPF if "upf" in words else [])]
@@ -63,8 +73,7 @@ def smaller(words: list[str]) -> list[str]:
             few = ["machine.cores=1", "mempool.size=8192", "run.warmup=9000", *SHORT[2:]]
             # A small made table has no route for a capture's packets.
             few += [] if "--capture" in words else ["traffic.profile=min64", *MADE]
-            others = [name for name, *_ in techniques._ALL if name not in TRIED]
-            return setting([*words, "--packets", "1000", *(x for each in others for x in ("--without", each))], few)
+            return setting([*words, "--packets", "1000", *(x for each in UNTRIED for x in ("--without", each))], few)
         case ["router", "run", *_]:
             return [{"--seconds": "--packets", "5": "500"}.get(word, word) for word in words]
         case ["router", "bench", *_]:
@@ -75,6 +84,8 @@ def smaller(words: list[str]) -> list[str]:
             return setting(words, ["workload.rounds=2"])
         case ["copies", "receive", *_] if "--capture" not in words:
             return [*words, "--capture", "trace.pcap.gz"]
+        case ["papers", "run", "2011-dac-hermes", *_]:
+            return [*words, "--reading", "letter", "--claim", "storage"]
         case ["papers", "run", paper, *_]:
             claims = CLAIMS.get(paper, [])
             return [*words, *(claims[:2] if "--reading" in words else claims)]

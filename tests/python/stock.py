@@ -28,6 +28,8 @@ def inputs(folder: Path) -> None:
     rib = "".join(f"{10 + i % 90}.{i // 90}.0.0/16\n" for i in range(500)) + "0.0.0.0/0\n"
     for name in ("rib.mrt.gz", "rib.gz", "full_table_v4v6.txt.gz"):
         (folder / name).write_bytes(gzip.compress(rib.encode()))
+    rules = "".join(f"@{10 + i}.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF 0x0000/0x0000\n" for i in range(50))
+    (folder / "acl1_10k.rules.gz").write_bytes(gzip.compress(rules.encode()))
     for name in ("my.toml", "my-scenario.toml"):
         (folder / name).write_text(_wirespeed.preset("scenario", "forwarding"))
     # What `wirespeed calibrate` would write is a preset of a machine.

@@ -160,7 +160,7 @@ def test_a_set_that_loses_packets_at_any_rate_has_no_gain_and_is_shown_without(a
     assert any("without loss none" in line for line in text.now(document))
     assert "without loss none and none, –" in text.confirmation(document)
     assert text.ranked(document)[1][0][3] == "–"
-    assert page.page(document).count("<svg") == 1
+    assert page.page(document).count("<svg") == 2
 
 
 def test_the_command_of_the_comparison_says_once_how_much_is_offered():
@@ -323,13 +323,19 @@ def test_advice_that_is_known_is_not_run_again_and_does_not_depend_on_jobs(advic
 def test_advice_is_shown_with_intervals_and_its_command(advice):
     _, _, found = advice
     shown = page.page(found.document)
-    assert shown.count("<svg") == 1
+    # The rate and p99; loss where it changes, and else a line that says that it does not.
+    changes = any(text.changes_loss(each["loss"]) for each in found.document["techniques"])
+    assert shown.count("<svg") == (3 if changes else 2)
+    assert ("No technique changes the loss" in shown) != changes
+    assert "99th percentile of sojourn at its own load" in shown
     # What is long wraps or is scrolled inside its box: the page is as wide as the window.
     assert shown.count('<span class="under">receive rings') == 1
     # What it is and of which system stands below the name: the gains and the cost stay in sight.
     assert '>what it is</th><th scope="col">rate' not in shown
     assert shown.index(">cost</th>") < shown.index('<span class="under">')
-    assert shown.count("<pre>") == shown.count('<div class="code"><pre>') == 3
+    commands = text.commands(found.document)
+    assert shown.count("<pre") == shown.count('<div class="code"><pre class="wrapped">') == len(commands)
+    assert all(label in shown for label, _ in commands)
     assert found.command.replace("'", "&#x27;").replace('"', "&quot;") in shown
     assert "± " in text.headline(found.document)
     for heads, rows in (text.ranked(found.document), text.at_own_load(found.document)):
@@ -472,3 +478,95 @@ def test_wrong_input_is_told_before_anything_runs(given, says, tmp_path):
 def test_a_target_beyond_the_port_is_told(tmp_path):
     with pytest.raises(wirespeed.InputError, match="more than the port's line rate"):
         wirespeed.advise("forwarding", set=SMALL, target="200 Mpps", out=tmp_path)
+
+
+def labels(document):
+    return [label for label, _ in text.commands(document)]
+
+
+def test_where_nothing_has_to_change_the_first_command_changes_nothing(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    plain = document["now"]["command"]
+    document["target"]["met"] = False
+    document["now"]["ndr_at_line_rate"] = False
+    assert labels(document)[0] == "Run the best"
+    assert "with more in reserve" not in " ".join(labels(document))
+    document["now"]["ndr_at_line_rate"] = True
+    first, second = text.commands(document)[:2]
+    assert first == ("Run it as it is, which keeps line rate", plain)
+    assert second == ("Run it with more in reserve, behind the port that it has", found.command)
+    assert "Nothing has to change" in text.headline(document)
+    assert "Who wants more in reserve" in text.headline(document)
+    # One command is told once, with all that is said of it.
+    document["target"] |= {"met": True, "command": plain}
+    assert text.commands(document)[0][0].endswith("keeps line rate; it is the cheapest that carries the target")
+    assert [command for _, command in text.commands(document)].count(plain) == 1
+    document["best"] |= {"techniques": [], "titles": [], "command": plain}
+    assert len(text.commands(document)) == 2
+    document["goal"] = "p99"
+    assert labels(document)[0].startswith("Run it as it is; ")
+
+
+def test_where_packets_are_rejected_both_rates_say_what_they_count(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    assert document["now"]["rejected_share"] == 0
+    told = "packets that the function rejects count in NDR alone"
+    assert told not in text.ranked_by(document)
+    document["now"]["rejected_share"] = 0.12
+    assert told in text.ranked_by(document)
+    assert told in page.page(document)
+    assert any("12.0 % of the packets are rejected" in line and "not lost" in line for line in text.now(document))
+
+
+LONG_RINGS = {"nic.rx_descriptors": 4096, "mempool.size": 32768}
+"""With such rings the pool is the smallest there can be; with shorter ones it is not."""
+
+
+def test_a_pool_is_as_small_as_the_rings_of_the_set_allow():
+    of = resolved(**LONG_RINGS)
+    fit = {each.name: each for each in techniques.fitting(of)[0]}
+    assert "small_pool" not in fit, "with these rings it is the smallest"
+    assert techniques.pool_behind(of, [fit["wide_io"]]) is None
+    pool = techniques.pool_behind(of, [fit["short_rings"], fit["wide_io"]])
+    (override,) = pool.overrides
+    size = int(override.removeprefix("mempool.size="))
+    assert size < int(of["mempool"]["size"])
+    assert size == 16384  # 4 cores with 256 received, 2 ports of 1024 sent, a burst of 32, a cache of 256: 10368
+    api.resolve("forwarding", set=[*fit["short_rings"].overrides, override])
+    more = techniques.pool_behind(of, [fit["short_rings"], fit["core"], fit["long_bursts"]])
+    assert int(more.overrides[0].partition("=")[2]) >= size
+    small = resolved(**{"nic.rx_descriptors": 1024, "mempool.size": size})
+    assert techniques.pool_behind(small, [fit["short_rings"]]) is None
+
+
+@pytest.mark.parametrize("gain", [50.0, 0.1])
+def test_a_pool_for_the_rings_that_are_advised_is_taken_where_it_surely_helps(gain, monkeypatch, advice):
+    of = bench.Bench(bench.Asked("forwarding", set=LONG_RINGS, jobs=1))
+    fit, _ = techniques.fitting(of.resolved)
+    rate = {"pct": 20.0, "half_width_pct": 1.0}
+    best = {"techniques": ["short_rings"], "rate": rate, "p99": rate, "ndr": None, "energy": None, "loss": 0.0}
+    combined = {"sets": [best], "best": best}
+    asked = []
+
+    def measure(phase, sets, on, seeds):
+        asked.append(sets[1])
+        logs = np.log([[1.0, 1.2 + gain / 100]] * seeds) + np.array([[0.0], [0.01], [0.02]])
+        return {name: bench.Measured(logs) for name in ("rate", "p99", "loss", "energy")}
+
+    monkeypatch.setattr(of, "measure", measure)
+    found = advice_of._retried(of, fit, combined, bench.Asked("forwarding"))
+    assert asked == [frozenset({"short_rings", "small_pool"})]
+    assert found["taken"] == (gain > 1)
+    assert (combined["best"]["techniques"] == ["short_rings", "small_pool"]) == found["taken"]
+    assert len(combined["sets"]) == 1 + found["taken"]
+    told = {**advice[2].document, "retried": found}
+    assert text.retried(told).endswith("taken" if found["taken"] else "left out")
+    assert found["pool"].title in page.page(told).lower() or found["pool"].title[1:] in page.page(told)
+    assert found["pool"].overrides[0] in text.retried(told)
+    # Not where rings stay, nor where the pool is left out.
+    assert advice_of._retried(of, fit, {"sets": [], "best": {"techniques": ["wide_io"]}}, bench.Asked("x")) is None
+    left = bench.Asked("x", without=["small_pool"])
+    assert advice_of._retried(of, fit, {"sets": [best], "best": best}, left) is None
+    of.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wirespeed
-from wirespeed import api, copies, cost, predict
+from wirespeed import api, cli, copies, cost, predict
 from wirespeed.errors import InputError
 
 CAPTURE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces" / "mpls_10k.pcap.gz"
@@ -121,6 +121,23 @@ def test_a_prediction_is_near_the_simulation(more: dict[str, Any]) -> None:
     assert abs(rows["CPI"]["error_pct"]) < 25
     assert found["cpi"] == pytest.approx(found["cpi_inf"] + found["fcp"])
     assert 0 <= found["mr_llc"] <= found["mr2"] <= found["mr1"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_prediction_shows_the_progress_of_its_check_unless_quiet(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def ran(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        raise InputError("ran")
+
+    monkeypatch.setattr(cli, "_run", ran)
+    words = ["predict", "forwarding", "--check", "--set", "run.packets=1000", "--set", "function.forward.prefixes=100"]
+    with pytest.raises(InputError, match="ran"):
+        cli.app(args=[*words, *["--quiet"] * quiet], prog_name="wirespeed", standalone_mode=False)
+    assert asked == [quiet]
 
 
 @pytest.mark.skipif(not CAPTURE.exists(), reason="shared/data is not there: no real capture is predicted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import smaller
 import stock
 import wirespeed
 from documents import ROOT, Block
+from wirespeed.advise import bench
 
 PAGES = {str(page.relative_to(ROOT)): page for page in documents.pages()}
 
@@ -34,6 +36,32 @@ def clusters() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_runs(name: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page(PAGES[name], documents.Session(), files, tmp_path, monkeypatch)
+
+
+SLOW = [
+    name
+    for name, page in PAGES.items()
+    if any(documents.slow(command) for block in documents.blocks(page) for _, command in documents.commands(block))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_what_is_slow_on_a_page_runs_too_and_keeps_what_it_promises(
+    name: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = documents.Session(slow=True)
+    run_page(PAGES[name], session, files, tmp_path, monkeypatch)
+    if session.not_run:
+        pytest.skip("; ".join(session.not_run))
+
+
+def run_page(
+    page: Path, session: documents.Session, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs a page in a folder of its own."""
+    name = str(page.relative_to(ROOT))
     here = tmp_path / "here"
     here.mkdir()
     for file in files.iterdir():
@@ -42,15 +70,18 @@ def test_every_block_of_a_page_runs(name: str, files: Path, tmp_path: Path, monk
     monkeypatch.chdir(here)
     monkeypatch.setattr(wirespeed, "run", small_run(wirespeed.run))
     monkeypatch.setattr(wirespeed, "tune", small_tune(wirespeed.tune))
+    monkeypatch.setattr(wirespeed, "advise", small_advise(wirespeed.advise))
+    for constant, few in smaller.ADVICE.items():
+        monkeypatch.setattr(bench, constant, few)
     wrong = []
-    found = documents.blocks(PAGES[name])
+    found = documents.blocks(page)
     for block in found:
         if block.title and not block.why:
             (here / block.title).unlink(missing_ok=True)
             (here / block.title).write_text(block.text)
     try:
         for block in found:
-            for line, what, problem in tried(block):
+            for line, what, problem in tried(block, session):
                 wrong.append(f"{name}:{line}: {what}\n    {problem}")
             os.chdir(here)
     finally:
@@ -58,22 +89,30 @@ def test_every_block_of_a_page_runs(name: str, files: Path, tmp_path: Path, monk
     assert not wrong, "\n".join(wrong)
 
 
-def tried(block: Block) -> list[tuple[int, str, str]]:
+def tried(block: Block, session: documents.Session) -> list[tuple[int, str, str]]:
     """Line, what stands there, and what is wrong with it."""
     wrong = []
     if block.language in documents.SHELL:
         for line, command in documents.commands(block):
             try:
-                why = documents.skipped(command, block)
+                why, slow = documents.skipped(command, block), documents.slow(command)
                 if why is not None or documents.is_ours(command):
                     documents.look_at(command)
-                if why is None:
-                    documents.run(command)
+                if why is None and bool(slow) == session.slow:
+                    session.printed += documents.run(command)
+                elif not session.slow or (slow and why):
+                    session.not_run.append(f"{command}: {why or slow}")
             except Exception as e:
                 wrong.append((line, command, f"{type(e).__name__}: {e}"))
         return wrong
     try:
-        if block.language == "toml" and not block.title:
+        if block.language in documents.PRINTED:
+            # What was not run, here or so far, has not been printed.
+            if not block.why and not session.not_run and not session.slow:
+                documents.compare(block.text, session.printed)
+        elif session.slow:
+            pass
+        elif block.language == "toml" and not block.title:
             wirespeed.resolve(block.text)
         elif block.language == "python" and documents.skipped(block.text, block) is None:
             ran(block)
@@ -116,10 +155,23 @@ def small_tune(tune: Any) -> Any:
     return small
 
 
-def test_fewer_than_twenty_blocks_are_only_looked_at_and_each_has_its_reason() -> None:
-    never, not_here, total = [], [], 0
+def small_advise(advise: Any) -> Any:
+    """`wirespeed.advise` with two techniques, on a machine that is filled soon."""
+
+    def small(*args: Any, **more: Any) -> Any:
+        few = {**dict(more.get("set") or {}), "mempool.size": 8192, "run.warmup": 9000, "run.search_packets": 1000}
+        without = sorted({*more.get("without", ()), *smaller.UNTRIED})
+        return advise(*args, **{**more, "set": few, "without": without, "packets": 1000})
+
+    return small
+
+
+def test_fewer_than_ten_blocks_are_only_looked_at_and_each_has_its_reason() -> None:
+    never, not_here, slow, total = [], [], [], 0
     for name, page in PAGES.items():
         for block in documents.blocks(page):
+            if block.language in documents.PRINTED:
+                continue
             shell = documents.commands(block) if block.language in documents.SHELL else [(block.line, block.text)]
             for line, text in shell:
                 total += 1
@@ -128,10 +180,35 @@ def test_fewer_than_twenty_blocks_are_only_looked_at_and_each_has_its_reason() -
                     never.append(f"{told}: {why}")
                 elif (why := documents.skipped(text, block)) is not None:
                     not_here.append(f"{told}: {why}")
+                elif (why := documents.slow(text)) is not None:
+                    slow.append(f"{told}: {why}")
     print(f"{len(never)} of {total} blocks are only looked at:", *never, sep="\n  ")
     print(f"{len(not_here)} more are on this machine:", *not_here, sep="\n  ")
+    print(f"{len(slow)} run with `make test-slow`:", *slow, sep="\n  ")
     assert total > 150, "blocks are no longer found"
-    assert len(never) < 20
+    assert len(never) < 10
+    assert len(slow) < 12
+
+
+def test_fewer_than_ten_outputs_are_not_compared_and_each_has_its_reason() -> None:
+    printed = [
+        (f"{name}:{block.line}", block.why)
+        for name, page in PAGES.items()
+        for block in documents.blocks(page)
+        if block.language in documents.PRINTED
+    ]
+    not_compared = [f"{place}: {why}" for place, why in printed if why]
+    print(f"{len(not_compared)} of {len(printed)} outputs are not compared:", *not_compared, sep="\n  ")
+    assert len(printed) >= 10, "outputs are no longer found"
+    assert len(not_compared) < 10
+
+
+def test_commands_stand_in_blocks_that_are_found() -> None:
+    # A fence without a language would hide them.
+    for page in [*PAGES.values(), *(ROOT / "docs").rglob("*.md")]:
+        for fence in re.finditer(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL):
+            if not fence[1]:
+                assert not re.search(r"^\s*(\.venv/bin/)?wirespeed", fence[2], re.MULTILINE), f"{page}: {fence[0]}"
 
 
 def test_nothing_stands_in_the_list_that_no_document_has() -> None:
@@ -141,7 +218,8 @@ def test_nothing_stands_in_the_list_that_no_document_has() -> None:
         for block in documents.blocks(page)
         for text in [block.text, *(command for _, command in documents.commands(block))]
     ]
-    for start in documents.ONLY_LOOKED_AT:
+    assert set(documents.PROMISES) == set(documents.SLOW)
+    for start in [*documents.ONLY_LOOKED_AT, *documents.SLOW]:
         assert any(text.startswith(start) for text in texts), start
     for part, _, _ in documents.WANTS:
         assert any(part in text for text in texts), part
@@ -174,5 +252,42 @@ def test_a_block_that_is_wrong_is_noticed(
     page = tmp_path / "page.md"
     page.write_text(text)
     (block,) = documents.blocks(page)
-    ((_, _, problem),) = tried(block)
+    ((_, _, problem),) = tried(block, documents.Session())
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_it"),
+    [
+        ("Rate 19.3 Mpps, +18 %\n\n name   rate", True),
+        ("Rate 2 Mpps, 3 % name rate\n a  1", True),
+        ("Rate 19.3 Mpps, +18 %\n…\n ██ b  1,000", True),
+        ("…\n b  7\n", True),
+        ("Rate 19.3 Gbps, +18 %", False),
+        ("name  speed", False),
+        ("Rate 19.3 Mpps, +18 %\n b  1", False),
+        ("b 1\n…\na 1", False),
+        ("Rate 19.3 Mpps, +18 %, confirmed", False),
+    ],
+)
+def test_an_output_that_is_stale_is_noticed(shown: str, is_it: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```text\n{shown}\n```\n")
+    (block,) = documents.blocks(page)
+    session = documents.Session(printed="Rate 21.02 Mpps,\n+8 %\n\n name  rate\n a        1\n ▓▓ b  < 20\n")
+    assert (not tried(block, session)) == is_it
+    page.write_text(f"<!-- not compared: a test of tests -->\n```text\n{shown}\n```\n")
+    (block,) = documents.blocks(page)
+    assert not tried(block, session)
+
+
+def test_a_promise_that_is_not_kept_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "claims.json").write_text("{}")
+    for files, lines, said in [
+        (("claims.json", "points.csv"), (), "points.csv is not written"),
+        ((), (r"\d+ reproduced",), "is not in"),
+        (None, (), "is not written"),
+    ]:
+        with pytest.raises(AssertionError, match=said):
+            documents._is_kept((files, lines), tmp_path, "nothing is reproduced")
+    documents._is_kept((("claims.json",), (r"\d+ reproduced",)), tmp_path, "3 reproduced")

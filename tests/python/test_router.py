@@ -96,6 +96,13 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
     assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
     assert all(row["wrong"] == "0" and float(row["carried_mpps"]) > 0 for row in rows)
     assert "Best of each mode" in done.stdout
+    assert done.stderr.count("wirespeed: ") >= len(rows), "a line a point"
+    quiet = run_command(
+        *("router", "bench", "--cpu-only", "--table", routes, "--quiet"),
+        *("--batches", "32", "--shares", "0.2", "--packets", "4096"),
+    )
+    assert quiet.returncode == 0
+    assert quiet.stderr.splitlines() == ["wirespeed: the GPU was left out as asked"], "a note, and no progress"
 
 
 @pytest.mark.parametrize(

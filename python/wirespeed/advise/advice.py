@@ -61,9 +61,13 @@ def advise(asked: Asked) -> dict[str, Any]:
         best = _best_few(fit, screened, asked.goal)
         combined = _combined(bench, best, asked.goal) if best else None
         reached = _cheapest(bench, fit, screened, target) if target is not None else None
+        retried = _retried(bench, fit, combined, asked) if combined is not None else None
+        of_best = list(fit)
+        if retried is not None and retried["taken"]:
+            of_best = [*(each for each in fit if each.name != retried["pool"].name), retried["pool"]]
         chosen: list[str] = combined["best"]["techniques"] if combined is not None else []
-        confirmed = bench.confirm(techniques.named(chosen, fit), now)
-        confirmed["lifted_ndr"] = _confirmed_ndr(bench, fit, chosen, confirmed) if chosen else None
+        confirmed = bench.confirm(techniques.named(chosen, of_best), now)
+        confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed) if chosen else None
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
@@ -73,14 +77,15 @@ def advise(asked: Asked) -> dict[str, Any]:
         "name": bench.resolved.get("name", ""),
         "machine": bench.resolved["machine"].get("name", ""),
         "goal": asked.goal,
-        "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"]},
+        "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"], "command": bench.command([])},
         "techniques": ranked,
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
         "energy_note": _energy_note(ranked, now),
         "interactions": _of_screening(screened, asked.goal) if combined is None else combined["interactions"],
         "combinations": None if combined is None else combined["sets"],
-        "best": _described(bench, fit, chosen) | {"confirmed": confirmed},
+        "retried": None if retried is None else {key: each for key, each in retried.items() if key != "pool"},
+        "best": _described(bench, of_best, chosen) | {"confirmed": confirmed},
         "target": None
         if reached is None
         else reached | {"command": bench.command(techniques.named(reached["techniques"], fit))},
@@ -203,6 +208,47 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
         # Seeds share what a search leaves open.
         together = [replace(each, half_width=math.hypot(each.half_width, NDR_WITHIN)) for each in together]
     return {"sets": described, "best": chosen, "interactions": _sure_interactions(best, pairs, together)}
+
+
+def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], asked: Asked) -> dict[str, Any] | None:
+    """The pool as small as the rings of the best set allow, added to it; None where rings stay or no pool is smaller.
+
+    How small a pool may be depends on the rings, so what was tried with the others had the pool of the rings as they
+    are. It is taken, and stands among the combinations, where it is surely better than the set without it.
+    """
+    goal, without = asked.goal, combined["best"]
+    pool = None
+    if "small_pool" not in asked.without:
+        pool = techniques.pool_behind(bench.resolved, techniques.named(without["techniques"], list(fit)))
+    if pool is None:
+        return None
+    rest = [each for each in fit if each.name != pool.name]
+    # What is compared is the set with another pool in the place of the one that it may have.
+    sets = [frozenset[str](), frozenset(without["techniques"]) | {pool.name}]
+    on = [*rest, pool]
+    if bench.why_not(techniques.named(sorted(sets[1]), on)) is not None:
+        return None
+    responses = bench.measure("a pool for these rings", sets, on, SEEDS_OF_BEST)
+    ndr = bench.without_loss("NDR with that pool", sets, on, responses["rate"].runs) if goal == "ndr" else None
+    found: dict[str, Any] = {
+        "techniques": sorted(sets[1]),
+        "rate": _against(responses["rate"], 1),
+        "ndr": None if ndr is None else _against_ndr(ndr, 1),
+        "p99": _against(responses["p99"], 1),
+        "energy": _against_known(responses["energy"], 1),
+        "loss": float(responses["loss"].runs[:, 1].mean()),
+    }
+    taken = found[goal] is not None and _sign(goal) * (found[goal]["pct"] - without[goal]["pct"]) > _slack(
+        found[goal], without[goal]
+    )
+    told = {"name": pool.name, "title": pool.title, "set": list(pool.overrides), "taken": taken, "with": found}
+    if taken:
+        same = next((each for each in combined["sets"] if each["techniques"] == found["techniques"]), None)
+        if same is not None:
+            combined["sets"].remove(same)  # it had the larger pool
+        combined["sets"].append(found)
+        combined["best"] = found
+    return {**told, "without": list(without["techniques"]), "pool": pool}
 
 
 def _sign(goal: str) -> int:

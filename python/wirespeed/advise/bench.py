@@ -43,6 +43,10 @@ _TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECAS
 # many, and rates are found to that share. What waits may grow (by Little's law) by that share of them, and by a burst
 # a core: of much shorter trials bursts would be more than the share.
 _LEAST_TRIAL: Final = 50_000
+# Packets of the run as it is, of the one that says what line rate is, and of trials at the real port.
+_OWN: Final = 100_000
+_AT_LINE: Final = 20_000
+_SEARCHED: Final = 20_000
 NDR_WITHIN: Final = 0.01
 _RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
 
@@ -128,7 +132,7 @@ class Bench:
         out: list[Unfit] = []
         for each in fit:
             for others in (kept, []):
-                why = self._why_not([*others, each])
+                why = self.why_not([*others, each])
                 if why is not None:
                     out.append(Unfit(each.name, each.title, why))
                     break
@@ -141,7 +145,7 @@ class Bench:
 
         `pool` is the most mbufs that any point has.
         """
-        own = self._study("as it is", {"own": []}, ["run.packets=100000"], 1, self.warmup == 0)[0]
+        own = self._study("as it is", {"own": []}, [f"run.packets={_OWN}"], 1, self.warmup == 0)[0]
         if own["error"] is not None:
             raise InputError(str(own["error"]))
         _refuse(own, "as it is")
@@ -327,7 +331,7 @@ class Bench:
         found = _TARGET.fullmatch(text)
         if found is None or not float(found.group(1)) > 0:
             raise InputError(f"--target {text!r}: must be a rate, for example '20 Mpps' or '90 Gbps'")
-        (row,) = self._study("line rate", {"line": ["traffic.load=1.0"]}, ["run.packets=20000"], 1)
+        (row,) = self._study("line rate", {"line": ["traffic.load=1.0"]}, [f"run.packets={_AT_LINE}"], 1)
         if row["error"] is not None:
             raise InputError(str(row["error"]))
         line, line_gbps = float(row["offered_mpps"]), _gbps(self.resolved["nic"]["rate"])
@@ -343,7 +347,7 @@ class Bench:
 
     def _search(self, chosen: Sequence[Technique]) -> dict[str, float]:
         on = [override for each in chosen for override in each.overrides]
-        fixed = ["run.search=ndr", "run.search_resolution=0.01", "run.packets=20000"]
+        fixed = ["run.search=ndr", "run.search_resolution=0.01", f"run.packets={_SEARCHED}"]
         (row,) = self._study("NDR", {"ndr": on}, fixed, 1, True)
         if row["error"] is not None:
             raise InputError(str(row["error"]))
@@ -390,7 +394,8 @@ class Bench:
         self.runs += len(found.rows)
         self.ran += found.ran
 
-    def _why_not(self, chosen: Sequence[Technique]) -> str | None:
+    def why_not(self, chosen: Sequence[Technique]) -> str | None:
+        """Why a set does not start; None where it does."""
         on = [override for each in chosen for override in each.overrides]
         try:
             api.resolve(self._asked.scenario, self._asked.capture, self._asked.table, [*self._set, *on])

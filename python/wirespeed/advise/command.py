@@ -91,10 +91,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
             show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
-            show(f"\nRun the best\n  {found.command}")  # in one piece, to be copied
-            show(f"\nRun it as its rate was compared, at saturation\n  {found.document['best']['saturated_command']}")
-            if found.document["target"] is not None and found.document["target"]["met"]:
-                show(f"\nRun the cheapest that carries the target\n  {found.document['target']['command']}")
+            for label, command in text.commands(found.document):
+                show(f"\n{label}\n  {command}")  # in one piece, to be copied
         if not quiet:
             print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
         return 0

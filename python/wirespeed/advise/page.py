@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -15,19 +15,19 @@ from wirespeed.sweep.page import shell, table
 
 def page(document: Mapping[str, Any]) -> str:
     """One HTML document that needs no network."""
-    best = document["best"]
     under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
     more = text.without_loss(document)
     under += f"<p class=about>{escape(more)}</p>" if more else ""
+    pool = text.retried(document)
+    under += f"<p class=about>{escape(_sentence(pool))}.</p>" if pool else ""
     same = text.seeds(document)
     under += f"<p class=about>{escape(same)}.</p>" if same else ""
     met = text.target(document)
-    body = "<section><h2>Run it</h2>" + _code(best["command"])
-    body += "<p>As its rate was compared, at saturation:</p>" + _code(best["saturated_command"])
-    if met is not None:
-        body += f"<p>{escape(met)}</p>{_code(document['target']['command'])}"
-    body += f"</section><section><h2>What each technique brings</h2><figure class=bars>{_bars(document)}</figure>"
+    body = "<section><h2>Run it</h2>"
+    body += f"<p>{escape(met)}</p>" if met is not None else ""
+    body += "".join(f"<p>{escape(label)}:</p>{_code(command)}" for label, command in text.commands(document))
+    body += f"</section><section><h2>What each technique brings</h2>{_charts(document)}"
     heads, rows = text.ranked(document)
     titles = {
         each["name"]: " · ".join(part for part in (each["title"], each["system"]) if part)
@@ -40,11 +40,10 @@ def page(document: Mapping[str, Any]) -> str:
     over = "batches of packets within a run" if document["same_for_every_seed"] else "seeds"
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
-        "Rates are at saturation, NDR is the highest rate without loss behind the same port; p99, energy (both alone) "
-        "and loss at the scenario's own load; ± is the 95 % "
-        f"half-width over {over}, brackets may be no change at all."
+        f"{escape(_sentence(text.ranked_by(document)))}; p99, energy (both alone) and loss at the scenario's own load; "
+        f"± is the 95 % half-width over {over}, brackets may be no change at all."
     )
-    body += f" {escape(document['energy_note'][:1].upper() + document['energy_note'][1:])}.</p></section>"
+    body += f" {escape(_sentence(document['energy_note']))}.</p></section>"
     if document["combinations"]:
         sets = table(*text.combinations(document), _WORDS)
         body += f"<section><h2>The best few, in every combination</h2>{sets}</section>"
@@ -57,33 +56,64 @@ def page(document: Mapping[str, Any]) -> str:
     return shell(f"Advice for {document['name'] or document['scenario']}", text.headline(document), under, body)
 
 
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 def _code(command: str) -> str:
-    return f'<div class="code"><pre>{escape(command)}</pre></div>'
+    return f'<div class="code"><pre class="wrapped">{escape(command)}</pre></div>'
 
 
 # Columns of sentences.
 _WORDS: Final = ("together", "what it is", "why")
 
 
-def _bars(document: Mapping[str, Any]) -> str:
-    """The change that each technique makes, with its interval, as SVG."""
+def _charts(document: Mapping[str, Any]) -> str:
+    """What each technique alone changes of what is ranked by, and of p99; and of loss, where it changes."""
+    order = [each["name"] for each in document["techniques"]]
     goal = document["goal"]
-    rows = [
-        {
-            "name": each["name"],
-            "y": alone["pct"],
-            "low": alone["pct"] - alone["half_width_pct"],
-            "high": alone["pct"] + alone["half_width_pct"],
-            "helps": (alone["pct"] > 0) == (goal != "p99") and abs(alone["pct"]) > alone["half_width_pct"],
-            "words": f"{each['title']}: {alone['pct']:+.1f} %",
-        }
-        for each in document["techniques"]
-        for alone in [each["alone"][goal]]
-        if alone is not None
+    drawn = [
+        _bars([_bar(each, each["alone"][what], what == "p99") for each in document["techniques"]], order, _TITLES[what])
+        for what in (goal, "rate" if goal == "p99" else "p99")
     ]
-    titles = {"rate": "rate at saturation, %", "ndr": "highest rate without loss, %"}
-    title = titles.get(goal, "99th percentile of sojourn, %")
-    base = alt.Chart(charts.data(rows)).encode(y=alt.Y("name:N", sort=None, title=None))
+    losses = [
+        {"pct": 100 * each["loss"]["change"], "half_width_pct": 100 * each["loss"]["half_width"]}
+        for each in document["techniques"]
+    ]
+    if any(text.changes_loss(each["loss"]) for each in document["techniques"]):
+        bars = [_bar(each, loss, True) for each, loss in zip(document["techniques"], losses, strict=True)]
+        drawn.append(_bars(bars, order, "loss at its own load, with others, points"))
+        note = ""
+    else:
+        note = "<p class=note>No technique changes the loss at the scenario's own load.</p>"
+    return "".join(f"<figure class=bars>{each}</figure>" for each in drawn) + note
+
+
+_TITLES: Final = {
+    "rate": "rate at saturation, alone, %",
+    "ndr": "highest rate without loss, alone, %",
+    "p99": "99th percentile of sojourn at its own load, alone, %",
+}
+
+
+def _bar(technique: Mapping[str, Any], change: Mapping[str, float] | None, less_is_better: bool) -> dict[str, Any]:
+    """A row of a chart; a change that is not known has no bar."""
+    if change is None:
+        return {"name": technique["name"], "y": None, "low": None, "high": None, "helps": False, "words": "not known"}
+    pct, wide = change["pct"], change["half_width_pct"]
+    return {
+        "name": technique["name"],
+        "y": pct,
+        "low": pct - wide,
+        "high": pct + wide,
+        "helps": (pct < 0) == less_is_better and abs(pct) > wide,
+        "words": f"{technique['title']}: {pct:+.1f} ± {wide:.1f}",
+    }
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], order: Sequence[str], title: str) -> str:
+    """The change that each technique makes, with its interval, as SVG; those that surely help stand out."""
+    base = alt.Chart(charts.data([dict(row) for row in rows])).encode(y=alt.Y("name:N", sort=list(order), title=None))
     bars = base.mark_bar(height=12).encode(
         x=alt.X("y:Q", axis=alt.Axis(title=title, tickCount=8)),
         color=alt.condition("datum.helps", alt.value(charts.CARRIED), alt.value(charts.OFFERED)),

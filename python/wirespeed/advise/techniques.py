@@ -7,7 +7,7 @@ They are those of the five systems that this project rebuilds, as far as they ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -104,6 +104,21 @@ def _small_pool(of: Resolved) -> Built:
     if size >= int(of["mempool"]["size"]):
         return f"a pool of {of['mempool']['size']} mbufs is the smallest for these rings"
     return [f"mempool.size={size}"], Cost()
+
+
+def pool_behind(of: Resolved, chosen: Sequence[Technique]) -> Technique | None:
+    """The pool as small as the rings allow that a set has made shorter; None where they stay, or it is no smaller."""
+    settings = dict(override.split("=", 1) for each in chosen for override in each.overrides)
+    if "nic.rx_descriptors" not in settings:
+        return None
+    cores = int(settings.get("machine.cores", of["machine"]["cores"]))
+    burst = int(settings.get("nic.burst", of["nic"]["burst"]))
+    nic = {**of["nic"], "rx_descriptors": int(settings["nic.rx_descriptors"]), "burst": burst}
+    size = _pool({**of, "nic": nic}, cores)
+    if size >= int(settings.get("mempool.size", of["mempool"]["size"])):
+        return None
+    title = f"a mempool of {size} mbufs, as small as these rings allow"
+    return Technique("small_pool", title, _CACHE, "setting", (f"mempool.size={size}",), Cost())
 
 
 def _hot_mbufs(of: Resolved) -> Built:

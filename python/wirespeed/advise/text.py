@@ -23,8 +23,8 @@ _LOSS: Final = 5e-5
 
 def headline(document: Mapping[str, Any]) -> str:
     """What to do, in one line."""
-    best, at = document["best"], document["now"]
-    enough = document["goal"] != "p99" and at["ndr_at_line_rate"]
+    best = document["best"]
+    enough = _is_enough(document)
     nothing = "Nothing has to change: the port's line rate goes through without loss"
     if not best["techniques"]:
         return nothing if enough else f"No technique surely helps {_goal(document)}: leave the machine as it is"
@@ -38,7 +38,7 @@ def headline(document: Mapping[str, Any]) -> str:
     ndr = f"NDR {_known_gain(confirmed['lifted_ndr'])}"
     gains = f"{ndr}, {gain} at saturation" if document["goal"] == "ndr" else f"{gain} at saturation, {ndr}"
     if enough:
-        return f"{nothing}; for more in reserve switch on {words}: {gains}, behind a faster port"
+        return f"{nothing}. Who wants more in reserve switches on {words}: {gains}, behind a faster port"
     return f"Switch on {words}: {gains}"
 
 
@@ -54,7 +54,8 @@ def now(document: Mapping[str, Any]) -> list[str]:
     if at["rejected_share"] >= _REJECTED:
         lines.append(
             f"{q.share(at['rejected_share'])} of the packets are rejected by the function: they count in the highest "
-            "rate without loss, and not in what is carried."
+            "rate without loss, since they are not lost, and not in what is carried. A rate without loss may be above "
+            "one at saturation for that alone."
         )
     if at["lift"] > 1:
         lines.append(
@@ -65,6 +66,13 @@ def now(document: Mapping[str, Any]) -> list[str]:
     else:
         lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
     return lines
+
+
+def ranked_by(document: Mapping[str, Any]) -> str:
+    """What the rates of the table count; they count different packets where a function rejects some."""
+    if document["now"]["rejected_share"] < _REJECTED:
+        return RANKED_BY
+    return f"{RANKED_BY}; packets that the function rejects count in NDR alone"
 
 
 def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -85,10 +93,16 @@ def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
     rows = []
     for each in document["techniques"]:
         loss = each["loss"]
-        is_sure = abs(loss["change"]) > max(loss["half_width"], _LOSS)
-        change = f"{100 * loss['change']:+.2f} ± {100 * loss['half_width']:.2f} points" if is_sure else "0"
+        change = "0"
+        if changes_loss(loss):
+            change = f"{100 * loss['change']:+.2f} ± {100 * loss['half_width']:.2f} points"
         rows.append([each["name"], _alone(each, "p99"), _alone(each, "energy"), change])
     return heads, rows
+
+
+def changes_loss(loss: Mapping[str, float]) -> bool:
+    """Whether a change of loss is surely one, and large enough to be told."""
+    return abs(loss["change"]) > max(loss["half_width"], _LOSS)
 
 
 def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
@@ -162,6 +176,19 @@ def without_loss(document: Mapping[str, Any]) -> str | None:
     return f"{top['name']} alone brings more without loss ({_alone(top, 'ndr')}): --goal ndr ranks by that"
 
 
+def retried(document: Mapping[str, Any]) -> str | None:
+    """What came of the pool that shorter rings allow."""
+    found = document["retried"]
+    if found is None:
+        return None
+    goal = document["goal"]
+    change = found["with"][goal]
+    gain = q.MISSING if change is None else _gain(change["pct"], change["half_width_pct"])
+    kept = "taken" if found["taken"] else "no sure gain over the set without it, so left out"
+    what = {"rate": "at saturation", "ndr": "without loss", "p99": "of p99"}[goal]
+    return f"{found['title']} ({', '.join(found['set'])}): with it the set brings {gain} {what}: {kept}"
+
+
 def seeds(document: Mapping[str, Any]) -> str | None:
     """What is said where seeds change nothing."""
     if not document["same_for_every_seed"]:
@@ -184,12 +211,33 @@ def target(document: Mapping[str, Any]) -> str | None:
     return f"Cheapest that carries {q.mpps(found['mpps'])} without loss: {chosen}."
 
 
+def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What to run: a label and a command line each; where one command is two of them, both labels are one."""
+    best, goal = document["best"], document["target"]
+    found: list[tuple[str, str]] = []
+    if _is_enough(document):
+        found.append(("Run it as it is, which keeps line rate", document["now"]["command"]))
+    if best["techniques"]:
+        label = "Run it with more in reserve, behind the port that it has" if found else "Run the best"
+        found.append((label, best["command"]))
+    elif not found:
+        found.append(("Run it as it is", best["command"]))
+    if goal is not None and goal["met"]:
+        same = [place for place, (_, command) in enumerate(found) if command == goal["command"]]
+        if same:
+            found[same[0]] = (f"{found[same[0]][0]}; it is the cheapest that carries the target", goal["command"])
+        else:
+            found.append(("Run the cheapest that carries the target", goal["command"]))
+    found.append(("Run the best as its rate was compared, at saturation", best["saturated_command"]))
+    return found
+
+
 def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     parts += [Text(), _table(*ranked(document))]
     parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
-    parts.append(Text(f" {RANKED_BY}", "dim"))
+    parts.append(Text(f" {ranked_by(document)}", "dim"))
     parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
     if document["combinations"]:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
@@ -197,6 +245,8 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts.append(Text(f"· {confirmation(document)}"))
     more = without_loss(document)
     parts += [Text(f"· {more}")] if more else []
+    pool = retried(document)
+    parts += [Text(f"· {pool}")] if pool else []
     same = seeds(document)
     parts += [Text(f"· {same}.")] if same else []
     met = target(document)
@@ -206,6 +256,11 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
         names = ", ".join(each["name"] for each in document["not_fitting"])
         parts.append(Text(f"· does not fit here: {names} (reasons: --out DIR, or --format json)", "dim"))
     return Group(*parts)
+
+
+def _is_enough(document: Mapping[str, Any]) -> bool:
+    """Whether there is nothing to gain but reserve: line rate goes through as it is."""
+    return bool(document["goal"] != "p99" and document["now"]["ndr_at_line_rate"])
 
 
 def _goal(document: Mapping[str, Any]) -> str:
