@@ -81,7 +81,7 @@ PROMISES: Final[Mapping[str, tuple[tuple[str, ...] | None, tuple[str, ...]]]] = 
     ),
     "wirespeed tune --target testpmd": (
         ("tuning.html", "tuning.json", "journal.jsonl"),
-        ("as it is", "joint search", "Run the best", "dpdk-testpmd .*--total-num-mbufs=", "M/CPU-s|per CPU-second"),
+        ("as it is", "joint search", "Run the best", "dpdk-testpmd .*--burst=", "M/CPU-s|per CPU-second"),
     ),
     "wirespeed papers run 2011-dac-hermes": (
         (*_STUDY, "fig3a-letter.svg"),
