@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
 use sim::memory::{ADDRESSES, Dram, DramSettings, levels};
-use traffic::{DEVICE, MOST_REQUESTS, RequestFormat, Requests};
+use traffic::{CLASSES, DEVICE, MOST_REQUESTS, RequestFormat, Requests};
 
 use super::{InputError, error, interruptible};
 
@@ -61,6 +61,10 @@ impl Trace {
                     "{name}: {length} values for {n} addresses: give one for each"
                 )));
             }
+        }
+        if let Some((i, class)) = classes.iter().enumerate().find(|(_, class)| **class >= CLASSES) {
+            let allowed = format!("allowed are 0 to {}, the classes of service (io says what devices do)", CLASSES - 1);
+            return Err(InputError::new_err(format!("classes[{i}]: {class}: {allowed}")));
         }
         let mut requests = Requests::new(addresses, writes, clocks);
         requests.origins = classes;

@@ -416,13 +416,25 @@ pub(crate) fn traffic_notes(scenario: &Scenario, blueprint: &Blueprint) -> Vec<S
             scenario.run.packets as f64 / packets as f64
         ));
     }
+    let round = scenario.traffic.phases.iter().map(|phase| phase.time.ps().as_secs()).sum::<f64>();
+    let pps = blueprint.packets_per_second(&scenario.traffic.offered(scenario.nic.rate));
+    if let Ok(packets) = pps.map(|pps| (round * pps).ceil())
+        && packets > scenario.run.packets as f64
+    {
+        notes.push(format!(
+            "run.packets = {} end within the first round of traffic.phases, which has {packets}: what is measured is not \
+             the load's mean; --set run.packets={packets} measures one round, as run.search_packets={packets} does in a search",
+            scenario.run.packets
+        ));
+    }
     notes
 }
 
 fn notes(scenario: &Scenario, blueprint: &Blueprint, routing: &Routing) -> Vec<String> {
     let mut notes = routing.notes.clone();
     notes.extend(traffic_notes(scenario, blueprint));
-    if scenario.machine.applications.values().any(|application| application.slices.is_some()) {
+    let is_owned = scenario.machine.applications.values().any(|application| application.slices.is_some());
+    if is_owned && scenario.machine.llc.hash != machine::memory::SliceHash::default() {
         notes.push(
             "machine.llc.hash is not used: where applications own slices, each line is placed by itself in those of its owner"
                 .into(),

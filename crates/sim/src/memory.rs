@@ -622,13 +622,17 @@ fn one_level(i: usize, text: &str) -> Result<NamedLevel, MachineError> {
     {
         return Err(no(&path, option, "an option of a level with slices", "add slices=N, or leave it out"));
     }
+    let has_ages = matches!(spec.replacement, Replacement::Age | Replacement::AgeRandom);
+    if !has_ages && let Some((_, option)) = given.iter().find(|(about, _)| *about == "io-age") {
+        return Err(no(&path, option, "an option of a level with ages", "add age or age-random, or leave it out"));
+    }
     Ok(NamedLevel { name: name.map_or_else(|| format!("L{}", i + 1), str::to_string), spec, wires })
 }
 
 /// The class of service that an option is about, but class 0.
 fn class_of(option: &str) -> Option<usize> {
     let (name, _) = option.split_once('=').unwrap_or((option, ""));
-    name.strip_prefix("class")?.parse().ok().filter(|class| (1..16).contains(class))
+    (1..16).find(|class| name.strip_prefix("class").is_some_and(|n| n == class.to_string()))
 }
 
 /// What an option is about, of which a level has one.
@@ -975,6 +979,8 @@ mod tests {
             ("32KiB/8:class2=0", "levels[0].classes[2].ways = 0b0: allowed is at least one way"),
             ("32KiB/8:class2=1:class2=3", "levels[0] = class2=1 and class2=3: allowed is one class2"),
             ("32KiB/8:class16=1", "levels[0] = class16=1: allowed is lru, fifo, "),
+            ("32KiB/8:class01=1", "levels[0] = class01=1: allowed is lru, fifo, "),
+            ("32KiB/8:lru:io-age=0", "levels[0] = io-age=0: allowed is an option of a level with ages"),
             ("32KiB/8,1MiB/16:exclusive", "levels[1] = exclusive: allowed is lru, fifo, "),
         ] {
             let got = wrong(text);

@@ -778,6 +778,7 @@ impl Scenario {
             ("mix", t.mix.is_some()),
             ("flows", t.flows.is_some()),
             ("payload", t.payload.is_some()),
+            ("phases", !t.phases.is_empty()),
         ];
         if t.capture.is_some()
             && let Some((key, _)) = made.into_iter().find(|(_, given)| *given)
@@ -1129,7 +1130,7 @@ fn nearest<'a>(names: &[&'a str], wanted: &str) -> Option<&'a str> {
 }
 
 /// Keys of `traffic` that say what made packets are.
-const OF_A_PROFILE: [&str; 5] = ["profile", "sizes", "mix", "flows", "payload"];
+const OF_A_PROFILE: [&str; 6] = ["profile", "sizes", "mix", "flows", "payload", "phases"];
 /// Changes that a title names.
 const NAMED_CHANGES: usize = 3;
 
@@ -1352,13 +1353,18 @@ mod tests {
         };
         let both =
             "given with traffic.capture: allowed is one of them (remove the other; a capture brings its own packets)";
-        for (set, key) in [("traffic.sizes={fixed=\"64 B\"}", "sizes"), ("traffic.payload=text", "payload")] {
+        for (set, key) in [
+            ("traffic.sizes={fixed=\"64 B\"}", "sizes"),
+            ("traffic.payload=text", "payload"),
+            ("traffic.phases=[{time=\"1 ms\"}]", "phases"),
+        ] {
             assert_eq!(read("", &[set], Some("b.pcap")).unwrap_err(), format!("own.toml: traffic.{key}: {both}"));
         }
         let text = "traffic = { capture = \"b.pcap\", profile = \"imix\" }";
         assert_eq!(read(text, &[], None).unwrap_err(), format!("own.toml: traffic.profile: {both}"));
         // What comes later replaces what the file has.
-        assert!(read("traffic = { profile = \"imix\", payload = \"text\" }", &[], Some("b.pcap")).is_ok());
+        let own = "traffic = { profile = \"imix\", payload = \"text\", phases = [{ time = \"1 ms\" }] }";
+        assert!(read(own, &[], Some("b.pcap")).unwrap().phases.is_empty());
         let found = read("traffic = { profile = \"imix\" }", &["traffic.capture=b.pcap"], None).unwrap();
         assert_eq!((found.profile, found.capture), (None, Some("b.pcap".into())));
         let found = read("traffic = { capture = \"b.pcap\" }", &["traffic.profile=imix"], None).unwrap();

@@ -138,12 +138,6 @@ impl Arrivals {
         Ok(Arrivals { process, now: Ps::ZERO, left_over: 0.0 })
     }
 
-    /// Goes on from `at`, as if nothing had come since.
-    pub(crate) fn resume(&mut self, at: Ps) {
-        self.now = at;
-        self.left_over = 0.0;
-    }
-
     /// When the next packet arrives. Times never decrease.
     #[inline]
     pub fn next(&mut self, rng: &mut impl Rng) -> Ps {

@@ -109,43 +109,61 @@ impl Schedule {
         path: &str,
         rng: &mut impl Rng,
     ) -> Result<Phases, TrafficError> {
-        let of = |p: &Phase| Ok((p.clone(), Arrivals::new(arrivals, pps * p.rate, path, rng)?));
-        let phases: Vec<_> = self.phases.iter().map(of).collect::<Result<_, TrafficError>>()?;
-        let end = phases[0].0.time;
-        Ok(Phases { phases, at: 0, end })
+        let arrivals = Arrivals::new(arrivals, pps, path, rng)?;
+        let round = Ps(self.phases.iter().fold(0, |sum, p| sum.saturating_add(p.time.0)));
+        let phases = self.phases.clone();
+        Ok(Phases { phases, arrivals, last: Ps::ZERO, round, at: 0, begun: Ps::ZERO, within: 0.0 })
     }
 }
 
 /// Phases, one of which is under way.
+///
+/// Packets arrive at the mean rate by a clock of their own, which a phase makes go faster or slower: the mean is kept
+/// whatever the arrivals and however short the phases.
 #[derive(Clone, Debug)]
 pub(crate) struct Phases {
-    phases: Vec<(Phase, Arrivals)>,
+    phases: Vec<Phase>,
+    arrivals: Arrivals,
+    /// The last packet's arrival by their own clock.
+    last: Ps,
+    /// All phases together, by either clock.
+    round: Ps,
     at: usize,
-    /// Of the one under way.
-    end: Ps,
+    /// When the one under way began.
+    begun: Ps,
+    /// Of that, gone by the arrivals' own clock, in ps.
+    within: f64,
 }
 
 impl Phases {
     /// When the next packet arrives. Times never decrease.
     #[inline]
     pub fn next(&mut self, rng: &mut impl Rng) -> Ps {
+        let arrival = self.arrivals.next(rng);
+        if self.phases.len() == 1 {
+            return arrival;
+        }
+        let gap = arrival.0 - std::mem::replace(&mut self.last, arrival).0;
+        self.begun = Ps(self.begun.0.saturating_add(gap - gap % self.round.0));
+        let mut left = (gap % self.round.0) as f64;
         loop {
-            let arrival = self.phases[self.at].1.next(rng);
-            // What would come after the end comes no more: the next phase has its own.
-            if arrival < self.end || self.phases.len() == 1 {
-                return arrival;
+            let phase = &self.phases[self.at];
+            let room = phase.time.0 as f64 * phase.rate - self.within;
+            if left < room {
+                self.within += left;
+                let gone = (self.within / phase.rate) as u64;
+                return Ps(self.begun.0.saturating_add(gone.min(phase.time.0 - 1)));
             }
-            self.at = (self.at + 1) % self.phases.len();
-            let (phase, arrivals) = &mut self.phases[self.at];
-            arrivals.resume(self.end);
-            self.end = Ps(self.end.0.saturating_add(phase.time.0));
+            left -= room;
+            self.begun = Ps(self.begun.0.saturating_add(phase.time.0));
+            (self.at, self.within) = ((self.at + 1) % self.phases.len(), 0.0);
         }
     }
 
     /// How long frames are meanwhile.
     #[inline]
     pub fn sizes(&self) -> &Sizes {
-        &self.phases[self.at].0.sizes
+        &self.phases[self.at].sizes
     }
 }
 
@@ -155,6 +173,7 @@ mod tests {
     use units::{PacketRate, Size};
 
     use super::*;
+    use crate::arrivals::{OnOffSpec, Spacing};
     use crate::{Blueprint, Load, SourceSpec};
 
     fn phase(ms: f64, rate: f64, bytes: u64) -> PhaseSpec {
@@ -185,6 +204,36 @@ mod tests {
         }
         // Poisson: 30,000 of each, give or take five standard deviations.
         assert!(counts.iter().all(|n| n.abs_diff(30_000) < 870), "{counts:?}");
+    }
+
+    #[test]
+    fn the_load_is_the_mean_whatever_the_arrivals_and_however_short_the_phases() {
+        let us = |time: f64, rate| PhaseSpec { time: Span::from_ns(time * 1e3), rate, sizes: None };
+        let on_off = |on: f64, off: f64| {
+            let (on, off) = (Span::from_ns(on * 1e3), Span::from_ns(off * 1e3));
+            ArrivalSpec::OnOff(OnOffSpec { on, off, spacing: Spacing::Fixed })
+        };
+        // Phases shorter than gaps, of one gap and a half, and of some; bursts longer and shorter than phases.
+        for (arrivals, phases) in [
+            (ArrivalSpec::Fixed, vec![us(0.1, 1.0), us(0.1, 1.0)]),
+            (ArrivalSpec::Fixed, vec![us(1.5, 1.0), us(1.5, 3.0)]),
+            (ArrivalSpec::Poisson, vec![us(0.3, 1.0), us(7.0, 0.2)]),
+            (on_off(20.0, 180.0), vec![us(20.0, 1.0), us(20.0, 1.0)]),
+            (on_off(20.0, 180.0), vec![us(5.0, 1.0), us(900.0, 2.0)]),
+        ] {
+            let told = format!("{arrivals:?} {phases:?}");
+            let spec = SourceSpec { arrivals, ..spec(phases) };
+            let load = Load::Packets(PacketRate::from_mpps(1.0));
+            let mut source = Blueprint::new(&spec, None).unwrap().source(5, &load).unwrap();
+            let mut packet = Packet::default();
+            let mut last = Ps::ZERO;
+            (0..400_000).for_each(|_| {
+                assert!(source.next(&mut packet) && packet.arrival >= last, "{told}");
+                last = packet.arrival;
+            });
+            // 20,000 bursts of exponential lengths, give or take five standard deviations.
+            assert!((last.as_ns() / 400e6 - 1.0).abs() < 0.05, "{told}: {} ns for 400,000", last.as_ns());
+        }
     }
 
     #[test]

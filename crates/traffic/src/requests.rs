@@ -134,7 +134,7 @@ const ORIGINS: u64 = 2;
 /// Who makes a request that no core makes: a device, by DMA.
 pub const DEVICE: u8 = u8::MAX;
 /// Classes of service that there may be.
-const CLASSES: u64 = 16;
+pub const CLASSES: u8 = 16;
 /// The longest line that is read.
 const MAX_LINE: usize = 1 << 12;
 /// Read at a time where there are no lines.
@@ -326,7 +326,7 @@ impl Reader {
                     self.clock(clock)?;
                 }
                 if told && let Some(origin) = words.next() {
-                    if origin >= CLASSES && origin != u64::from(DEVICE) {
+                    if origin >= u64::from(CLASSES) && origin != u64::from(DEVICE) {
                         let expected = format!("0 to {}, or {DEVICE} of a device", CLASSES - 1);
                         return Err(self.wrong(format!("class of service {origin}"), expected));
                     }
@@ -551,7 +551,7 @@ fn origin(word: &[u8]) -> Option<u8> {
         return Some(DEVICE);
     }
     let class = decimal(word.strip_prefix(b"class=")?)?;
-    (class < CLASSES).then_some(class as u8)
+    (class < u64::from(CLASSES)).then_some(class as u8)
 }
 
 /// Whether it is a store.

@@ -227,7 +227,8 @@ fn arrived(level: &super::LevelCounts) -> Found {
 
 /// Lines counted anew, so that they are below [`MAX_LINES`]: stretches of the address space in the
 /// order in which they are first used. A stretch is a multiple of the sets of each level, and of
-/// a page, so that each line keeps its set and its neighbours within a page.
+/// a page, so that each line keeps its set and its neighbours within a page; with slices, as where pages were placed in the
+/// order of their first use (hashes but `modulo` take bits of all of the address).
 struct Renumber {
     stretch: u64,
     names: HashMap<u64, u64>,
