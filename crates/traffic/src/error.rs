@@ -138,7 +138,7 @@ mod tests {
             "traffic.flows.count = 0: 1 to 4294967296 can be",
             "traffic.flows.destinations.pool[1]: \"::/200\" has prefix length \"200\": allowed are 0 to 128",
             "my.toml: not a traffic profile: TOML parse error at line 1, column 9\n  |\n1 | sizes = \"emix\"\n  |         ^^^^^^\nunknown variant `emix`, expected one of `imix`, `fixed`, `histogram`\n",
-            "my.rw:2: `R 4g`: expected `R|W HEXADDRESS [CLOCK]`, as in `R 1f40`",
+            "my.rw:2: `R 4g`: expected `R|W HEXADDRESS [CLOCK] [io|class=0..15]`, as in `R 1f40`",
             "my.rw: not a single request in it: a trace has at least one",
         ];
         for (text, expected) in texts.iter().zip(expected) {

@@ -222,7 +222,7 @@ mod tests {
             (on_off(20.0, 180.0), vec![us(5.0, 1.0), us(900.0, 2.0)]),
         ] {
             let told = format!("{arrivals:?} {phases:?}");
-            let spec = SourceSpec { arrivals, ..spec(phases) };
+            let spec = SourceSpec { arrivals: Some(arrivals), ..spec(phases) };
             let load = Load::Packets(PacketRate::from_mpps(1.0));
             let mut source = Blueprint::new(&spec, None).unwrap().source(5, &load).unwrap();
             let mut packet = Packet::default();
