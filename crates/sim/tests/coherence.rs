@@ -54,6 +54,17 @@ fn all_misses_and_device_lines_are_broadcast_and_cost_time() {
 }
 
 #[test]
+fn what_neighbours_broadcast_is_none_of_the_packets() {
+    // As fast as memory lets them, and they find little in their caches: some times what packets need.
+    let neighbours = "neighbours=[{working_set=\"64 MiB\", cores=2}]";
+    let (alone, beside) = (document(&[RING, SNOOP]), document(&[RING, SNOOP, neighbours]));
+    let broadcasts = |document: &Value| number(document, "/snooping/broadcasts");
+    let ratio = broadcasts(&beside) / broadcasts(&alone);
+    // Packets miss somewhat more beside them.
+    assert!((0.9..1.5).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn a_slow_bus_is_what_limits_a_machine_that_snoops() {
     let on_bus = |hop: &str| {
         let bus = format!("machine.llc.interconnect={{topology=\"bus\", hop=\"{hop}\"}}");

@@ -5,7 +5,8 @@
 //! own slices (`placement`), be held to some ways, stay out of the LLC altogether, or begin to when its measured miss rate
 //! exceeds a threshold ([`SkipLogic`]). Then its L2 misses go to memory without a look at the LLC, which has none of its lines any
 //! more, and the slices that it owns go to other applications that own some, or to everyone else. Lines of other cores are
-//! still looked for in the directory: what one of them has modified comes from there by the usual way.
+//! still looked for in the directory: what one of them has modified comes from there by the usual way, and with snooping
+//! also what they have clean.
 //!
 //! With `bypass` a line is put into the LLC only when it leaves L2 after it was used again there, or if it was missed
 //! before within as many misses of its application as the LLC has lines (what decides is which lines were reused, as in Albericio et al.,
@@ -21,7 +22,7 @@ use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{Cbm, Line, Ps};
+use units::{Cbm, CoreId, Line, Ps};
 
 use super::llc::{Requester, Share};
 use super::pending::Asked;
@@ -276,20 +277,17 @@ impl Hierarchy {
             self.change_use(n, using, now);
         }
         let others = self.directory.get(line) & !(1 << core.0);
-        if self.is_dirty_in_private(line, others) {
+        if self.is_modified(line, others) {
             return None;
         }
         let share = self.share_of(request.clos);
-        let by = Requester::Core(core);
-        let cast = self.cast(self.llc.spot(line), by, now);
+        let (by, spot) = (Requester::Core(core), self.llc.spot(line));
+        let cast = self.cast(spot, by, now);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, now) };
         let mut path = Path::of(Reason::L2, self.l2_latency);
         let held = cast.answered.since(now + self.l2_latency);
         path.push(Reason::Snoop, held);
         let at = now + self.l2_latency + held;
-        // The line comes over the wires as from its slice, whose stop its memory controller is taken to be at.
-        let back = self.llc.carry(self.llc.spot(line), by, false, at);
-        path.push(Reason::Interconnect, back);
         self.directory.insert(line, core);
         if snooped == Snooped::Nothing || write {
             let super::Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -297,7 +295,32 @@ impl Hierarchy {
                 array.set_exclusive(line, true);
             }
         }
+        if snooped == Snooped::Clean
+            && let Some((mut done, mut path)) = self.supplied(by, now)
+        {
+            self.counters.snoops += 1;
+            if write {
+                // Who writes hears from the slice's stop that all have given the line up.
+                let acknowledged = self.acknowledged(cast, spot, by).since(done);
+                path.push(Reason::Snoop, acknowledged);
+                done += acknowledged;
+            }
+            if let Some(until) = self.in_flight.get(line, done) {
+                // Who supplies it is still waiting for it.
+                path.push(Reason::Mshr, until - done);
+                done = until;
+            }
+            let asked = Asked { core, path, ready: done, distance: Ps::ZERO, served: Served::Snoop, copy: Ps::ZERO };
+            return Some(match self.join(line, asked) {
+                Ok(ticket) => Reply::Pending(ticket),
+                Err(_) => Reply::Done(Response { at: done, served: Served::Snoop, path }),
+            });
+        }
+        // The line comes over the wires as from its slice, whose stop its memory controller is taken to be at.
+        let back = self.llc.carry(spot, by, false, at);
+        path.push(Reason::Interconnect, back);
         if let Some(at) = self.read_stacked(line, at, &mut path) {
+            self.on_its_way(line, at + back);
             return Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }));
         }
         let asked = Asked { core, path, ready: at + back, distance: back, served: Served::Dram, copy: Ps::ZERO };
@@ -305,18 +328,15 @@ impl Hierarchy {
             return Some(Reply::Pending(ticket));
         }
         let at = self.dram.reserve(line, false, at, |reason, time| path.push(reason, time));
+        self.on_its_way(line, at + back);
         Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }))
     }
 
-    fn is_dirty_in_private(&self, line: Line, mut sharers: u64) -> bool {
-        while sharers != 0 {
-            let core = &self.cores[sharers.trailing_zeros() as usize];
-            if [&core.l1, &core.l2].into_iter().any(|array| array.find(line).is_some_and(|slot| array.is_dirty(slot))) {
-                return true;
-            }
-            sharers &= sharers - 1;
+    /// `line`, read past the LLC, is with a core at `until`: with snooping that supplies others, and not before it has it.
+    fn on_its_way(&mut self, line: Line, until: Ps) {
+        if self.snooping.is_some() {
+            self.in_flight.insert(line, until);
         }
-        false
     }
 
     /// A core has looked for `line` in the LLC, which `served` it or not.
@@ -355,9 +375,9 @@ impl Hierarchy {
         self.application_of(line).is_some_and(|(_, a)| !a.uses_llc || a.reuse.is_some())
     }
 
-    /// `victim` has left an L2 at `now`: whether it is all settled, without the LLC or with it.
+    /// `victim` has left the L2 of `core` at `now`: whether it is all settled, without the LLC or with it.
     #[inline(never)]
-    pub(super) fn leaves_l2(&mut self, victim: &Victim, share: Share, now: Ps) -> bool {
+    pub(super) fn leaves_l2(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) -> bool {
         let line = victim.line;
         let Some((_, application)) = self.application_of(line) else { return false };
         let uses = application.uses_llc;
@@ -370,13 +390,18 @@ impl Hierarchy {
             return false;
         }
         let spot = self.llc.spot(line);
+        let mut is_sent = victim.dirty;
         if comes_in {
             // A miss has not filled the LLC.
             if !self.llc.use_line(spot) {
                 self.fill_llc(line, spot, false, share, now);
+                is_sent = true;
             }
         } else if victim.dirty && !self.llc.write_line(spot) {
             self.write_back(line, now);
+        }
+        if is_sent {
+            self.llc.carry(spot, Requester::Core(core), true, now);
         }
         true
     }

@@ -3,11 +3,13 @@
 use probe::{Access, Request};
 use units::{Addr, Clos, CoreId, Line, Ps, Size, Span};
 
+use super::applications::REUSED;
 use super::engines_tests::spec as with_engine;
 use super::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, Home, Inclusion, Interconnect, MemorySpec, SocketsSpec,
 };
-use crate::{Level, Memory, Served};
+use crate::cache::Victim;
+use crate::{Level, Lookup, Memory, Served};
 
 const INTERVAL: u64 = 50_000;
 
@@ -44,6 +46,42 @@ fn what_passes_the_llc_waits_for_links() {
         (responses[1].at, responses[1].served)
     };
     assert_eq!(waits(past, Served::Dram), INTERVAL);
+}
+
+#[test]
+fn what_leaves_l2_for_a_slice_or_memory_takes_links_and_nothing_else_does() {
+    let bypass = ApplicationSpec { bypass: true, ..ApplicationSpec::default() };
+    // Of a device's write from stop 0 to slice 1, when a line has just left the L2 of core 0, at stop 0, for there.
+    let waits = |dirty: bool, owner: u8, is_there: bool| {
+        let took = [false, true].map(|leaves| {
+            let mut spec = MemorySpec { copy_engine: None, ..with_engine(CopyEngineSpec::NonTemporal, 0b0011) };
+            (spec.llc.slices, spec.llc.inclusion) = (2, Inclusion::NonInclusive);
+            spec.llc.size = Size::from_bytes(64 * 64 * 2);
+            let interval = Some(Span::from_ns(INTERVAL as f64 / 1000.0));
+            spec.llc.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(0.5), interval, device: 0 });
+            let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
+            let ranges = [std::iter::once(0..100).collect()];
+            memory.tell_apart(&[("tables", &bypass)], &ranges, "machine.applications").unwrap();
+            let mut far = (0..16).filter(|&line| memory.llc.spot(Line(line)).slice() == 1);
+            let [line, other] = [far.next().unwrap(), far.next().unwrap()];
+            if is_there {
+                memory.dma_write(Line(line), 1, Ps(1_000));
+            }
+            let now = Ps(10_000_000);
+            if leaves {
+                let victim = Victim { line: Line(line), dirty, owner };
+                let lookup = Lookup { victims: [Some(victim), None], ..Lookup::default() };
+                memory.settle(&lookup, &request(0, 1000), now);
+            }
+            memory.dma_write(Line(other), 1, now) - now
+        });
+        took[1] > took[0]
+    };
+    for is_there in [false, true] {
+        assert!(waits(true, 0, is_there) && waits(true, REUSED, is_there));
+        assert!(!waits(false, 0, is_there));
+        assert_eq!(waits(false, REUSED, is_there), !is_there);
+    }
 }
 
 #[test]

@@ -466,6 +466,14 @@ impl Hierarchy {
         self.sampling.as_ref().map(|s| s.counters())
     }
 
+    /// Puts `counters` in place of what snooping was counted to do, as [`Hierarchy::set_counters`]; nothing where a directory
+    /// knows.
+    pub fn set_snoop_counters(&mut self, counters: Option<SnoopCounters>) {
+        if let (Some(snooping), Some(counters)) = (&mut self.snooping, counters) {
+            snooping.set_counters(counters);
+        }
+    }
+
     /// Puts `counters` in place of what followed lines were counted to do, as [`Hierarchy::set_counters`]; nothing where
     /// lines are not sampled.
     pub fn set_sample_counters(&mut self, counters: Option<SampleCounters>) {
@@ -706,7 +714,7 @@ impl Hierarchy {
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
-        let mut at = self.reach_llc(spot, true, now);
+        let mut at = self.reach_llc(spot, true, true, now);
         if self.snooping.is_some() {
             self.looked_up_for_device(self.directory.get(line), line, true);
         }
@@ -745,8 +753,9 @@ impl Hierarchy {
     /// When the data of `line` are there, and whether a cache had them.
     #[inline(always)]
     fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
-        let at = self.reach_llc(spot, false, now);
         let sharers = self.directory.get(line);
+        let from_core = self.snooping.is_some() && self.core_sends_device(line, spot, sharers);
+        let at = self.reach_llc(spot, false, !from_core, now);
         let near = self.llc.has(spot) || self.private_has(line, sharers & self.cores_here());
         let found = near || self.private_has(line, sharers);
         // The LLC of another socket answers as DRAM does, and sooner.
@@ -756,8 +765,9 @@ impl Hierarchy {
                 self.bypasses(line);
             }
             self.join_for_device(line);
-            if self.snooping.is_some() {
-                self.snooped_by_device(line, spot, sharers, now).unwrap_or(at)
+            if from_core {
+                self.looked_up_for_device(sharers, line, false);
+                self.supplied(Requester::Device, now).map_or(at, |(at, _)| at)
             } else {
                 at + if near { Ps::ZERO } else { self.supplied_to_device(sharers, at) }
             }
@@ -1020,13 +1030,15 @@ impl Hierarchy {
         false
     }
 
-    /// When a device's request made at `now` has been answered by the LLC.
+    /// When a device's request made at `now` has been answered by the LLC; `is_carried` if the line goes to or from its
+    /// slice.
     #[inline]
-    fn reach_llc(&mut self, spot: Spot, write: bool, now: Ps) -> Ps {
+    fn reach_llc(&mut self, spot: Spot, write: bool, is_carried: bool, now: Ps) -> Ps {
         let cast = self.cast(spot, Requester::Device, now);
         let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
         let at = at + cast.answered.since(at + self.llc.latency());
-        at + self.llc.latency() + distance + self.llc.carry(spot, Requester::Device, write, at)
+        let waited = if is_carried { self.llc.carry(spot, Requester::Device, write, at) } else { Ps::ZERO };
+        at + self.llc.latency() + distance + waited
     }
 
     /// Whether the LLC sends a line, with snooping, and not a core, or nobody.
@@ -1035,14 +1047,10 @@ impl Hierarchy {
         !upgrade && (snooped == Snooped::Nothing || snooped == Snooped::Clean && self.llc.has(spot))
     }
 
-    /// When a private cache has sent a device `line`, of which `sharers` may have it; [`None`] if the LLC does.
+    /// Whether a private cache sends a device `line`, which `sharers` may have, with snooping, and not the LLC.
     #[inline(never)]
-    fn snooped_by_device(&mut self, line: Line, spot: Spot, sharers: u64, now: Ps) -> Option<Ps> {
-        if self.llc.has(spot) && !self.is_modified(line, sharers) {
-            return None;
-        }
-        self.looked_up_for_device(sharers, line, false);
-        self.supplied(Requester::Device, now).map(|(at, _)| at)
+    fn core_sends_device(&self, line: Line, spot: Spot, sharers: u64) -> bool {
+        if self.llc.has(spot) { self.is_modified(line, sharers) } else { self.private_has(line, sharers) }
     }
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
@@ -1050,7 +1058,6 @@ impl Hierarchy {
     fn snoop(&mut self, line: Line, others: u64, write: bool, by: Requester, share: Share, now: Ps) -> Snooped {
         let (mut found, mut dirty) = (false, false);
         let mut left = others;
-        let mut owner = 0;
         while left != 0 {
             let core = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -1071,16 +1078,12 @@ impl Hierarchy {
                 }
             }
             found |= here;
-            if here {
-                owner = core as u32;
-            }
             if write || !here {
                 self.directory.remove(line, CoreId(core as u16));
             }
         }
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not.
-            self.brings_llc_up_to_date(line, owner);
             self.evict_private(line, true, share, now);
         }
         match (found, dirty) {
@@ -1430,7 +1433,8 @@ impl Memory for Hierarchy {
         let by = Requester::Core(core);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, at) };
         // The answer may meet others on its way.
-        let is_sent = self.snooping.is_none() || self.llc_sends(snooped, lookup.upgrade, spot);
+        let is_sent = self.snooping.is_none()
+            || self.llc_sends(snooped, lookup.upgrade && self.private_has(line, 1 << core.0), spot);
         let back = distance + if is_sent { self.llc.carry(spot, by, false, at) } else { Ps::ZERO };
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, cast.waited + distance + back);
@@ -1461,6 +1465,9 @@ impl Memory for Hierarchy {
                 // Who writes what several have shared hears from the slice that all have given it up.
                 if supplied > done || !write || snooped == Snooped::Dirty {
                     (done, path) = (supplied, way);
+                }
+                if snooped == Snooped::Dirty && !write {
+                    self.brings_llc_up_to_date(spot);
                 }
             } else {
                 path.push(Reason::Snoop, self.snoop_latency);
@@ -1586,10 +1593,7 @@ impl Memory for Hierarchy {
         self.enter(Requester::Core(request.core));
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
-            if self.applications.is_some() && self.leaves_l2(victim, share, now) {
-                if victim.dirty {
-                    self.llc.carry(self.llc.spot(victim.line), Requester::Core(request.core), true, now);
-                }
+            if self.applications.is_some() && self.leaves_l2(victim, request.core, share, now) {
                 continue;
             }
             if victim.dirty || self.inclusion == Inclusion::Victim {

@@ -8,7 +8,8 @@
 //! from the LLC if that has it, or else from the core whose answer is there first (the Illinois protocol: Papamarcos and Patel,
 //! ISCA 1984, "A low-overhead coherence solution for multiprocessors with private cache memories"; states as in Culler, Singh
 //! and Gupta, Parallel Computer Architecture, 1999, 5.3). A read leaves the line shared and brings the LLC up to date, a write
-//! leaves the writer alone with it, a device's read changes nothing.
+//! leaves the writer alone with it, a device's read changes nothing. The LLC's copy of a modified line follows the reader's on the
+//! wires; on a bus the LLC hears that one.
 //!
 //! States change as with the directory, which stays to say who has to be looked up here; what differs is when answers
 //! come. Left out: snoop filters, reading memory before the answers are in, wires for answers that are busy.
@@ -122,6 +123,10 @@ impl Snooping {
         })
     }
 
+    pub(super) fn set_counters(&mut self, counters: SnoopCounters) {
+        self.counters = counters;
+    }
+
     fn stop(&self, of: Requester) -> u32 {
         match of {
             Requester::Core(core) => u32::from(core.0),
@@ -219,7 +224,7 @@ impl Hierarchy {
         }
     }
 
-    /// Whether a core has `line`, of which `sharers` may have it, as nobody else does now.
+    /// Whether one of `sharers` has `line` as nobody else does now.
     pub(super) fn is_modified(&self, line: Line, mut sharers: u64) -> bool {
         while sharers != 0 {
             if self.cores[sharers.trailing_zeros() as usize].state(line) == MesiState::Modified {
@@ -249,21 +254,21 @@ impl Hierarchy {
         Some((leaves + way, path))
     }
 
-    /// A modified line goes to the LLC as well, from its owner at `core`.
+    /// The modified line of the present request, which its owner has sent to who reads it, goes to the LLC at `spot` as well. On a
+    /// bus that hears what goes to the reader.
     #[inline]
-    pub(super) fn brings_llc_up_to_date(&mut self, line: Line, core: u32) {
-        if let Some(snooping) = &self.snooping {
-            let leaves = snooping.supplier.map_or(Ps::ZERO, |(.., leaves)| leaves);
-            let slice = self.llc.spot(line).slice() as u32;
-            self.llc.carry_between(core, slice, leaves);
+    pub(super) fn brings_llc_up_to_date(&mut self, spot: Spot) {
+        if let Some(snooping) = &self.snooping
+            && !snooping.wires.are_heard_by_all()
+            && let Some((owner, _, leaves)) = snooping.supplier
+        {
+            self.llc.carry_between(owner, spot.slice() as u32, leaves);
         }
     }
 
-    /// Refuses what broadcasts are not modelled with.
-    pub(super) fn no_snooping(&self, at: &str, path: &str, remedy: &str) -> Result<(), MachineError> {
-        if self.snooping.is_none() {
-            return Ok(());
-        }
-        Err(MachineError::new(at, format!("given with {path}.llc.coherence = snoop"), "one of them", remedy.into()))
+    /// When `to` hears from the slice at `spot` that all have answered to the present request, which was made by `cast`.
+    pub(super) fn acknowledged(&self, cast: Cast, spot: Spot, to: Requester) -> Ps {
+        let way = self.snooping.as_ref().map(|s| s.wires.distance(spot.slice() as u32, s.stop(to)));
+        cast.answered + way.unwrap_or(Ps::ZERO)
     }
 }

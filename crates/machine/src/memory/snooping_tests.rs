@@ -6,10 +6,13 @@ use probe::{Access, Request};
 use proptest::prelude::*;
 use units::{Addr, Clos, CoreId, Line, Ps, Size, Span};
 
-use super::{Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash, SnoopCounters};
+use super::{
+    ApplicationSpec, Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash,
+    SnoopCounters,
+};
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
-use crate::{Level, Response, Served};
+use crate::{Level, Memory, Reply, Response, Served};
 
 const CORES: u16 = 4;
 
@@ -115,6 +118,8 @@ struct Twin {
     llc: Naive,
     memory: HashMap<u64, u64>,
     inclusion: Inclusion,
+    /// What snooping is to count; it waits for nothing here.
+    counts: SnoopCounters,
 }
 
 impl Twin {
@@ -125,6 +130,7 @@ impl Twin {
             llc: Naive::new(lines[2], 4),
             memory: HashMap::new(),
             inclusion,
+            counts: SnoopCounters::default(),
         }
     }
 
@@ -137,6 +143,22 @@ impl Twin {
     fn data(&mut self, core: usize, line: u64) -> Option<u64> {
         let l2 = self.l2[core].get(line).map(|held| held.value);
         self.l1[core].get(line).map(|held| held.value).or(l2)
+    }
+
+    /// `caches` are looked up for a request.
+    fn broadcast(&mut self, caches: u16) {
+        self.counts.broadcasts += 1;
+        self.counts.lookups += u64::from(caches);
+    }
+
+    /// A core that has a line in `state` supplies it.
+    fn supply(&mut self, state: MesiState) {
+        match state {
+            MesiState::Modified => self.counts.modified += 1,
+            MesiState::Exclusive => self.counts.exclusive += 1,
+            MesiState::Shared => self.counts.shared += 1,
+            MesiState::Invalid => panic!("nothing to supply"),
+        }
     }
 
     fn fill_llc(&mut self, line: u64, value: u64, modified: bool) {
@@ -208,11 +230,15 @@ impl Twin {
         gone.into_iter().for_each(|gone| self.leaves_l2(gone));
         // Everyone else is asked.
         let (mut others, mut dirty) = (None, false);
+        let mut best = Invalid;
+        self.broadcast(CORES - 1);
         for other in (0..CORES.into()).filter(|&other| other != core) {
             let theirs = self.state(other, line);
             let Some(value) = self.data(other, line) else { continue };
             others = Some(value);
             dirty |= theirs == Modified;
+            best = best.max(theirs);
+            self.counts.invalidations += u64::from(store.is_some());
             for cache in [&mut self.l1[other], &mut self.l2[other]] {
                 if store.is_some() {
                     cache.remove(line);
@@ -249,7 +275,10 @@ impl Twin {
                 }
                 (Served::Llc, held.value)
             }
-            (None, Some(value)) => (Served::Snoop, value),
+            (None, Some(value)) => {
+                self.supply(best);
+                (Served::Snoop, value)
+            }
             _ => {
                 let value = self.memory.get(&line).copied().unwrap_or(0);
                 if self.inclusion != Inclusion::Victim {
@@ -280,7 +309,9 @@ impl Twin {
     }
 
     fn dma_write(&mut self, line: u64, value: u64) {
+        self.broadcast(CORES);
         for core in 0..CORES.into() {
+            self.counts.invalidations += u64::from(self.state(core, line) != MesiState::Invalid);
             self.l1[core].remove(line);
             self.l2[core].remove(line);
         }
@@ -292,6 +323,11 @@ impl Twin {
         let modified = cores().find(|&core| self.state(core, line) == MesiState::Modified);
         let in_llc = self.llc.get(line).map(|held| held.value);
         let any = cores().find_map(|core| self.data(core, line));
+        self.broadcast(CORES);
+        if modified.is_some() || in_llc.is_none() && any.is_some() {
+            let best = cores().map(|core| self.state(core, line)).max();
+            self.supply(best.unwrap_or(MesiState::Invalid));
+        }
         match modified {
             Some(core) => self.data(core, line).unwrap(),
             None => in_llc.or(any).unwrap_or_else(|| self.memory.get(&line).copied().unwrap_or(0)),
@@ -360,9 +396,9 @@ proptest! {
             }
             prop_assert_eq!(memories[0].counters(), memories[1].counters());
             prop_assert_eq!(memories[0].dram_counters().writes, memories[1].dram_counters().writes);
+            prop_assert_eq!(memories[1].snoop_counters(), Some(twin.counts));
         }
         prop_assert_eq!(memories[0].snoop_counters(), None);
-        prop_assert!(memories[1].snoop_counters().unwrap().broadcasts > 0);
     }
 }
 
@@ -470,12 +506,91 @@ fn a_bus_takes_one_request_after_the_other() {
     assert_eq!(before.waited, ns(3 + 6));
     // Three lines for core 0: asked for 3 ns after each other, and their data 5 ns.
     let read = [1, 2, 3].map(|line| access(&mut memory, 0, line, Access::Load, ns(20_000)).at - ns(20_000));
-    // Each modified line goes to the LLC over the bus as well.
-    assert_eq!(read, [ns(4 + 3 + 10 + 3 + 5), ns(4 + 3 + 10 + 3 + 15), ns(4 + 3 + 10 + 3 + 25)]);
+    // The LLC hears what goes to core 0, and needs no transfer of its own.
+    assert_eq!(read, [ns(4 + 3 + 10 + 3), ns(4 + 3 + 10 + 3 + 5), ns(4 + 3 + 10 + 3 + 10)]);
     let counters = memory.snoop_counters().unwrap() - before;
     let expected =
         SnoopCounters { broadcasts: 3, lookups: 9, modified: 3, waited: ns(3 + 6), ..SnoopCounters::default() };
     assert_eq!(counters, expected);
+}
+
+fn on(wires: Interconnect) -> Hierarchy {
+    Hierarchy::new(&spec(Coherence::Snoop, Inclusion::Victim, Some(wires), LARGE), CORES.into(), "machine").unwrap()
+}
+
+fn busy_bus() -> Interconnect {
+    Interconnect::Bus { hop: Span::from_ns(3.0), interval: Some(Span::from_ns(20.0)) }
+}
+
+#[test]
+fn a_modified_line_is_sent_to_its_reader_first_and_then_to_the_llc() {
+    let mut memory = on(Interconnect::Ring { hop: Span::from_ns(1.0), interval: Some(Span::from_ns(5.0)), device: 0 });
+    // Of slice 3, which lies between core 2 and core 0.
+    for line in [7, 11] {
+        access(&mut memory, 2, line, Access::Store, ns(line * 1_000));
+    }
+    let now = ns(100_000);
+    let read = [7, 11].map(|line| access(&mut memory, 0, line, Access::Load, now).at - now);
+    // The second leaves 1 ns later, since its broadcast waits so long, behind the first and its copy.
+    assert_eq!(read, [ns(4 + 2 + 10 + 2), ns(4 + 2 + 10 + 2 + 5 + 5)]);
+}
+
+#[test]
+fn what_a_core_sends_to_a_device_is_one_transfer_and_what_the_llc_sends_another() {
+    let mut memory = on(busy_bus());
+    access(&mut memory, 2, 7, Access::Store, ns(1_000));
+    memory.dma_write(Line(8), 2, ns(2_000));
+    let now = ns(10_000);
+    // Nothing comes from the LLC before it.
+    assert_eq!(memory.dma_read(Line(7), 1, now) - now, ns(3 + 10 + 3));
+    let read = [8, 9].map(|line| memory.dma_read(Line(line), 1, now * 2));
+    assert_eq!(read[1] - read[0], ns(20));
+}
+
+#[test]
+fn a_line_lost_before_it_is_upgraded_is_sent_again() {
+    let mut memory = on(busy_bus());
+    for core in [0, 1] {
+        access(&mut memory, core, 5, Access::Load, ns(1_000 * u64::from(core)));
+    }
+    memory.dma_write(Line(6), 1, ns(3_000));
+    let store =
+        Request { addr: Addr(5 * 64), bytes: 8, site: 0, access: Access::Store, clos: Clos(0), core: CoreId(0) };
+    let lookup = memory.lookup(&store);
+    assert!(lookup.upgrade);
+    memory.dma_write(Line(5), 1, ns(4_000));
+    let now = ns(10_000);
+    let Reply::Done(first) = memory.fetch(&store, &lookup, now) else { panic!("DRAM answers at once") };
+    let second = access(&mut memory, 1, 6, Access::Load, now);
+    assert_eq!((first.served, second.served), (Served::Llc, Served::Llc));
+    assert_eq!(second.at - first.at, ns(20));
+}
+
+#[test]
+fn what_another_core_has_of_an_application_without_an_llc_comes_from_there() {
+    let mut memory = hierarchy(Coherence::Snoop, Inclusion::Victim, LARGE);
+    let none = ApplicationSpec { llc: false, ..ApplicationSpec::default() };
+    memory.tell_apart(&[("tables", &none)], &[std::iter::once(0..100).collect()], "machine.applications").unwrap();
+    let first = access(&mut memory, 1, 5, Access::Load, Ps::ZERO);
+    assert_eq!(first.served, Served::Dram);
+    let now = ns(100_000);
+    let read = access(&mut memory, 0, 5, Access::Load, now);
+    assert_eq!((read.at - now, read.served), (ns(4 + 1 + 10 + 1), Served::Snoop));
+    assert_eq!([0, 1].map(|core| memory.state(CoreId(core), Line(5))), [MesiState::Shared; 2]);
+    // Cores 0 and 3 have answered to core 2 at slice 1 after 17 ns, which is a hop from there.
+    let write = access(&mut memory, 2, 5, Access::Store, now * 2);
+    assert_eq!((write.at - now * 2, write.served, write.path.total()), (ns(17 + 1), Served::Snoop, ns(17 + 1)));
+    assert_eq!(
+        [0, 1, 2].map(|core| memory.state(CoreId(core), Line(5))),
+        [MesiState::Invalid, MesiState::Invalid, MesiState::Modified]
+    );
+    assert_eq!(memory.dram_counters().reads, 1);
+    let counters = memory.snoop_counters().unwrap();
+    assert_eq!((counters.exclusive, counters.shared, counters.invalidations), (1, 1, 2));
+    // Not before the other one has it.
+    let slow = access(&mut memory, 1, 9, Access::Load, now * 3);
+    let early = access(&mut memory, 0, 9, Access::Load, now * 3 + ns(1));
+    assert_eq!((early.at, early.served, early.path.total()), (slow.at, Served::Snoop, slow.at - now * 3 - ns(1)));
 }
 
 #[test]

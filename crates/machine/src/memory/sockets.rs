@@ -374,7 +374,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers, copy tables or engines,
-    /// and sampling, which are modelled for one socket.
+    /// sampling and snooping, which are modelled for one socket.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -388,6 +388,7 @@ impl Hierarchy {
             (self.copies.is_some(), "copy_table"),
             (self.engine.is_some(), "copy_engine"),
             (self.sampling.is_some(), "sampling"),
+            (self.snooping.is_some(), "llc.coherence = snoop"),
         ] {
             if given {
                 return Err(MachineError::new(
@@ -398,8 +399,6 @@ impl Hierarchy {
                 ));
             }
         }
-        let remedy = format!("leave out {path}.llc.coherence, whose broadcasts are modelled for one socket");
-        self.no_snooping(&format!("{path}.sockets"), path, &remedy)?;
         check_names(&sockets.regions, extents, &format!("{path}.sockets.regions"))?;
         let cores = self.cores.len() as u32;
         let count = sockets.count as usize;

@@ -65,6 +65,11 @@ impl Wires {
         Wires { shape, stops, hop, interval, links: vec![Link::default(); stops as usize * 4] }
     }
 
+    /// Whether every stop hears what goes from one to another.
+    pub(super) fn are_heard_by_all(&self) -> bool {
+        self.shape == Shape::Bus
+    }
+
     /// One way from stop `a` to stop `b`, if nothing is in the way.
     pub(super) fn distance(&self, a: u32, b: u32) -> Ps {
         self.hop * u64::from(self.shape.hops(self.stops, a, b))
