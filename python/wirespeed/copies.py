@@ -14,6 +14,7 @@ from rich.table import Table
 
 from wirespeed import _wirespeed
 from wirespeed.errors import InputError
+from wirespeed.options import a_capture
 
 __all__ = ["METHODS", "compare", "run"]
 
@@ -152,7 +153,13 @@ def add(
     def copies(
         kind: Annotated[Kind, typer.Argument(metavar="WORKLOAD", help="stream, receive, vhost or messages.")],
         capture: Annotated[
-            Path | None, typer.Option("--capture", metavar="FILE", help="Receive the TCP segments of this capture.")
+            Path | None,
+            typer.Option(
+                "--capture",
+                metavar="FILE",
+                help="Receive the TCP segments of this capture.",
+                callback=a_capture,
+            ),
         ] = None,
         reads: Annotated[
             bool | None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import lzma
+import zlib
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,7 +34,7 @@ def of(path: Path) -> Kind | None:
         return None
     try:
         head = _head(path)
-    except (OSError, EOFError, lzma.LZMAError):
+    except (OSError, EOFError, lzma.LZMAError, zlib.error):
         return None
     if head.startswith(_CAPTURES):
         return "capture"
@@ -41,7 +42,7 @@ def of(path: Path) -> Kind | None:
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes, decompressed. Raises OSError, EOFError or LZMAError for a stream that is broken there."""
+    """The first bytes, decompressed. Raises OSError, EOFError, LZMAError or zlib.error where it is broken."""
     with path.open("rb") as plain:
         magic = plain.read(6)
         plain.seek(0)

@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,30 @@ def test_what_is_broken_not_there_or_a_pipe_is_left_to_the_readers(tmp_path: Pat
         assert kinds.of(tmp_path / name) is None
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, stock.compressed])
+@pytest.mark.parametrize("at", [6, 10, 24, 40])
+def test_a_damaged_stream_is_left_to_the_readers(pack: Any, at: int, tmp_path: Path) -> None:
+    packed = bytearray(pack(PCAP + bytes(range(256)) * 20))
+    packed[at : at + 4] = b"\xff" * 4
+    file = tmp_path / "damaged"
+    file.write_bytes(packed)
+    assert kinds.of(file) in (None, "capture")
+
+
+def test_a_capture_with_a_damaged_stream_is_an_error_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = bytearray(gzip.compress(PCAP * 100))
+    packed[10:14] = b"\xff" * 4
+    (tmp_path / "a.pcap.gz").write_bytes(packed)
+    assert kinds.of(tmp_path / "a.pcap.gz") is None
+    monkeypatch.setattr(sys, "argv", ["wirespeed", "run", "forwarding", "--capture", str(tmp_path / "a.pcap.gz")])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == cli.EXIT_INPUT
+    assert "a.pcap.gz" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not there: no real files are told apart")
 def test_real_files_are_never_taken_for_the_other() -> None:
     found = {file.name: kinds.of(file) for where in ("tables", "traces") for file in (DATA / where).iterdir()}
@@ -78,6 +103,7 @@ def test_real_files_are_never_taken_for_the_other() -> None:
         (["slices", "--table", "a.pcap"], "swapped?"),
         (["tune", "forwarding", "--knob", "nic.burst=8,16", "--table", "a.pcap"], "swapped?"),
         (["router", "run", "--capture", "rib.txt"], "swapped?"),
+        (["copies", "receive", "--capture", "rib.txt"], "--capture rib.txt: is a prefix table, not a capture"),
         (["router", "bench", "--table", "a.pcap"], "swapped?"),
     ],
 )
