@@ -326,7 +326,7 @@ def test_advice_is_shown_with_intervals_and_its_command(advice):
     # The rate and p99; loss where it changes, and else a line that says that it does not.
     changes = any(text.changes_loss(each["loss"]) for each in found.document["techniques"])
     assert shown.count("<svg") == (3 if changes else 2)
-    assert ("No technique changes the loss" in shown) != changes
+    assert ("No technique surely changes the loss" in shown) != changes
     assert "99th percentile of sojourn at its own load" in shown
     # What is long wraps or is scrolled inside its box: the page is as wide as the window.
     assert shown.count('<span class="under">receive rings') == 1
@@ -491,6 +491,7 @@ def test_where_nothing_has_to_change_the_first_command_changes_nothing(advice):
     document["target"]["met"] = False
     document["now"]["ndr_at_line_rate"] = False
     assert labels(document)[0] == "Run the best"
+    assert labels(document)[-1] == "Run the best as its rate was compared, at saturation"
     assert "with more in reserve" not in " ".join(labels(document))
     document["now"]["ndr_at_line_rate"] = True
     first, second = text.commands(document)[:2]
@@ -504,6 +505,7 @@ def test_where_nothing_has_to_change_the_first_command_changes_nothing(advice):
     assert [command for _, command in text.commands(document)].count(plain) == 1
     document["best"] |= {"techniques": [], "titles": [], "command": plain}
     assert len(text.commands(document)) == 2
+    assert labels(document)[-1] == "Run it as its rate was compared, at saturation"
     document["goal"] = "p99"
     assert labels(document)[0].startswith("Run it as it is; ")
 
@@ -570,3 +572,52 @@ def test_a_pool_for_the_rings_that_are_advised_is_taken_where_it_surely_helps(ga
     left = bench.Asked("x", without=["small_pool"])
     assert advice_of._retried(of, fit, {"sets": [best], "best": best}, left) is None
     of.close()
+
+
+def test_two_sizes_of_pools_have_two_names(monkeypatch):
+    of = bench.Bench(bench.Asked("forwarding", set={"nic.rx_descriptors": 4096, "mempool.size": 262144}, jobs=1))
+    fit, _ = techniques.fitting(of.resolved)
+    rate = {"pct": 20.0, "half_width_pct": 1.0}
+    best = {"techniques": ["short_rings", "small_pool"], "rate": rate, "p99": rate, "ndr": None, "energy": None}
+    combined = {"sets": [best], "best": best}
+
+    def measure(phase, sets, on, seeds):
+        logs = np.log([[1.0, 1.7]] * seeds) + np.array([[0.0], [0.01], [0.02]])
+        return {name: bench.Measured(logs) for name in ("rate", "p99", "loss", "energy")}
+
+    monkeypatch.setattr(of, "measure", measure)
+    found = advice_of._retried(of, fit, combined, bench.Asked("forwarding"))
+    of.close()
+    assert found["name"] == "smaller_pool"
+    assert found["taken"]
+    assert [each["techniques"] for each in combined["sets"]] == [
+        ["short_rings", "small_pool"],
+        ["short_rings", "smaller_pool"],
+    ]
+    by_name = {each.name: each for each in fit}
+    assert found["pool"].overrides != by_name["small_pool"].overrides
+    described = advice_of._described(of, [*fit, found["pool"]], combined["best"]["techniques"])
+    assert found["set"][0] in described["command"]
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_pool_that_was_tried_behind_shorter_rings_is_not_said_not_to_fit(is_retried, advice, monkeypatch):
+    folder, asked, _ = advice
+
+    def retried(of, fit, combined, asked):
+        effect = {"pct": 1.0, "half_width_pct": 2.0}
+        with_pool = {"rate": effect, "p99": effect, "ndr": None}
+        told = {"name": "small_pool", "title": "a mempool of 4096 mbufs", "set": ["mempool.size=4096"]}
+        return {**told, "taken": False, "with": with_pool, "without": [], "pool": None} if is_retried else None
+
+    monkeypatch.setattr(advice_of, "_retried", retried)
+    again = wirespeed.advise("forwarding", **asked, out=folder).document
+    names = {each["name"] for each in again["not_fitting"]}
+    assert ("small_pool" in names) != is_retried
+    assert names
+
+
+def test_bars_of_loss_have_as_many_decimals_as_its_table(advice):
+    document = json.loads(json.dumps(advice[2].document))
+    document["techniques"][0]["loss"] = {"change": -0.0004, "half_width": 0.0001}
+    assert f"{document['techniques'][0]['title']}: -0.04 ± 0.01" in page.page(document)

@@ -35,6 +35,8 @@ GOALS: Final = ("rate", "ndr", "p99")
 SEEDS: Final = 2
 SEEDS_OF_BEST: Final = 3
 BEST: Final = 4
+SMALLER_POOL: Final = "smaller_pool"
+"""The pool of `_retried` where `small_pool`, of another size, was tried with the others."""
 _MOST_TRIED: Final = 8
 _SUBSETS_OF: Final = 8
 
@@ -64,13 +66,16 @@ def advise(asked: Asked) -> dict[str, Any]:
         retried = _retried(bench, fit, combined, asked) if combined is not None else None
         of_best = list(fit)
         if retried is not None and retried["taken"]:
-            of_best = [*(each for each in fit if each.name != retried["pool"].name), retried["pool"]]
+            of_best.append(retried["pool"])
         chosen: list[str] = combined["best"]["techniques"] if combined is not None else []
         confirmed = bench.confirm(techniques.named(chosen, of_best), now)
         confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed) if chosen else None
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
+    # A pool that fits behind shorter rings, and was tried there, is not one that does not fit.
+    tried_after = "" if retried is None else retried["name"]
+    unfit = [each for each in unfit if each.name != tried_after]
     return {
         "schema": SCHEMA,
         "scenario": bench.name,
@@ -222,10 +227,13 @@ def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], a
         pool = techniques.pool_behind(bench.resolved, techniques.named(without["techniques"], list(fit)))
     if pool is None:
         return None
-    rest = [each for each in fit if each.name != pool.name]
-    # What is compared is the set with another pool in the place of the one that it may have.
-    sets = [frozenset[str](), frozenset(without["techniques"]) | {pool.name}]
-    on = [*rest, pool]
+    kept = without["techniques"]
+    if pool.name in {each.name for each in fit}:
+        # Another size than the one that was tried with the rings as they are, in whose place it comes.
+        kept = [name for name in kept if name != pool.name]
+        pool = replace(pool, name=SMALLER_POOL)
+    sets = [frozenset[str](), frozenset(kept) | {pool.name}]
+    on = [*fit, pool]
     if bench.why_not(techniques.named(sorted(sets[1]), on)) is not None:
         return None
     responses = bench.measure("a pool for these rings", sets, on, SEEDS_OF_BEST)
@@ -243,9 +251,6 @@ def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], a
     )
     told = {"name": pool.name, "title": pool.title, "set": list(pool.overrides), "taken": taken, "with": found}
     if taken:
-        same = next((each for each in combined["sets"] if each["techniques"] == found["techniques"]), None)
-        if same is not None:
-            combined["sets"].remove(same)  # it had the larger pool
         combined["sets"].append(found)
         combined["best"] = found
     return {**told, "without": list(without["techniques"]), "pool": pool}

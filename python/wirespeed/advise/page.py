@@ -81,11 +81,11 @@ def _charts(document: Mapping[str, Any]) -> str:
         for each in document["techniques"]
     ]
     if any(text.changes_loss(each["loss"]) for each in document["techniques"]):
-        bars = [_bar(each, loss, True) for each, loss in zip(document["techniques"], losses, strict=True)]
+        bars = [_bar(each, loss, True, 2) for each, loss in zip(document["techniques"], losses, strict=True)]
         drawn.append(_bars(bars, order, "loss at its own load, with others, points"))
         note = ""
     else:
-        note = "<p class=note>No technique changes the loss at the scenario's own load.</p>"
+        note = "<p class=note>No technique surely changes the loss at the scenario's own load.</p>"
     return "".join(f"<figure class=bars>{each}</figure>" for each in drawn) + note
 
 
@@ -96,7 +96,9 @@ _TITLES: Final = {
 }
 
 
-def _bar(technique: Mapping[str, Any], change: Mapping[str, float] | None, less_is_better: bool) -> dict[str, Any]:
+def _bar(
+    technique: Mapping[str, Any], change: Mapping[str, float] | None, less_is_better: bool, decimals: int = 1
+) -> dict[str, Any]:
     """A row of a chart; a change that is not known has no bar."""
     if change is None:
         return {"name": technique["name"], "y": None, "low": None, "high": None, "helps": False, "words": "not known"}
@@ -107,7 +109,7 @@ def _bar(technique: Mapping[str, Any], change: Mapping[str, float] | None, less_
         "low": pct - wide,
         "high": pct + wide,
         "helps": (pct < 0) == less_is_better and abs(pct) > wide,
-        "words": f"{technique['title']}: {pct:+.1f} ± {wide:.1f}",
+        "words": f"{technique['title']}: {pct:+.{decimals}f} ± {wide:.{decimals}f}",
     }
 
 

@@ -228,7 +228,8 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
             found[same[0]] = (f"{found[same[0]][0]}; it is the cheapest that carries the target", goal["command"])
         else:
             found.append(("Run the cheapest that carries the target", goal["command"]))
-    found.append(("Run the best as its rate was compared, at saturation", best["saturated_command"]))
+    what = "the best" if best["techniques"] else "it"
+    found.append((f"Run {what} as its rate was compared, at saturation", best["saturated_command"]))
     return found
 
 
