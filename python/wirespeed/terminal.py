@@ -231,9 +231,41 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
             rate = found["hits"] / asked
             counts = [q.count(found["hits"]), q.count(found["misses"]), "", ""]
             table.add_row(Text(name), q.share(rate), _gauge(rate), *counts)
-    return Group(
-        Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim"), Text(), table, Text(memory)
-    )
+    out: list[RenderableType] = [Text(f"{q.count(document['accesses'])} accesses", "bold"), _indented(about, "dim")]
+    out += [Text(), table, Text(memory)]
+    for level in document["levels"]:
+        if level.get("slices"):
+            out += [Text(), _slices(level)]
+    if document.get("classes"):
+        out += [Text(), _classes(document["classes"])]
+    return Group(*out)
+
+
+def _slices(level: Mapping[str, Any]) -> RenderableType:
+    """A level's slices, a row each."""
+    has_wires = level["mean_hops"] is not None
+    table = _table(f"slices of {level['name']}", ">hit rate", ">hits", ">misses", *([">hops"] if has_wires else []))
+    for place, each in enumerate(level["slices"]):
+        cells = _outcome(each) + ([q.count(each["hops"])] if has_wires else [])
+        table.add_row(str(place), *cells)
+    if has_wires:
+        table.add_row(Text("mean", "dim"), "", "", "", q.digits(level["mean_hops"], 3))
+    return table
+
+
+def _classes(classes: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """What became of each class of service at each level, a row each."""
+    table = _table("class", "level", ">hit rate", ">hits", ">misses")
+    for of in classes:
+        for place, level in enumerate(of["levels"]):
+            table.add_row("" if place else str(of["class"]), Text(level["name"]), *_outcome(level))
+    return table
+
+
+def _outcome(counted: Mapping[str, int]) -> list[str]:
+    """Hit rate, hits and misses."""
+    asked = counted["hits"] + counted["misses"]
+    return [q.share(counted["hits"] / asked if asked else None), q.count(counted["hits"]), q.count(counted["misses"])]
 
 
 def presets(rows: Iterable[tuple[str, str, str]]) -> RenderableType:

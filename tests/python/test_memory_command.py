@@ -204,6 +204,34 @@ def test_the_commands_print_text_to_read(wirespeed: Any, tmp_path: Path) -> None
     assert code == 0
     assert "LLC" in out
     assert "hit rate" in out
+    assert "slices" not in out
+    assert "class" not in out
+
+
+def test_slices_classes_and_devices_are_printed_where_there_are_any(wirespeed: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s.rw"
+    path.write_text(
+        "".join(f"{'W' if i % 2 else 'R'} {64 * i:x} {'io' if i % 2 else 'class=3'}\n" for i in range(4000))
+    )
+    levels = "32KiB/8,LLC=64KiB/16:slices=2"
+    args = ("memory", "cache", "--trace", str(path), "--levels")
+    code, out, _ = wirespeed(*args, f"{levels}:ring")
+    assert code == 0
+    found = memory.simulate_cache(path, f"{levels}:ring")
+    llc = found["levels"][1]
+    lines = [line.split() for line in out.splitlines()]
+    assert ["slices", "of", "LLC", "hit", "rate", "hits", "misses", "hops"] in lines
+    rows = [line for line in lines if line[:1] in (["0"], ["1"])]
+    assert [[int(cell.replace(",", "")) for cell in row[-3:]] for row in rows] == [
+        [each["hits"], each["misses"], each["hops"]] for each in llc["slices"]
+    ]
+    assert [float(line[1]) for line in lines if line[:1] == ["mean"]] == [pytest.approx(llc["mean_hops"], rel=0.01)]
+    (of,) = [each for each in found["classes"] if each["class"] == 3]
+    (first,) = [line for line in lines if line[:2] == ["3", "L1"]]
+    assert [int(cell.replace(",", "")) for cell in first[-2:]] == [of["levels"][0][key] for key in ("hits", "misses")]
+    assert any(line[:1] == ["DDIO"] for line in lines)
+    # Without wires there are no hops.
+    assert "hops" not in wirespeed(*args, levels)[1]
 
 
 def test_a_preset_and_a_map_may_be_files(wirespeed: Any, trace: Path, tmp_path: Path) -> None:
