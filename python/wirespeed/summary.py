@@ -194,7 +194,11 @@ class CopyEngine(TypedDict, total=False):
 
 
 class SampledLevel(TypedDict, total=False):
-    """Lines of a level that were followed, their hit rate, its 95 % half-width, and that of the rate in `levels`."""
+    """Lines of a level that were followed, their hit rate and its 95 % half-width.
+
+    `levels_half_width` bounds how far the rate in `levels`, of all lines, may be off: the same and how far the two
+    rates are apart.
+    """
 
     name: str
     lines: int

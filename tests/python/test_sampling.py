@@ -39,6 +39,12 @@ def test_a_run_with_all_sets_says_nothing_of_sampling_and_one_with_some_states_i
     assert found["one_in"] == 8
     assert {level["name"] for level in found["levels"]} == {"L2", "LLC", "DDIO", "DMA read"}
     assert all(0.0 <= level["half_width"] < 1.0 and level["lines"] > 0 for level in found["levels"])
+    assert all(level["levels_half_width"] >= level["half_width"] for level in found["levels"])
+    # The bound is that half-width and how far the rate of all lines is from that of the followed ones.
+    rates = {level["name"]: level["hit_rate"] for level in summary["levels"]}
+    for level in found["levels"]:
+        apart = abs(rates[level["name"]] - level["hit_rate"])
+        assert level["levels_half_width"] == pytest.approx(level["half_width"] + apart)
     assert any("one in 8 sets of the LLC was followed" in note for note in summary["notes"])
 
 
