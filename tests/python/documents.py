@@ -12,9 +12,11 @@ go through the parser all the same. A comment before a block, `<!-- only looked 
 block of Python. What takes more than seconds even when it is made smaller (`SLOW`) runs with `make test-slow`, and what
 it promises is checked (`PROMISES`).
 
-A block of `text` (or `json`) is what the block of commands before it prints. Its shape is compared (`shape`): words,
-headings and units, with numbers masked and bars left out, however lines are broken. A line `…` stands for lines that
-the page leaves out. What cannot be compared has a comment before it, `<!-- not compared: REASON -->`.
+A block of `text` (or `json`) is what the last block of commands before it prints, files that it writes left out. Its
+shape is compared (`shape`): words, headings, units and signs, with numbers masked and bars left out, however lines are
+broken. A line `…` stands for lines that the page leaves out. What no command of the page prints, as errors are, has a
+comment before it, `<!-- printed by: COMMAND -->`: that runs in an empty folder and has to end with exit code 2. What
+cannot be compared has `<!-- not compared: REASON -->`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +50,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 BIN = Path(sys.executable).parent
 FENCE = re.compile(
-    r"(?:<!-- (?:only looked at|not compared|sample): (?P<why>.*?) -->\n+)?"
+    r"(?:<!-- (?:(?:only looked at|not compared|sample): (?P<why>.*?)|printed by:\s(?P<by>.*?)) -->\n+)?"
     r"^(?P<indent> *)```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -112,29 +115,36 @@ WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
 # What takes seconds even when it is small is run where it stands first: all of them, or those with the same options.
 ONCE: Final = {"papers": "all words", "advise": "options", "copies": "all words", "tune": "all words"}
 EXIT_NO_GPU: Final = 77
+# What stands before the time that `wirespeed memory dram` itself took.
+_OWN_TIME: Final = r"clocks of # MHz"
 _ran: dict[tuple[str, ...], str] = {}
 _running: list[subprocess.Popen[str]] = []
 
 
 @dataclass(slots=True)
 class Session:
-    """What a page has done so far: what its commands printed, and those that were not run, with reasons."""
+    """What a page has done so far: what it did not run or compare, with reasons, and its last block of commands."""
 
     slow: bool = False
     """Whether what is slow is run, and that alone."""
     printed: str = ""
+    """What the last block of commands printed."""
+    left: list[str] = field(default_factory=list)
+    """Of that block, what was not run, with reasons."""
     not_run: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of a page: its language, text, line, the name it is saved under, and why it is not run."""
+    """A block of a page: language, text, line, the name it is saved under, why it is not run, and what prints it."""
 
     language: str
     text: str
     line: int
     title: str | None = None
     why: str | None = None
+    by: str | None = None
 
 
 def pages() -> list[Path]:
@@ -158,7 +168,7 @@ def blocks(page: Path) -> list[Block]:
         indent = len(match["indent"])
         inner = "\n".join(line[indent:] for line in match["text"].splitlines())
         line = text.count("\n", 0, match.start("text")) + 1
-        found.append(Block(match["language"], inner, line, match["title"], match["why"]))
+        found.append(Block(match["language"], inner, line, match["title"], match["why"], match["by"]))
     found.extend(
         Block("sh", match["text"], text.count("\n", 0, match.start()) + 1)
         for match in INDENTED.finditer(text)
@@ -187,6 +197,18 @@ def skipped(command: str, block: Block) -> str | None:
     """Why a command, or a block of Python, is not run, if it is not."""
     return never_run(command, block) or next(
         (f"wants {what}" for part, what, is_there in WANTS if part in command and not is_there()), None
+    )
+
+
+def not_compared(found: list[Block], place: int) -> str | None:
+    """Why the output at `place` of a page's blocks is not compared on this machine, if it is not."""
+    block = found[place]
+    if block.why or block.by:
+        return block.why
+    before = [each for each in found[:place] if each.language in SHELL][-1:]
+    return next(
+        (why for each in before for _, text in commands(each) if (why := skipped(text, each) or slow(text))),
+        None if before else "no block of commands is before it",
     )
 
 
@@ -266,7 +288,8 @@ def look_at_python(text: str) -> None:
 def run(command: str) -> str:
     """Run a command in the folder at hand; what it printed, or what such a command did that has run before (`ONCE`).
 
-    Raises AssertionError with what it said where it fails, or does not do what it promises.
+    What goes to a file is not printed. Raises AssertionError with what it said where it fails, or does not do what it
+    promises.
     """
     place, found, behind = command.partition(" && ")
     if found and place.startswith("cd "):
@@ -278,7 +301,7 @@ def run(command: str) -> str:
     if words[0] in ONCE:
         key = words if ONCE[words[0]] == "all words" else [words[0], *(word for word in words if word[:2] == "--")]
         if tuple(key) in _ran:
-            return _ran[tuple(key)]
+            return _to_file(_ran[tuple(key)], target)
     out_at = Path(words[words.index("--out") + 1]) if "--out" in words else None
     if out_at is not None and out_at.is_symlink():
         out_at.unlink()  # of the files that all pages share
@@ -293,13 +316,31 @@ def run(command: str) -> str:
     answers |= {cli.EXIT_CONDITION} if "--fail-if" in words else set()
     answers |= {EXIT_NO_GPU} if words[:2] == ["router", "probe"] else set()
     assert code in answers, err.getvalue()[-500:]
-    if target:
-        Path(target).write_text(out.getvalue(), encoding="utf-8")
     if (promised := _starts(command, PROMISES)) is not None:
         _is_kept(promised, out_at, out.getvalue())
     if words[0] in ONCE:
         _ran[tuple(key)] = out.getvalue()
-    return out.getvalue()
+    return _to_file(out.getvalue(), target)
+
+
+def _to_file(printed: str, target: str | None) -> str:
+    """What is printed where the output goes to `target`, if to any file."""
+    if target is None:
+        return printed
+    Path(target).write_text(printed, encoding="utf-8")
+    return ""
+
+
+def error(command: str) -> str:
+    """What a command that cannot succeed prints, in an empty folder, by the shell. Raises AssertionError."""
+    # As the command does, which need not be installed where the package is.
+    ours = f'wirespeed() {{ {shlex.quote(sys.executable)} -c "from wirespeed.cli import main; main()" "$@"; }}'
+    with tempfile.TemporaryDirectory() as folder:
+        shell = ["bash", "-c", f"{ours}\n{command}\nexit $?"]
+        # As wide as it comes: lines may be broken anywhere where they are compared.
+        done = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == cli.EXIT_INPUT, f"ends with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"
+    return done.stdout + done.stderr
 
 
 def _is_kept(promised: tuple[tuple[str, ...] | None, tuple[str, ...]], out: Path | None, printed: str) -> None:
@@ -315,14 +356,18 @@ def _is_kept(promised: tuple[tuple[str, ...] | None, tuple[str, ...]], out: Path
 def shape(text: str) -> str:
     """What a text has but numbers, bars and rules; one space between words, however lines are broken.
 
-    A time is a time, be it told in milliseconds or seconds: how long a run took depends on the machine.
+    Digits of names stay, and so do signs, bounds and units; but for the unit of the time that a run itself took, which
+    depends on the machine.
 
-    >>> shape("  14.3 GB/s, 74.5 % in 98 ms\\n ██  data   < 0.1 %")
-    '# GB/s, # % in # s data # %'
+    >>> shape("  14.3 GB/s, +74.5 % on ddr4-2400 in 98 ms\\n ██  data   < 0.1 %")
+    '# GB/s, +# % on ddr4-2400 in # ms data < # %'
+    >>> shape("5,372,367 clocks\\n of 1,200 MHz · 55.5 ms")
+    '# clocks of # MHz #'
     """
     words = re.sub(r"[█▓▒░·│]+|[─━═]{2,}", " ", text)
-    words = re.sub(r"(?:[<>≤≥] ?)?(?<![\w.])[+-]?\d(?:[\d,.]*\d)?(?![\d])", "#", words)
-    return " ".join(re.sub(r"# (?:ps|ns|µs|ms|s)\b", "# s", words).split())
+    number = r"([A-Za-z_]\w*(?:[-.]\w+)*)|\d(?:[\d,.]*\d)?(?:e[+-]?\d+)?"
+    words = " ".join(re.sub(number, lambda found: found[1] or "#", words).split())
+    return re.sub(rf"({_OWN_TIME} #) (?:ns|µs|ms|s)\b", r"\1", words)
 
 
 def compare(shown: str, printed: str) -> None:

@@ -86,6 +86,8 @@ def run_page(
             os.chdir(here)
     finally:
         documents.end_page()
+    if session.not_compared:
+        print("not compared:", *session.not_compared, sep="\n  ")
     assert not wrong, "\n".join(wrong)
 
 
@@ -93,6 +95,7 @@ def tried(block: Block, session: documents.Session) -> list[tuple[int, str, str]
     """Line, what stands there, and what is wrong with it."""
     wrong = []
     if block.language in documents.SHELL:
+        session.printed, session.left = "", []
         for line, command in documents.commands(block):
             try:
                 why, slow = documents.skipped(command, block), documents.slow(command)
@@ -100,16 +103,22 @@ def tried(block: Block, session: documents.Session) -> list[tuple[int, str, str]
                     documents.look_at(command)
                 if why is None and bool(slow) == session.slow:
                     session.printed += documents.run(command)
-                elif not session.slow or (slow and why):
-                    session.not_run.append(f"{command}: {why or slow}")
+                else:
+                    session.left.append(f"{command}: {why or slow}")
+                    if not session.slow or (slow and why):
+                        session.not_run.append(session.left[-1])
             except Exception as e:
                 wrong.append((line, command, f"{type(e).__name__}: {e}"))
         return wrong
     try:
         if block.language in documents.PRINTED:
-            # What was not run, here or so far, has not been printed.
-            if not block.why and not session.not_run and not session.slow:
-                documents.compare(block.text, session.printed)
+            if session.slow:
+                pass
+            elif block.why or (session.left and not block.by):
+                # What was not run has not been printed.
+                session.not_compared.append(f"line {block.line}: {block.why or '; '.join(session.left)}")
+            else:
+                documents.compare(block.text, documents.error(block.by) if block.by else session.printed)
         elif session.slow:
             pass
         elif block.language == "toml" and not block.title:
@@ -190,17 +199,20 @@ def test_fewer_than_ten_blocks_are_only_looked_at_and_each_has_its_reason() -> N
     assert len(slow) < 12
 
 
-def test_fewer_than_ten_outputs_are_not_compared_and_each_has_its_reason() -> None:
-    printed = [
-        (f"{name}:{block.line}", block.why)
-        for name, page in PAGES.items()
-        for block in documents.blocks(page)
-        if block.language in documents.PRINTED
-    ]
-    not_compared = [f"{place}: {why}" for place, why in printed if why]
-    print(f"{len(not_compared)} of {len(printed)} outputs are not compared:", *not_compared, sep="\n  ")
-    assert len(printed) >= 10, "outputs are no longer found"
-    assert len(not_compared) < 10
+def test_outputs_are_compared_but_for_a_few_and_each_of_those_has_its_reason() -> None:
+    compared, left = [], []
+    for name, page in PAGES.items():
+        found = documents.blocks(page)
+        for place, block in enumerate(found):
+            if block.language in documents.PRINTED:
+                why = documents.not_compared(found, place)
+                (left if why else compared).append(f"{name}:{block.line}" + (f": {why}" if why else ""))
+    print(f"{len(compared)} outputs are compared:", *compared, sep="\n  ")
+    print(f"{len(left)} stand with their reason:", *left, sep="\n  ")
+    # One more where there are a C compiler and valgrind.
+    assert len(compared) >= 5
+    assert len(left) <= 6
+    assert all(len(why.partition(": ")[2]) > 5 for why in left)
 
 
 def test_commands_stand_in_blocks_that_are_found() -> None:
@@ -260,9 +272,15 @@ def test_a_block_that_is_wrong_is_noticed(
     ("shown", "is_it"),
     [
         ("Rate 19.3 Mpps, +18 %\n\n name   rate", True),
-        ("Rate 2 Mpps, 3 % name rate\n a  1", True),
-        ("Rate 19.3 Mpps, +18 %\n…\n ██ b  1,000", True),
-        ("…\n b  7\n", True),
+        ("Rate 2 Mpps, +3 % name rate\n a  1", True),
+        ("Rate 2 Mpps, 3 % name rate\n a  1", False),
+        ("Rate 2 Mpps, -3 % name rate\n a  1", False),
+        ("…\n b  < 7\nin 2.1 ms", True),
+        ("…\n b  > 7\nin 2.1 ms", False),
+        ("…\n b  < 7\nin 2.1 ns", False),
+        ("Rate 19.3 Mpps, +18 %\n…\n ██ b  < 1,000", True),
+        ("…\n b  < 7\n", True),
+        ("…\n b  7\n", False),
         ("Rate 19.3 Gbps, +18 %", False),
         ("name  speed", False),
         ("Rate 19.3 Mpps, +18 %\n b  1", False),
@@ -274,11 +292,64 @@ def test_an_output_that_is_stale_is_noticed(shown: str, is_it: bool, tmp_path: P
     page = tmp_path / "page.md"
     page.write_text(f"```text\n{shown}\n```\n")
     (block,) = documents.blocks(page)
-    session = documents.Session(printed="Rate 21.02 Mpps,\n+8 %\n\n name  rate\n a        1\n ▓▓ b  < 20\n")
+    session = documents.Session(printed="Rate 21.02 Mpps,\n+8 %\n\n name  rate\n a        1\n ▓▓ b  < 20\n in 3 ms\n")
     assert (not tried(block, session)) == is_it
     page.write_text(f"<!-- not compared: a test of tests -->\n```text\n{shown}\n```\n")
     (block,) = documents.blocks(page)
     assert not tried(block, session)
+
+
+def outputs(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+    """What is wrong with a page of this text, and what of it was not compared."""
+    monkeypatch.chdir(folder)
+    page = folder / "page.md"
+    page.write_text(text)
+    session = documents.Session()
+    wrong = [problem for block in documents.blocks(page) for _, _, problem in tried(block, session)]
+    return wrong, session.not_compared
+
+
+ONE = "```sh\nprintf 'one\\n'\n```\n"
+TWO = "```sh\nprintf 'two\\n'\n```\n"
+LEFT = "```sh\npip install 'wirespeed[plots]'\n```\n"
+
+
+def test_an_output_is_of_the_block_of_commands_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = "```text\none\n```\n"
+    assert outputs(ONE + shown, tmp_path, monkeypatch) == ([], [])
+    wrong, left = outputs(ONE + TWO + shown, tmp_path, monkeypatch)
+    assert "shown is" in wrong[0]
+    assert not left
+    # What goes to a file is in the file alone.
+    for command in ("printf 'one\\n' > file", "wirespeed presets ddr4-2400u > file"):
+        wrong, _ = outputs(f"```sh\n{command}\n```\n```text\nddr4\n```\n", tmp_path, monkeypatch)
+        assert "shown is" in wrong[0]
+        assert (tmp_path / "file").read_text()
+
+
+def test_a_command_that_is_not_run_leaves_out_its_own_output_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "look_at", lambda command: None)
+    wrong, left = outputs(LEFT + "```text\nany\n```\n" + ONE + "```text\ntwo\n```\n", tmp_path, monkeypatch)
+    assert len(wrong) == 1
+    assert "shown is" in wrong[0]
+    assert len(left) == 1
+    assert "wants a network" in left[0]
+    found = documents.blocks(tmp_path / "page.md")
+    assert [documents.not_compared(found, place) is None for place in (1, 3)] == [False, True]
+
+
+def test_an_error_is_printed_by_the_command_in_the_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def page(command: str, shown: str) -> str:
+        return f"{LEFT}\n<!-- printed by: {command} -->\n```text\n{shown}\n```\n"
+
+    monkeypatch.setattr(documents, "look_at", lambda command: None)
+    said = "wirespeed: --goal fast: must be one of"
+    command = "wirespeed advise forwarding --goal fast"
+    assert outputs(page(command, f"{said}\n…"), tmp_path, monkeypatch) == ([], [])
+    assert "shown is" in outputs(page(command, f"{said} all"), tmp_path, monkeypatch)[0][0]
+    assert "ends with 0" in outputs(page("wirespeed presets", said), tmp_path, monkeypatch)[0][0]
 
 
 def test_a_promise_that_is_not_kept_is_noticed(tmp_path: Path) -> None:
