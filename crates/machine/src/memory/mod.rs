@@ -1194,14 +1194,14 @@ impl Hierarchy {
         }
     }
 
-    /// Whether `core` has `line`, which it wants to write, as when it was looked up. If it was taken
+    /// Whether `core` has `line`, which it wants (to write, if `write`), as when it was looked up. If it was taken
     /// away meanwhile it comes in again.
-    fn still_has(&mut self, core: CoreId, line: Line, share: Share, now: Ps) -> bool {
+    fn still_has(&mut self, core: CoreId, line: Line, write: bool, share: Share, now: Ps) -> bool {
         let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
         if l1.find(line).is_some() || l2.find(line).is_some() {
             return true;
         }
-        if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, true, true) {
+        if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, write, write) {
             self.evict_private(victim.line, victim.dirty, share, now);
         }
         false
@@ -1407,6 +1407,10 @@ impl Memory for Hierarchy {
         let before = self.counters.writebacks;
         self.enter(Requester::Core(core));
         self.settle(lookup, request, now);
+        // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
+        if self.inclusion == Inclusion::Inclusive && lookup.has_victims() && !lookup.upgrade {
+            self.still_has(core, line, write, share, now);
+        }
         if self.applications.is_some()
             && let Some(reply) = self.fetch_past_llc(request, lookup, now)
         {
@@ -1452,7 +1456,7 @@ impl Memory for Hierarchy {
         let others_too = snooped != Snooped::Nothing || elsewhere || in_tail || lookup.route.is_shared();
         let shared = others_too && !write || pinned;
         let mut ticket = None;
-        let served = if lookup.upgrade && self.still_has(core, line, share, at) {
+        let served = if lookup.upgrade && self.still_has(core, line, true, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
         } else if snooped != Snooped::Dirty && self.is_in_llc(lookup.route, line, spot, core, shared, share, at) {
