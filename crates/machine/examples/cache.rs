@@ -2,14 +2,13 @@
 //!
 //! `cargo run --release -p wirespeed-machine --example cache [TRACE ...]`. A trace is a file of little-endian
 //! 64-bit byte addresses, named for its kind; without one, 5 million loads uniform over 2^20 lines and
-//! 5 million with a Zipf-like popularity are made up. Each is run five times three times, and the best three are printed. Where
-//! the system does not tell the CPU time, it is wall time.
+//! 5 million with a Zipf-like popularity are made up. Each is run five times three times, and the best three are printed.
 
-use std::sync::LazyLock;
-use std::time::Instant;
-
+use clock::cpu_seconds;
 use machine::cache::{Chain, LevelSpec, Origin, Trace, Vectors, simulate_sample, simulate_with};
 use units::Line;
+
+mod clock;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let levels = [LevelSpec::new(64, 8), LevelSpec::new(1024, 16), LevelSpec::new(16384, 16)];
@@ -60,10 +59,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn best<T>(run: impl Fn() -> Result<T, machine::MachineError>) -> Result<(f64, T), machine::MachineError> {
     // Three at once: the system brings CPU times up to date some hundred times a second only.
     let timed = || {
-        let start = now();
+        let start = cpu_seconds();
         run()?;
         run()?;
-        run().map(|result| ((now() - start) / 3.0, result))
+        run().map(|result| ((cpu_seconds() - start) / 3.0, result))
     };
     let mut best = timed()?;
     for _ in 1..5 {
@@ -71,14 +70,6 @@ fn best<T>(run: impl Fn() -> Result<T, machine::MachineError>) -> Result<(f64, T
         best = (best.0.min(took), result);
     }
     Ok(best)
-}
-
-/// CPU seconds of this thread, on Linux; what others run on the same core does not count then.
-fn now() -> f64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let cpu = stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
-    cpu.map_or_else(|| START.elapsed().as_secs_f64(), |ns| ns / 1e9)
 }
 
 /// Lines over 2^20 by `inverse` of uniform numbers, scattered.

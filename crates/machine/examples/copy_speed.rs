@@ -5,9 +5,12 @@
 //! its ten lines. Once 15 of 16 loads and stores go to 16 KiB, as in real programs, and once all of them
 //! anywhere, so that every second one misses L2 too: the worst case.
 
+use clock::cpu_seconds;
 use machine::copy_table::{CopyCosts, CopyLevel, CopyMethod, CopyRequest, CopySystemSpec, Words};
 use probe::Access;
 use units::{CoreId, Ps};
+
+mod clock;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millions: u64 = std::env::args().nth(1).map_or(Ok(100), |n| n.parse())?;
@@ -21,18 +24,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// CPU time of this thread: what others take of a shared host does not count.
-fn cpu_seconds() -> Result<f64, Box<dyn std::error::Error>> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    Ok(stat.split(' ').next().ok_or("no time in schedstat")?.parse::<f64>()? / 1e9)
-}
-
 /// Accesses go anywhere where a random number has none of the bits of `mask`.
 fn run(name: &str, mask: u64, millions: u64) -> Result<(), Box<dyn std::error::Error>> {
     let mut level = CopyLevel::new(&CopySystemSpec::default(), &CopyCosts::default())?;
     let table = CopyMethod::Table(Words::default());
     let (mut state, mut now, mut accesses) = (1u64, Ps::ZERO, 0u64);
-    let begun = cpu_seconds()?;
+    let begun = cpu_seconds();
     while accesses < millions * 1_000_000 {
         // A multiplicative generator: its high bits are good enough to choose addresses.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -53,7 +50,7 @@ fn run(name: &str, mask: u64, millions: u64) -> Result<(), Box<dyn std::error::E
             accesses += 10;
         }
     }
-    let seconds = cpu_seconds()? - begun;
+    let seconds = cpu_seconds() - begun;
     println!(
         "{name}: {accesses} accesses in {seconds:.2} s: {:.1} M/s, {:?}",
         accesses as f64 / seconds / 1e6,

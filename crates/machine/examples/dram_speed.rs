@@ -4,20 +4,16 @@
 //!
 //! Only the rows that hold every PART are run: `+random +Portable`.
 
+use clock::cpu_seconds;
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::AddressMap;
 use machine::dram::policy::ControllerSpec;
 use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Isa, Record, Trace, simulate_with};
 
+mod clock;
 #[path = "../tests/traces/mod.rs"]
 mod traces;
-
-/// Time this thread has spent on a processor, as Linux counts it.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
-    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).expect("nanoseconds first") / 1e9
-}
 
 fn main() {
     let (only, arguments): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with('+'));

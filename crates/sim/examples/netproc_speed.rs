@@ -1,10 +1,12 @@
 //! Packets of the 2003 network processor simulated a second of one core:
 //! `cargo run --release -p wirespeed-sim --example netproc_speed [PACKETS]`, the best of three each.
 
-use std::time::Instant;
-
+use clock::cpu_seconds;
 use sim::netproc::study::{self, Calibration, RunSpec, StudySpec, System};
 use sim::netproc::work::Application;
+
+#[path = "../../machine/examples/clock/mod.rs"]
+mod clock;
 
 /// As the paper's room fits them.
 const CALIBRATION: Calibration =
@@ -12,7 +14,6 @@ const CALIBRATION: Calibration =
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets: u64 = std::env::args().nth(1).map_or(Ok(400_000), |a| a.parse())?;
-    let begin = Instant::now();
     let mut speeds = Vec::new();
     for application in [Application::L3fwd16, Application::Nat, Application::Firewall] {
         for system in [System::RefBase, System::OurBase, System::Block, System::AllPf, System::AdaptPf] {
@@ -35,9 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let time = |packets| -> Result<f64, sim::ScenarioError> {
                 let mut best = f64::INFINITY;
                 for _ in 0..3 {
-                    let start = on_core(begin);
+                    let start = cpu_seconds();
                     study::run(&spec(packets), |_, _| true)?;
-                    best = best.min(on_core(begin) - start);
+                    best = best.min(cpu_seconds() - start);
                 }
                 Ok(best)
             };
@@ -51,11 +52,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lowest = speeds.iter().fold(f64::INFINITY, |a, &b| a.min(b));
     println!("lowest {lowest:.0}, harmonic mean {harmonic:.0} packets/s");
     Ok(())
-}
-
-/// Seconds that this thread has spent on a core, as Linux counts them; elsewhere, since `begin`.
-fn on_core(begin: Instant) -> f64 {
-    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = spent.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds.map_or(begin.elapsed().as_secs_f64(), |nanoseconds| nanoseconds * 1e-9)
 }

@@ -1,9 +1,13 @@
 //! What a prediction takes on this host, in CPU time: input, profile, closed forms:
 //! `cargo run --release -p wirespeed-sim --example predict_speed [SCENARIO] [PATH=VALUE]...`
 
+use clock::cpu_seconds;
 use sim::predict::{Profile, load_one};
 use sim::scenario::{SCENARIOS, find};
 use sim::{Overrides, Scenario};
+
+#[path = "../../machine/examples/clock/mod.rs"]
+mod clock;
 
 const SOLVED: u32 = 1_000;
 
@@ -13,15 +17,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let preset = find(SCENARIOS, &name).ok_or("no such scenario")?;
     let scenario =
         Scenario::read(preset.text, preset.name, &Overrides { set: args.collect(), ..Overrides::default() })?;
-    let begun = cpu_seconds()?;
+    let begun = cpu_seconds();
     let loaded = load_one(&scenario)?;
-    let read = cpu_seconds()?;
+    let read = cpu_seconds();
     let profile = Profile::new(&scenario, &loaded)?;
-    let profiled = cpu_seconds()?;
+    let profiled = cpu_seconds();
     for n in 1..=SOLVED {
         profile.predict(Some(f64::from(n) / f64::from(SOLVED)))?;
     }
-    let solved = cpu_seconds()?;
+    let solved = cpu_seconds();
     println!(
         "{name}: input {:.1} ms, profile {:.1} ms, closed forms {:.1} us a load",
         (read - begun) * 1e3,
@@ -29,10 +33,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (solved - profiled) * 1e6 / f64::from(SOLVED),
     );
     Ok(())
-}
-
-/// CPU time of this process: what others take of a shared host does not count.
-fn cpu_seconds() -> Result<f64, Box<dyn std::error::Error>> {
-    let stat = std::fs::read_to_string("/proc/self/schedstat")?;
-    Ok(stat.split(' ').next().ok_or("no time in schedstat")?.parse::<f64>()? / 1e9)
 }

@@ -1,10 +1,11 @@
 //! A Hybrid Memory Cube: links, crossbar, and vaults with closed pages.
 //!
-//! A request takes the next link in turn, for as long as its flits last; the crossbar takes it to its
-//! vault, where it waits its turn in order of arrival; the vault's controller serves it; the answer
-//! goes back through the crossbar and takes the same link's other direction in order of readiness. A
-//! link has so many tags: one is out from the request's first flit to the answer's last, and without
-//! one the next request waits, and those behind it.
+//! Requests are dealt to the links in turn, and each link sends its own in their order, whatever the others do: one for
+//! as long as its flits last. The crossbar takes it to its vault, where it waits its turn in order of arrival, of those
+//! that arrive in one clock in that of the trace; the vault's controller serves it; the answer goes back through the
+//! crossbar and takes the same link's other direction in order of readiness, in that of the trace where several are ready
+//! in one clock. A link has so many tags: one is out from the request's first flit to the answer's last, and without one
+//! the link's next request waits, and those behind it.
 //!
 //! Source: Hybrid Memory Cube specification 2.1: packets of 16-byte flits with one flit of header and
 //! tail, so a 64-byte read asks with 1 flit and is answered with 5, and a write the other way round.
@@ -173,7 +174,7 @@ struct Packet {
 
 struct Vault {
     channel: Channel<4>,
-    /// On the way to it or before its door, in order of arrival.
+    /// On the way to it or before its door, in order of arrival, then of the trace.
     waiting: VecDeque<Packet>,
     /// Until when to drive it for something to happen.
     due: u64,
@@ -188,6 +189,8 @@ impl Vault {
 
 #[derive(Default)]
 struct Link {
+    /// The request that it sends next.
+    next: usize,
     free: [Ps; 2],
     tags: u32,
     /// Times at which tags come back; answers come in order.
@@ -207,8 +210,9 @@ impl Sink for Ready {
 /// Runs a trace through a cube; [`Arrivals`] count vault clocks, and saturated means that each link
 /// always has a request to send.
 ///
-/// Vaults are simulated one after the other for as long as the crossbar takes: what is sent in that
-/// time reaches a vault only after it, so the order does not matter.
+/// Vaults and links are simulated one after the other for as long as the crossbar takes: what is sent in that time
+/// reaches a vault, and what is answered in it a link, only after it, so that the order does not matter, nor how long
+/// that time is.
 ///
 /// # Errors
 /// As [`super::simulate::simulate`]; links and vaults that contradict HMC.
@@ -223,7 +227,8 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
         let channel = Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
         vaults.push(Vault { channel, waiting: VecDeque::new(), due: u64::MAX });
     }
-    let mut links: Vec<Link> = (0..spec.links).map(|_| Link { tags: spec.tags, ..Link::default() }).collect();
+    let dealt = 0..spec.links as usize;
+    let mut links: Vec<Link> = dealt.map(|next| Link { next, tags: spec.tags, ..Link::default() }).collect();
     let mut ready = Ready::default();
     let mut completions = vec![Ps::ZERO; n];
     let mut sent = vec![Ps::ZERO; n];
@@ -234,7 +239,7 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
         Arrivals::Every(gap) => i as u64 * gap,
         Arrivals::At(at) => at[i],
     };
-    let (mut next, mut answered, mut now) = (0, 0, 0u64);
+    let (mut answered, mut now) = (0, 0u64);
     // Which vault has something to do next.
     let mut soonest = Tournament::new(vaults.len());
     while answered < n {
@@ -254,34 +259,37 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
                 next => soonest.set(which, Ps(next * clock)),
             }
         }
-        // Requests leave in their order, each on the next link.
-        while next < n {
-            let which = next % links.len();
-            let link = &mut links[which];
-            let mut start = (offered(next) * clock).max(link.free[0].0).max(now * clock);
-            if link.tags == 0 {
-                let Some(&at) = link.returns.front().filter(|&&at| at < until * clock) else { break };
-                link.returns.pop_front();
-                link.tags += 1;
-                start = start.max(at);
+        let step = links.len();
+        for link in &mut links {
+            while link.next < n {
+                let i = link.next;
+                let mut start = (offered(i) * clock).max(link.free[0].0);
+                if link.tags == 0 {
+                    let Some(&at) = link.returns.front().filter(|&&at| at < until * clock) else { break };
+                    link.returns.pop_front();
+                    link.tags += 1;
+                    start = start.max(at);
+                }
+                if start >= until * clock {
+                    break;
+                }
+                debug_assert!(start >= now * clock, "request {i} leaves at {start} ps, before {now} clocks");
+                link.tags -= 1;
+                let flits = if writes(i) { LONG } else { SHORT };
+                link.free[0] = Ps(start + flits * flit);
+                link.busy[0] += flits * flit;
+                sent[i] = Ps(start);
+                let place = decoder.decode(trace.addresses[i]);
+                let there = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
+                let packet = Packet { clock: there, id: i as u64, place, write: writes(i) };
+                let vault = &mut vaults[place.channel as usize];
+                // What the other links send in the same time is all that may come in between: the place is near the end.
+                let after = |earlier: &&Packet| (earlier.clock, earlier.id) > (there, i as u64);
+                let behind = vault.waiting.iter().rev().take_while(after).count();
+                vault.waiting.insert(vault.waiting.len() - behind, packet);
+                soonest.set(place.channel as usize, Ps(vault.next() * clock));
+                link.next += step;
             }
-            if start >= until * clock {
-                break;
-            }
-            link.tags -= 1;
-            let flits = if writes(next) { LONG } else { SHORT };
-            link.free[0] = Ps(start + flits * flit);
-            link.busy[0] += flits * flit;
-            sent[next] = Ps(start);
-            let place = decoder.decode(trace.addresses[next]);
-            let there = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
-            let packet = Packet { clock: there, id: next as u64, place, write: writes(next) };
-            let vault = &mut vaults[place.channel as usize];
-            // Links differ by a packet's length at most: the place is near the end.
-            let behind = vault.waiting.iter().rev().take_while(|earlier| earlier.clock > there).count();
-            vault.waiting.insert(vault.waiting.len() - behind, packet);
-            soonest.set(place.channel as usize, Ps(vault.next() * clock));
-            next += 1;
         }
         while let Some(&Reverse((finished, id))) = ready.0.peek().filter(|Reverse((finished, _))| *finished < until) {
             ready.0.pop();
@@ -302,10 +310,9 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
         if let Some(&Reverse((finished, _))) = ready.0.peek() {
             event = event.min(finished);
         }
-        if next < n {
-            let link = &links[next % links.len()];
+        for link in links.iter().filter(|link| link.next < n) {
             let back = if link.tags > 0 { Some(&0) } else { link.returns.front() };
-            event = event.min(back.map_or(u64::MAX, |&at| offered(next).max(at.max(link.free[0].0) / clock)));
+            event = event.min(back.map_or(u64::MAX, |&at| offered(link.next).max(at.max(link.free[0].0) / clock)));
         }
         now = until.max(if event == u64::MAX { 0 } else { event });
     }

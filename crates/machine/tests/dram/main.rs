@@ -15,6 +15,7 @@ use units::{Addr, Ps};
 
 use naive::{Naive, Request};
 
+mod cube;
 mod naive;
 #[path = "../traces/mod.rs"]
 mod traces;
@@ -472,6 +473,55 @@ fn a_cube_meets_its_formulas() {
     let high = run(&random, &mixed, Arrivals::Saturated);
     assert!(high.bytes_per_s > 3.0 * low.bytes_per_s);
     assert_eq!(high.read_latency.n + high.write_latency.n, 50_000);
+}
+
+/// Cubes of few vaults and links, whose refreshes come often and whose tags run out.
+fn cubes() -> impl Strategy<Value = CubeSpec> {
+    let lanes = prop_oneof![Just((16u32, 25u32)), Just((8, 25)), Just((16, 10)), Just((8, 10)), Just((16, 20))];
+    let shape = (1u32..5, 0u32..4, 1u32..8, prop_oneof![1u32..4, Just(128u32)]);
+    (specs(), lanes, shape).prop_map(|(controller, (lanes, lane_gbps), (links, vaults, crossbar, tags))| {
+        let preset = CubeSpec::default();
+        let mut standard = Standard { channels: 1 << vaults, ..preset.vaults };
+        let t = &mut standard.timings;
+        t.insert("RFC".into(), t["RFC"].min(90));
+        t.insert("REFI".into(), t["RFC"] * 5);
+        let controller = refreshable(&standard, controller);
+        CubeSpec { vaults: standard, controller, links, lanes, lane_gbps, crossbar, tags }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_cube_sends_and_answers_as_tick_by_tick(
+        spec in cubes(),
+        list in prop::collection::vec((prop_oneof![6 => Just(0u64), 3 => 0u64..12, 1 => 0u64..400], any::<u16>(), 0u8..12, any::<bool>()), 1..120),
+    ) {
+        let map = AddressMap::ordered(&spec.vaults, "row column bank channel").unwrap();
+        let decoder = Decoder::new(&map, &spec.vaults).unwrap();
+        let lines = u64::from(spec.vaults.row_bytes / 64);
+        let (vaults, banks) = (u64::from(spec.vaults.channels), u64::from(spec.vaults.banks_per_channel()));
+        let mut offered = 0;
+        let requests: Vec<Request> = list
+            .iter()
+            .map(|&(gap, place, row, write)| {
+                offered += gap;
+                // Few rows and columns, so that requests meet in a vault.
+                let (vault, bank) = (u64::from(place) % vaults, u64::from(place) / vaults % banks.min(4));
+                let line = (u64::from(row / 4) * lines + u64::from(row) % lines.min(4)) * banks + bank;
+                Request { address: (line * vaults + vault) * 64, write, offered }
+            })
+            .collect();
+        let (sent, answered) = cube::run(&spec, &decoder, &requests);
+        let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
+        let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
+        let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
+        let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
+        let outcome = hmc::simulate(&spec, &map, &trace).unwrap();
+        prop_assert_eq!(&outcome.sent, &sent);
+        prop_assert_eq!(&outcome.completions, &answered);
+    }
 }
 
 #[test]

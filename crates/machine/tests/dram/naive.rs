@@ -46,6 +46,8 @@ pub struct Naive<'a> {
     active: usize,
     served: u32,
     data_end: u64,
+    /// What has been accepted and has not reached the queue.
+    ingress: Option<Waiting>,
     pub commands: Vec<Issued>,
     pub completions: Vec<u64>,
     pub accepted: Vec<u64>,
@@ -54,10 +56,27 @@ pub struct Naive<'a> {
 impl<'a> Naive<'a> {
     /// Serves all requests of one channel.
     pub fn run(standard: &'a Standard, spec: &'a ControllerSpec, decoder: &Decoder, requests: &[Request]) -> Naive<'a> {
+        let mut naive = Naive::new(standard, spec, requests.len());
+        let (mut next, mut clock) = (0, 0);
+        while next < requests.len() || naive.is_busy() {
+            naive.step(clock);
+            if let Some(request) = requests.get(next)
+                && request.offered <= clock
+                && naive.offer(clock, next, decoder.decode(request.address), request.write)
+            {
+                next += 1;
+            }
+            clock += 1;
+        }
+        naive
+    }
+
+    /// A channel without requests, which are numbered below `requests`.
+    pub fn new(standard: &'a Standard, spec: &'a ControllerSpec, requests: usize) -> Naive<'a> {
         let banks = standard.banks_per_channel();
         let refi = u64::from(standard.timing("REFI").unwrap());
         let timeout = if let Page::Adaptive { timeout } = spec.page { timeout } else { 0 };
-        let mut naive = Naive {
+        Naive {
             standard,
             spec,
             checker: Checker::new(standard, false).unwrap(),
@@ -78,40 +97,45 @@ impl<'a> Naive<'a> {
             active: 0,
             served: 0,
             data_end: 0,
+            ingress: None,
             commands: Vec::new(),
-            completions: vec![0; requests.len()],
-            accepted: vec![0; requests.len()],
-        };
-        let mut ingress: Option<Waiting> = None;
-        let (mut next, mut clock) = (0, 0);
-        while next < requests.len() || ingress.is_some() || !naive.queue.is_empty() {
-            for refresh in &mut naive.refresh {
-                refresh.1 |= clock >= refresh.0;
-            }
-            if let Some(waiting) = ingress
-                && waiting.accepted < clock
-                && naive.has_room(waiting.write)
-            {
-                naive.enqueue(waiting, clock);
-                ingress = None;
-            }
-            naive.refresh_phase(clock);
-            naive.column_phase(clock);
-            naive.row_phase(clock);
-            naive.closing_phase(clock);
-            if let Some(request) = requests.get(next)
-                && ingress.is_none()
-                && request.offered <= clock
-            {
-                let place = decoder.decode(request.address);
-                naive.accepted[next] = clock;
-                let left = standard.bursts(64);
-                ingress = Some(Waiting { id: next, place, write: request.write, accepted: clock, seq: 0, left });
-                next += 1;
-            }
-            clock += 1;
+            completions: vec![0; requests],
+            accepted: vec![0; requests],
         }
-        naive
+    }
+
+    /// Whether anything is left to do for a request.
+    pub fn is_busy(&self) -> bool {
+        self.ingress.is_some() || !self.queue.is_empty()
+    }
+
+    /// A clock without what is offered at its end.
+    pub fn step(&mut self, clock: u64) {
+        for refresh in &mut self.refresh {
+            refresh.1 |= clock >= refresh.0;
+        }
+        if let Some(waiting) = self.ingress
+            && waiting.accepted < clock
+            && self.has_room(waiting.write)
+        {
+            self.enqueue(waiting, clock);
+            self.ingress = None;
+        }
+        self.refresh_phase(clock);
+        self.column_phase(clock);
+        self.row_phase(clock);
+        self.closing_phase(clock);
+    }
+
+    /// Offers a request at the end of a clock; whether it is taken.
+    pub fn offer(&mut self, clock: u64, id: usize, place: Place, write: bool) -> bool {
+        if self.ingress.is_some() {
+            return false;
+        }
+        self.accepted[id] = clock;
+        let left = self.standard.bursts(64);
+        self.ingress = Some(Waiting { id, place, write, accepted: clock, seq: 0, left });
+        true
     }
 
     fn drains(&self) -> bool {
