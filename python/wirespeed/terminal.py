@@ -238,6 +238,8 @@ def memory_cache(document: Mapping[str, Any]) -> RenderableType:
             out += [Text(), _slices(level)]
     if document.get("classes"):
         out += [Text(), _classes(document["classes"])]
+    if document.get("notes"):
+        out += [Text(), *(_indented(f"note: {note}") for note in document["notes"])]
     return Group(*out)
 
 

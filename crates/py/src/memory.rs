@@ -12,7 +12,8 @@ use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
 use sim::memory::{ADDRESSES, Dram, DramSettings, levels};
-use traffic::{CLASSES, DEVICE, MOST_REQUESTS, RequestFormat, Requests};
+use traffic::{MOST_REQUESTS, RequestFormat, Requests};
+use units::{CLASSES, DEVICE};
 
 use super::{InputError, error, interruptible};
 

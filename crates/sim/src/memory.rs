@@ -13,10 +13,10 @@ use machine::dram::presets;
 use machine::dram::simulate::{self as dram, Arrivals, REQUEST_BYTES, Record};
 use machine::dram::standard::Standard;
 use machine::dram::stats::{Latencies, Report};
-use machine::memory::{Inclusion, SliceHash};
+use machine::memory::{Inclusion, Shape, SliceHash};
 use serde_json::{Value, json};
 use traffic::Requests;
-use units::{Clos, LINE_BYTES, Ps, Size, Span};
+use units::{Clos, DEVICE, LINE_BYTES, Ps, Size, Span};
 
 use crate::scenario::{ScenarioError, known};
 
@@ -502,27 +502,8 @@ pub struct NamedLevel {
     pub name: String,
     /// The level.
     pub spec: LevelSpec,
-    /// How its slices are wired, if that is told.
-    pub wires: Option<Wires>,
-}
-
-/// How slices are wired. Cores and devices are where slice 0 is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wires {
-    /// A ring that is passed the shorter way round.
-    Ring,
-    /// A mesh of rows of so many.
-    Mesh(u32),
-}
-
-impl Wires {
-    /// Hops from slice 0 to `slice` of `slices`.
-    fn hops(self, slice: u32, slices: u32) -> u32 {
-        match self {
-            Wires::Ring => slice.min(slices - slice),
-            Wires::Mesh(columns) => slice % columns + slice / columns,
-        }
-    }
+    /// How its slices are wired, if that is told: a ring or a mesh. Cores and devices are where slice 0 is.
+    pub wires: Option<Shape>,
 }
 
 const LEVEL: &str = "[NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip";
@@ -648,7 +629,7 @@ fn subject(name: &str) -> &str {
     }
 }
 
-fn one_option(spec: &mut LevelSpec, wires: &mut Option<Wires>, path: &str, text: &str) -> Result<(), MachineError> {
+fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text: &str) -> Result<(), MachineError> {
     // Their entries are those that hardware tables usually have; the degree is what decides.
     const ENTRIES: u32 = 256;
     const DISTANCE: u32 = 16;
@@ -740,11 +721,11 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Wires>, path: &str, text:
                 _ => return Err(no(path, text, "hash=xor-fold, modulo, intel or mixed", "which slice has a line")),
             };
         }
-        "ring" => *wires = Some(Wires::Ring),
+        "ring" => *wires = Some(Shape::Ring),
         "mesh" => {
             let wrong = || no(path, text, "mesh=COLUMNS, 1 to 64", "slices of a row");
             let columns = value.parse().ok().filter(|columns| (1..=64).contains(columns));
-            *wires = Some(Wires::Mesh(columns.ok_or_else(wrong)?));
+            *wires = Some(Shape::Mesh { columns: columns.ok_or_else(wrong)? });
         }
         "store-is-no-use" => spec.use_on_store = false,
         "writeback-fetch" => spec.writeback_miss = WriteMiss::Fetch,
@@ -789,7 +770,7 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
     let slices = |at: usize, level: &NamedLevel| -> Value {
         let of = counts.slices.get(at).map_or(&[][..], Vec::as_slice);
         let slice = |(slice, found): (usize, &Found)| {
-            let hops = level.wires.map(|wires| wires.hops(slice as u32, level.spec.slices));
+            let hops = level.wires.map(|wires| wires.hops(level.spec.slices, 0, slice as u32));
             json!({ "hits": found.hits, "misses": found.misses, "hops": hops })
         };
         of.iter().enumerate().map(slice).collect()
@@ -799,7 +780,7 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
         let of = counts.slices.get(at)?.iter().enumerate();
         let (all, hops) = of.fold((0, 0), |(all, hops), (slice, found)| {
             let n = found.hits + found.misses;
-            (all + n, hops + n * u64::from(wires.hops(slice as u32, level.spec.slices)))
+            (all + n, hops + n * u64::from(wires.hops(level.spec.slices, 0, slice as u32)))
         });
         (all > 0).then(|| hops as f64 / all as f64)
     };
@@ -855,7 +836,31 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
         "memory_reads": counts.memory_reads,
         "memory_writes": counts.memory_writes,
         "memory_bytes": (counts.memory_reads + counts.memory_writes) * u64::from(REQUEST_BYTES),
+        "notes": without_effect(levels, &requests.origins),
     }))
+}
+
+/// Which masks and ages no access of the trace is concerned by, in words.
+fn without_effect(levels: &[NamedLevel], origins: &[u8]) -> Vec<String> {
+    let has = |origin: u8| origins.contains(&origin) || (origin == 0 && origins.is_empty());
+    let remedy = "the trace tells who it is by a word behind each line of the format rw";
+    let mut notes = Vec::new();
+    for (i, level) in levels.iter().enumerate() {
+        if level.spec.io.is_some() && !has(DEVICE) {
+            notes.push(format!(
+                "levels[{i}].io has no effect: no access of the trace is of a device ({remedy}, io, or by io= of simulate_cache)"
+            ));
+        }
+        for (class, spec) in level.spec.classes.iter().enumerate().skip(1) {
+            if *spec != level.spec.classes[0] && !has(class as u8) {
+                notes.push(format!(
+                    "levels[{i}].class{class} has no effect: no access of the trace is of that class ({remedy}, class={class}, or by \
+                     classes= of simulate_cache)"
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// As [`simulate_cache`], from one of every `one_in` sets of each level: estimates, each with the half-width at 95 %
@@ -990,7 +995,6 @@ mod tests {
 
     #[test]
     fn devices_classes_and_slices_are_counted_apart() {
-        assert_eq!(traffic::DEVICE, cache::DEVICE);
         // A device's ring of 4 lines a set beside a core's table of as many, in one way each and in all.
         let mut text = String::new();
         for i in 0..4000u64 {
@@ -1020,6 +1024,17 @@ mod tests {
         // In a mesh of two columns slice 3 is two hops away.
         let mesh = of("LLC=32KiB/8:slices=4:mesh=2:hash=modulo");
         assert_eq!(number(&mesh, "/levels/0/slices/3/hops"), 2);
+        assert_eq!(apart["notes"], json!([]));
+        let alone = of("LLC=32KiB/8:class2=1:class1=3:io=3");
+        assert!(
+            alone["notes"][0].as_str().unwrap().starts_with("levels[0].class2 has no effect"),
+            "{}",
+            alone["notes"]
+        );
+        assert_eq!(alone["notes"].as_array().unwrap().len(), 1);
+        let cores = simulate_cache(&levels("32KiB/8:class2=0xff:io=3").unwrap(), &requests("R 40"), 0).unwrap();
+        assert!(cores["notes"][0].as_str().unwrap().starts_with("levels[0].io has no effect"), "{}", cores["notes"]);
+        assert_eq!(cores["notes"].as_array().unwrap().len(), 1, "class 2 has what class 0 has");
         let sampled = sample_cache(&levels("32KiB/8").unwrap(), &requests(&text), 8, 0).unwrap_err().to_string();
         assert!(sampled.starts_with("origins = devices and classes of service in a sample of sets"), "{sampled}");
     }

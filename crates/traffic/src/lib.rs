@@ -53,7 +53,7 @@ pub use payload::PayloadSpec;
 pub use phases::PhaseSpec;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
 pub use recording::{Place, RecordedKind, RecordedPacket, RecordedRegion, RecordedStep, Recording, RecordingFormat};
-pub use requests::{CLASSES, DEVICE, MOST_REQUESTS, RequestFormat, Requests};
+pub use requests::{MOST_REQUESTS, RequestFormat, Requests};
 pub use rules::Rules;
 pub use sizes::{SizeBin, SizeSpec, Sizes};
 pub use source::{Blueprint, Checksums, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};

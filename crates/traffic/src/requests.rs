@@ -23,6 +23,8 @@ use std::path::Path;
 use memchr::{memchr, memmem};
 use serde::Serialize;
 
+use units::{CLASSES, DEVICE};
+
 use crate::accesses::{AccessLine, BY_PC, BYTES_AT, decimal, dynamorio, hex, lackey, words};
 use crate::damage::Damage;
 use crate::error::TrafficError;
@@ -131,10 +133,6 @@ pub struct Requests {
 const MAGIC: &[u8; 8] = b"WSTRACE1";
 const CLOCKS: u64 = 1;
 const ORIGINS: u64 = 2;
-/// Who makes a request that no core makes: a device, by DMA.
-pub const DEVICE: u8 = u8::MAX;
-/// Classes of service that there may be.
-pub const CLASSES: u8 = 16;
 /// The longest line that is read.
 const MAX_LINE: usize = 1 << 12;
 /// Read at a time where there are no lines.

@@ -59,6 +59,12 @@ impl Line {
     }
 }
 
+/// Classes of service that there may be, as on processors with CAT.
+pub const CLASSES: u8 = 16;
+
+/// Who makes a request in a trace that no core makes, whose class of service stands there otherwise: a device, by DMA.
+pub const DEVICE: u8 = u8::MAX;
+
 /// A capacity bit mask: bit `i` allows fills into way `i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -9,6 +9,8 @@ mod id;
 pub mod quantity;
 mod time;
 
-pub use id::{Addr, Bytes, Cbm, Clos, CoreId, LINE_BYTES, Line, LockId, PacketId, PortId, QueueId, Ticket};
+pub use id::{
+    Addr, Bytes, CLASSES, Cbm, Clos, CoreId, DEVICE, LINE_BYTES, Line, LockId, PacketId, PortId, QueueId, Ticket,
+};
 pub use quantity::{Frequency, PacketRate, Quantity, QuantityError, Rate, Size, Span};
 pub use time::Ps;

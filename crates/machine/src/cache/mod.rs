@@ -18,7 +18,7 @@ pub use prefetcher::PrefetcherSpec;
 pub(crate) use prefetcher::{Prefetcher, Seen};
 pub use recency::Vectors;
 pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
-pub use simulate::{DEVICE, Sampled, SampledLevel, Trace, sample_groups, simulate, simulate_sample, simulate_with};
+pub use simulate::{Sampled, SampledLevel, Trace, sample_groups, simulate, simulate_sample, simulate_with};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -8,15 +8,12 @@
 use std::collections::HashMap;
 
 use stats::student_quantile;
-use units::{Clos, LINE_BYTES, Line};
+use units::{CLASSES, Clos, DEVICE, LINE_BYTES, Line};
 
 use super::chain::{Chain, Counts, Found, LevelSpec, MAX_LINES, Origin, check};
 use super::recency::{self, BLOCK, RecencyChain, Vectors};
 use super::replacement::AnyPolicy;
 use crate::MachineError;
-
-/// Who makes an access of a [`Trace`] that no core makes: a device, by DMA.
-pub const DEVICE: u8 = u8::MAX;
 
 /// The accesses of one core, and of devices beside it. An access that crosses a line counts as one to its first line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +97,7 @@ impl Trace<'_> {
             }
         }
         let origins = self.origins.unwrap_or_default();
-        if let Some(at) = origins.iter().position(|&origin| usize::from(origin) >= CLASSES && origin != DEVICE) {
+        if let Some(at) = origins.iter().position(|&origin| origin >= CLASSES && origin != DEVICE) {
             return Err(MachineError::new(
                 format!("origins[{at}]"),
                 origins[at].to_string(),
@@ -111,9 +108,6 @@ impl Trace<'_> {
         Ok(())
     }
 }
-
-/// Classes of service that there may be, as on processors with CAT.
-const CLASSES: usize = 16;
 
 /// [`None`] if some line is not below [`MAX_LINES`].
 fn loads(

@@ -61,6 +61,7 @@ pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
+pub use wires::Shape;
 
 use std::ops::Sub;
 

@@ -11,18 +11,21 @@ use units::Ps;
 
 /// How stops are wired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub enum Shape {
+    /// A ring, which is passed the shorter way round.
     Ring,
+    /// A mesh, whose rows are passed before its columns.
     Mesh {
         /// Stops of a row.
         columns: u32,
     },
+    /// One link for all.
     Bus,
 }
 
 impl Shape {
     /// Hops from stop `a` to stop `b` of `stops`.
-    pub(super) fn hops(self, stops: u32, a: u32, b: u32) -> u32 {
+    pub fn hops(self, stops: u32, a: u32, b: u32) -> u32 {
         match self {
             Shape::Ring => a.abs_diff(b).min(stops - a.abs_diff(b)),
             Shape::Mesh { columns } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
