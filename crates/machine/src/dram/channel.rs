@@ -519,11 +519,18 @@ impl<const G: usize> Channel<G> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == [0; 3] && self.ingress.is_none()
+        self.no_queued() && self.ingress.is_none()
     }
 
     pub fn can_accept(&self) -> bool {
         self.ingress.is_none()
+    }
+
+    /// Whether the queues are empty.
+    #[inline(always)]
+    fn no_queued(&self) -> bool {
+        // Compared as an array they would be read two at once, for which the host waits where one was just written.
+        self.len[0] | self.len[1] | self.len[2] == 0
     }
 
     /// Takes a request into the empty ingress register, now.
@@ -531,7 +538,7 @@ impl<const G: usize> Channel<G> {
     pub fn accept(&mut self, id: u64, place: Place, write: bool) {
         debug_assert!(self.ingress.is_none());
         let accepted = self.now;
-        if self.len == [0; 3] {
+        if self.no_queued() {
             self.pending_from = accepted + 1;
         }
         self.ingress = Some(Entry { id, place, write, output: false, accepted });
@@ -614,7 +621,7 @@ impl<const G: usize> Channel<G> {
                 let most = if let Goal::Until(_) | Goal::Room(_) = goal { limit } else { self.now + STEP };
                 (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
             } else if let Goal::Empty = goal {
-                if self.len == [0; 3] {
+                if self.no_queued() {
                     return;
                 }
                 (limit, room) = (self.now + STEP, Some(ANY));
@@ -1296,7 +1303,7 @@ impl<const G: usize> Channel<G> {
         } else if !(self.drain.is_some() && self.switch()) {
             self.update(bank);
         }
-        if self.len == [0; 3]
+        if self.no_queued()
             && let Some(entry) = self.ingress
         {
             self.pending_from = entry.accepted + 1;

@@ -299,7 +299,10 @@ fn serve<const G: usize>(
         };
         channel.drive(goal, sink);
         if k < count {
-            let place = sorted.map_or_else(|| decoder.decode(trace.addresses[i]), |sorted| sorted[k].1);
+            let place = match sorted {
+                Some(sorted) => sorted[k].1,
+                None => decoder.decode(trace.addresses[i]),
+            };
             channel.accept(i as u64, place, trace.writes.get(i).copied().unwrap_or(false));
         }
     }
