@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,8 @@ class Suite:
     command: Sequence[str]
     judge: Judge
     needs: Sequence[str] = field(default_factory=tuple)
+    beside: bool = False
+    """Whether it takes one core and nothing that others build, so that it runs beside them."""
 
 
 def one(code: int, output: str) -> Tally:
@@ -95,13 +98,13 @@ def tests() -> list[Suite]:
     """In order of how soon they say something."""
     py = ["python", "tests", "docs"]
     return [
-        Suite("house", ["pytest", "tests/house"], pytest),
+        Suite("house", ["pytest", "tests/house"], pytest, beside=True),
         Suite("cargo fmt", ["cargo", "fmt", "--all", "--check"], one, ["cargo-fmt"]),
-        Suite("ruff", ["ruff", "check", *py], one),
-        Suite("ruff format", ["ruff", "format", "--check", *py], one),
-        Suite("mypy", ["mypy"], one),
-        Suite("stubtest", ["stubtest", "wirespeed._wirespeed"], one),
-        Suite("import-linter", ["lint-imports"], one),
+        Suite("ruff", ["ruff", "check", *py], one, beside=True),
+        Suite("ruff format", ["ruff", "format", "--check", *py], one, beside=True),
+        Suite("mypy", ["mypy"], one, beside=True),
+        Suite("stubtest", ["stubtest", "wirespeed._wirespeed"], one, beside=True),
+        Suite("import-linter", ["lint-imports"], one, beside=True),
         Suite("cargo deny", ["cargo", "deny", "--locked", "check", "bans", "licenses", "sources"], one, ["cargo-deny"]),
         Suite(
             "clippy",
@@ -145,11 +148,13 @@ def benches() -> list[Suite]:
 
 
 def run(suite: Suite) -> Tally:
-    """Runs a suite with its output both shown and read."""
+    """Runs a suite with its output both shown and read; shown at its end where it runs beside others."""
     missing = [tool for tool in suite.needs if shutil.which(tool) is None]
     if missing:
         return Tally(skipped=1, note=f"{', '.join(missing)} is not installed")
-    print(f"\n--- {suite.name}: {' '.join(suite.command)}", flush=True)
+    title = f"\n--- {suite.name}: {' '.join(suite.command)}"
+    if not suite.beside:
+        print(title, flush=True)
     env = os.environ | {
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": str(BIN.parent),
@@ -171,7 +176,10 @@ def run(suite: Suite) -> Tally:
         ) as process:
             for line in process.stdout or ():
                 lines.append(line)
-                print(line, end="", flush=True)
+                if not suite.beside:
+                    print(line, end="", flush=True)
+        if suite.beside:
+            print(f"{title}\n{''.join(lines)}", end="", flush=True)
         tally = suite.judge(process.returncode, "".join(lines))
     except OSError as e:
         tally = Tally(failed=1, note=f"{suite.command[0]}: {e.strerror}")
@@ -182,7 +190,10 @@ def run(suite: Suite) -> Tally:
 def main() -> int:
     """Runs what the first argument names; 1 if anything failed."""
     suites = {"test": tests, "slow": slow_tests, "bench": benches}[sys.argv[1]]()
-    tallies = [(suite.name, run(suite)) for suite in suites]
+    with ThreadPoolExecutor(1) as pool:
+        beside = {suite.name: pool.submit(run, suite) for suite in suites if suite.beside}
+        others = {suite.name: run(suite) for suite in suites if not suite.beside}
+    tallies = [(suite.name, others.get(suite.name) or beside[suite.name].result()) for suite in suites]
 
     print(f"\n{'suite':26}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
     for name, t in tallies:
