@@ -469,7 +469,11 @@ mod tests {
 
         #[test]
         fn poptrie_v4_matches_naive(
-            steps in prop::collection::vec((0u32..16, 0u32..8, 0u8..=32, 0u16..5, any::<bool>()), 0..80),
+            // A short prefix is in many entries of the directory, and takes as long as all others together.
+            steps in prop::collection::vec(
+                (0u32..16, 0u32..8, prop_oneof![1 => 0u8..14, 12 => 14u8..=32], 0u16..5, any::<bool>()),
+                0..80,
+            ),
         ) {
             let (mut trie, mut naive) = (Poptrie::<u32>::new([]).unwrap(), Naive::new());
             for (a, b, len, id, add) in steps {
@@ -480,9 +484,15 @@ mod tests {
                 } else {
                     prop_assert_eq!(trie.remove(addr, len), naive.remove(prefix));
                 }
-                for key in (0..1 << 16).step_by(97) {
+                // Where the step may have gone wrong, and all over.
+                let last = addr | u32::MAX.checked_shr(len.into()).unwrap_or(0);
+                let edges = [addr, last, addr.wrapping_sub(1), last.wrapping_add(1)];
+                for key in edges.into_iter().chain((0..1 << 16).step_by(1021)) {
                     prop_assert_eq!(trie.lookup(key), naive.lookup(std::net::IpAddr::V4(key.into())), "{:x}", key);
                 }
+            }
+            for key in (0..1 << 16).step_by(97) {
+                prop_assert_eq!(trie.lookup(key), naive.lookup(std::net::IpAddr::V4(key.into())), "{:x}", key);
             }
             prop_assert_eq!(Poptrie::<u32>::new(trie.routes()).unwrap().bytes(), trie.bytes());
         }
