@@ -106,8 +106,10 @@ fn pass(
         nic.ports,
         &function.regions(),
     )?;
-    let mut rx = RxQueue::new(nic.rx_descriptors, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
-    let mut tx: Vec<TxQueue> = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect();
+    let mut rx =
+        RxQueue::new(nic.rx_descriptors, nic.refill, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
+    let mut tx: Vec<TxQueue> =
+        (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
     let mut chain = Chain::new(&levels(scenario)?, 0, "machine")?;
     let mut script = Script::new();
     let (mut received, mut frames, mut mbuf_of) = (Vec::new(), Vec::new(), Vec::new());

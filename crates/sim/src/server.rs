@@ -458,7 +458,7 @@ impl Server {
                 }
                 _ => {
                     // Scenario::check has held the inequality that makes this possible.
-                    let Some(rx) = RxQueue::new(nic.rx_descriptors, CoreId(i), &mut pool) else {
+                    let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
                         scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
                         continue;
                     };
@@ -473,7 +473,7 @@ impl Server {
             cores.push(Worker {
                 core,
                 input,
-                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect(),
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
                 state: State::Polling(phase),
                 latest_visible: Ps::ZERO,
                 started: Ps::ZERO,

@@ -2,10 +2,12 @@ use std::collections::VecDeque;
 
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
 use probe::{Probe, Ref, RegionId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use units::{CoreId, PacketId, Ps};
 
 use super::mempool::Mempool;
-use super::{POOL, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use super::{MBUF_STRIDE, POOL, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 
 /// The driver posts and frees mbufs this many at a time (`rx_free_thresh`, `tx_rs_thresh`: 32).
 const BULK: usize = 32;
@@ -26,6 +28,55 @@ const SITE_RX: u16 = 50_000;
 const SITE_POST: u16 = 50_010;
 const SITE_TX: u16 = 61_000;
 const SITE_FREE: u16 = 61_010;
+
+/// What a driver does to a fresh mbuf when it posts it to a receive descriptor.
+///
+/// `struct rte_mbuf` begins with the address of its buffer; `refcnt`, `data_off`, `nb_segs` and `port` follow in the same
+/// line, and `next` begins the second one. Whatever it is, the fields of a received packet are written to the first line
+/// once the packet is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Refill {
+    /// Nothing: the buffer's address follows from the mbuf's. mlx5's vector path in DPDK 19.02, and until 19.11 on
+    /// machines that are not x86 (`mlx5_rx_replenish_bulk_mbuf`).
+    #[default]
+    Computed,
+    /// It reads the address in the first line: the vector paths of i40e, ice, iavf and ixgbe (`*_rxq_rearm`), and mlx5's
+    /// since DPDK 20.02.
+    Read,
+    /// It reads the address and writes the fields beside it, and `next` in the second line: the scalar paths of i40e and
+    /// ice that take mbufs in bulk (`*_rx_alloc_bufs`).
+    Written,
+}
+
+impl Refill {
+    pub(super) fn is_computed(&self) -> bool {
+        *self == Refill::Computed
+    }
+
+    /// References to a fresh mbuf.
+    const fn references(self) -> usize {
+        match self {
+            Refill::Computed => 0,
+            Refill::Read => 1,
+            Refill::Written => 3,
+        }
+    }
+
+    /// The references to fresh `mbuf`, whose number was loaded `dep` references before.
+    fn touch(self, mbuf: u32, dep: u8, probe: &mut impl Probe) {
+        let base = u64::from(mbuf) * MBUF_STRIDE;
+        match self {
+            Refill::Computed => {}
+            Refill::Read => probe.touch(Ref::load(POOL, base, 16, SITE_POST + 2).after(dep)),
+            Refill::Written => {
+                probe.touch(Ref::store(POOL, base + 16, 8, SITE_POST + 3).after(dep));
+                probe.touch(Ref::store(POOL, base + 64, 8, SITE_POST + 4).after(dep + 1));
+                probe.touch(Ref::load(POOL, base, 16, SITE_POST + 2).after(dep + 2));
+            }
+        }
+    }
+}
 
 /// A packet in memory: what a core takes from its ring.
 #[derive(Clone, Debug)]
@@ -53,12 +104,13 @@ pub struct RxQueue {
     to_post: usize,
     ready: VecDeque<Received>,
     spare: Vec<u32>,
+    refill: Refill,
 }
 
 impl RxQueue {
     /// A queue of `descriptors` descriptors, all posted with mbufs of `pool`; [`None`] if the pool
     /// has too few.
-    pub fn new(descriptors: u32, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
+    pub fn new(descriptors: u32, refill: Refill, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
         let mut posted = Vec::new();
         if !pool.get_bulk(core, descriptors as usize, &mut posted, &mut probe::Null) {
             return None;
@@ -72,6 +124,7 @@ impl RxQueue {
             to_post: 0,
             ready: VecDeque::new(),
             spare: Vec::new(),
+            refill,
         })
     }
 
@@ -162,8 +215,11 @@ impl RxQueue {
             if !pool.get_bulk(core, BULK, &mut self.spare, probe) {
                 return self.to_post;
             }
-            for _ in before..self.spare.len() {
+            for (i, &mbuf) in self.spare[before..].iter().enumerate() {
                 let at = self.post_next % self.descriptors;
+                // The pool's last references load the numbers, one each: that of this mbuf or the next is so far back.
+                let number = BULK + i * (self.refill.references() + 1);
+                self.refill.touch(mbuf, number as u8, probe);
                 probe.touch(Ref::store(RX_SW_RING, at * RX_ENTRY_BYTES, RX_ENTRY_BYTES as u16, SITE_POST));
                 probe.touch(Ref::store(RX_RING, at * RX_DESCRIPTOR_BYTES, 16, SITE_POST + 1));
                 self.post_next += 1;
@@ -201,14 +257,15 @@ pub struct TxQueue {
     /// Entries of `sent` that were given back to the pool since the first one.
     first: u64,
     next: u64,
+    fast_free: bool,
 }
 
 impl TxQueue {
-    /// An empty queue of port `port`.
-    pub fn new(descriptors: u32, port: u16) -> TxQueue {
+    /// An empty queue of port `port`. With `fast_free` mbufs go back without a look at each.
+    pub fn new(descriptors: u32, port: u16, fast_free: bool) -> TxQueue {
         let base = u64::from(descriptors) * u64::from(port);
         let descriptors = descriptors as usize;
-        TxQueue { descriptors, base, fetched: 0, sent: VecDeque::new(), read: 0, first: 0, next: 0 }
+        TxQueue { descriptors, base, fetched: 0, sent: VecDeque::new(), read: 0, first: 0, next: 0, fast_free }
     }
 
     /// Where descriptor `number` is, counted in descriptors from the start of the core's ring.
@@ -237,11 +294,15 @@ impl TxQueue {
                 *mbuf = sent;
                 let at = self.base + self.first % self.descriptors as u64;
                 probe.touch(Ref::load(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_FREE + 1));
-                // Reference count and pool are in the mbuf's first line (`refcnt`) and second (`pool`).
+                self.first += 1;
+                if self.fast_free {
+                    continue;
+                }
+                // `rte_pktmbuf_prefree_seg`: `refcnt` in the mbuf's first line and `next` in the second, where `pool`
+                // was, too, until DPDK 20.08.
                 let base = u64::from(sent) * stride;
                 probe.touch(Ref::load(POOL, base + 18, 2, SITE_FREE + 2).after(1));
                 probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
-                self.first += 1;
             }
             probe.work(SITE_FREE, TX_FREE_INSTRUCTIONS * BULK as u32);
             pool.put_bulk(core, &back, probe);
@@ -286,7 +347,7 @@ impl TxQueue {
 mod tests {
     use super::super::mempool::{MempoolKind, MempoolSpec};
     use super::*;
-    use probe::Null;
+    use probe::{Access, Event, Null, Record};
 
     fn pool(size: u32) -> Mempool {
         Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false }, 1)
@@ -295,7 +356,7 @@ mod tests {
     #[test]
     fn a_ring_without_posted_descriptors_refuses_and_recovers_after_the_doorbell() {
         let mut pool = pool(1000);
-        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
         for i in 0..64 {
             let (number, mbuf) = rx.take_descriptor().unwrap();
             assert_eq!((number, mbuf), (i, i as u32));
@@ -314,7 +375,7 @@ mod tests {
     #[test]
     fn a_ring_starves_while_the_pool_is_empty() {
         let mut pool = pool(64);
-        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
         let mut out = Vec::new();
         for _ in 0..40 {
             let (_, mbuf) = rx.take_descriptor().unwrap();
@@ -333,7 +394,7 @@ mod tests {
     #[test]
     fn packets_that_are_not_visible_yet_stay() {
         let mut pool = pool(100);
-        let mut rx = RxQueue::new(64, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
         for visible in [10, 20] {
             rx.complete(Received { visible: Ps(visible), ..Received::default() });
         }
@@ -345,7 +406,7 @@ mod tests {
     #[test]
     fn mbufs_come_back_lazily_and_only_when_read() {
         let mut pool = pool(200);
-        let mut tx = TxQueue::new(64, 1);
+        let mut tx = TxQueue::new(64, 1, false);
         let mut mbufs = Vec::new();
         assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
         for (i, &mbuf) in mbufs.iter().enumerate() {
@@ -359,5 +420,61 @@ mod tests {
         (0..40).for_each(|_| tx.read(Ps(4)));
         tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
         assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
+    }
+
+    fn references(record: &Record) -> Vec<Ref> {
+        let touched = record.iter().filter_map(|event| match event {
+            Event::Touch(r) => Some(r),
+            _ => None,
+        });
+        touched.collect()
+    }
+
+    /// Lines of mbufs that a refill touches, and whether it writes them, by mbuf and line.
+    fn refilled(refill: Refill) -> Vec<(u64, u64, bool)> {
+        let mut pool = pool(1000);
+        let mut rx = RxQueue::new(64, refill, CoreId(0), &mut pool).unwrap();
+        for _ in 0..32 {
+            let (_, mbuf) = rx.take_descriptor().unwrap();
+            rx.complete(Received { mbuf, ..Received::default() });
+        }
+        rx.receive(Ps::ZERO, 32, &mut Vec::new(), &mut Null);
+        let mut record = Record::default();
+        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut record), 0);
+        let refs = references(&record);
+        for (i, r) in refs.iter().enumerate().filter(|(_, r)| r.region == POOL) {
+            // The address comes from the pool's ring of free mbufs.
+            assert_eq!(refs[i - usize::from(r.dep)].region, super::super::POOL_RING, "{i}");
+        }
+        let touched = refs.iter().filter(|r| r.region == POOL);
+        touched.map(|r| (r.offset / MBUF_STRIDE, r.offset % MBUF_STRIDE / 64, r.access == Access::Store)).collect()
+    }
+
+    #[test]
+    fn a_fresh_mbuf_is_left_alone_read_or_written_as_the_drivers_path_has_it() {
+        assert_eq!(refilled(Refill::Computed), []);
+        // The ring took mbufs 0 to 63; the pool gives the next.
+        assert_eq!(refilled(Refill::Read), (64..96).map(|mbuf| (mbuf, 0, false)).collect::<Vec<_>>());
+        let written = (64..96).flat_map(|mbuf| [(mbuf, 0, true), (mbuf, 1, true), (mbuf, 0, false)]);
+        assert_eq!(refilled(Refill::Written), written.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_fast_free_looks_at_no_mbuf() {
+        let looks = |fast_free| {
+            let mut pool = pool(200);
+            let mut tx = TxQueue::new(64, 0, fast_free);
+            let mut mbufs = Vec::new();
+            assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
+            for (i, &mbuf) in mbufs.iter().enumerate() {
+                assert!(tx.send(PacketId(i as u64), mbuf, &mut Null));
+                tx.read(Ps(4));
+            }
+            let mut record = Record::default();
+            tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+            assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
+            references(&record).iter().filter(|r| r.region == POOL).count()
+        };
+        assert_eq!((looks(false), looks(true)), (64, 0));
     }
 }

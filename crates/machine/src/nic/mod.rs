@@ -2,8 +2,8 @@
 //!
 //! The driver's descriptor, ring, pool and mbuf accesses are real references, pushed through the
 //! probe in the order in which DPDK 22.11's i40e and mempool libraries make them
-//! (`drivers/net/i40e/i40e_rxtx.c`, `lib/mempool/rte_mempool.h`). Instruction counts of the driver
-//! are assumed and named below.
+//! (`drivers/net/i40e/i40e_rxtx.c`, `lib/mempool/rte_mempool.h`), but for what is done to a fresh mbuf,
+//! which [`NicSpec::refill`] says. Instruction counts of the driver are assumed and named below.
 
 mod driver;
 mod layout;
@@ -12,7 +12,7 @@ mod pcie;
 mod queue;
 mod rss;
 
-pub use driver::{Received, RxQueue, TxQueue};
+pub use driver::{Received, Refill, RxQueue, TxQueue};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, Link, PcieSpec};
@@ -64,6 +64,13 @@ pub struct NicSpec {
     pub tx_descriptors: u32,
     /// Packets a core takes at most from its ring at once.
     pub burst: u32,
+    /// What the driver does to a fresh mbuf when it posts it to a receive descriptor.
+    #[serde(default, skip_serializing_if = "Refill::is_computed")]
+    pub refill: Refill,
+    /// The driver frees sent mbufs without a look at each (`RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE`: all are of one pool and
+    /// nobody else holds them). Otherwise it reads the first two lines of each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fast_free: bool,
     /// Lines of a packet that the NIC reads of a transmit queue before it reads of the next one that has something to send.
     /// When left out it asks for each packet of a batch in one go, as soon as the descriptors are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

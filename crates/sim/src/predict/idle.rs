@@ -143,12 +143,12 @@ impl<'a> Idle<'a> {
         )?;
         let mut workers = Vec::new();
         for i in 0..m.cores as u16 {
-            let Some(rx) = RxQueue::new(nic.rx_descriptors, CoreId(i), &mut pool) else {
+            let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
                 // This says what is wrong with the pool.
                 scenario.mempool.check("mempool", m.cores, nic.rx_descriptors, nic.burst)?;
                 continue;
             };
-            let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port)).collect();
+            let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
             workers.push(Worker { core, rx, tx, waiting: 0, arrived: 0 });
         }
