@@ -195,6 +195,18 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 rich_help_panel=_SOURCE,
             ),
         ] = None,
+        ring: Annotated[
+            int | None,
+            typer.Option(
+                "--ring",
+                metavar="MIB",
+                min=1,
+                max=1024,
+                help="Receive by a ring of so many MiB that is shared with the kernel (TPACKET_V3).",
+                show_default="a call a packet",
+                rich_help_panel=_SOURCE,
+            ),
+        ] = None,
         table: RoutesOpt = None,
         function: FunctionOpt = "forward",
         search: SearchOpt = None,
@@ -323,6 +335,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 capture=capture,
                 profile=profile,
                 interface=interface,
+                ring_mib=ring,
                 table=table,
                 ports=ports,
                 packets=packets,
@@ -483,11 +496,17 @@ def chain_table(shares: list[dict[str, Any]]) -> Table:
     """What each member of a chain has done, for people."""
     shown = Table(title="By function")
     shown.add_column("function")
-    for name in ("packets", "dropped", "share"):
+    timed = all(share["time_ns"] is not None for share in shares)
+    whole = sum(share["time_ns"] or 0 for share in shares)
+    for name in ("packets", "dropped", "share", *(("time", "ns a packet") if timed else ())):
         shown.add_column(name, justify="right")
     for share in shares:
         lost = share["dropped"] / share["packets"] if share["packets"] else 0
-        shown.add_row(share["name"], f"{share['packets']:,}", f"{share['dropped']:,}", f"{100 * lost:.2f} %")
+        cells = [share["name"], f"{share['packets']:,}", f"{share['dropped']:,}", f"{100 * lost:.2f} %"]
+        if timed:
+            cells.append(f"{100 * share['time_ns'] / whole if whole else 0:.1f} %")
+            cells.append(f"{share['time_ns'] / share['packets'] if share['packets'] else 0:,.1f}")
+        shown.add_row(*cells)
     return shown
 
 
@@ -504,6 +523,8 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "dropped", f"{sum(routed['dropped'].values()):,}"
     if routed["missed"]:
         yield "missed by the interface", f"{routed['missed']:,}"
+    if routed["unsent"]:
+        yield "not sent: the interface had no room", f"{routed['unsent']:,}"
     yield "tasks", f"{routed['tasks']:,}, {routed['partial_tasks']:,} of them partial"
     yield "time", f"{routed['wall_s']:.3f} s"
     yield "rate", f"{routed['mpps']:.3f} Mpps, {routed['gbps']:.3f} Gbps (L2)"

@@ -113,6 +113,9 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
         ({"speed": 2.0}, "speed = 2: only with a capture"),
         ({"threads": 5000}, "threads = 5000: allowed are 1 to 1024"),
         ({"interface": "nowhere0"}, "nowhere0"),
+        ({"interface": "nowhere0", "ring_mib": 4}, "nowhere0"),
+        ({"interface": "lo", "ring_mib": 1025}, "ring_mib = 1025: allowed are 1 to 1024 MiB"),
+        ({"ring_mib": 4}, "ring_mib = 4: only with an interface"),
         ({"function": "forwad"}, "function = forwad: must be of forward, check"),
         ({"rules": "x.rules"}, "rules = x.rules: only with the function classify"),
         ({"function": "check,check,check,check,check,check,check"}, "a chain has 1 to 6 of them"),
@@ -140,7 +143,7 @@ wire.bind(("veth1", 0))
 router = subprocess.Popen(
     [sys.executable, "-m", "wirespeed.cli", "router", "run", "--interface", "veth0", "--reflect",
      "--table", sys.argv[1], "--packets", "64", "--seconds", "120", "--timeout", "100", "--ordered",
-     "--format", "json"],
+     "--format", "json", *sys.argv[2:]],
     stdout=subprocess.PIPE, text=True,
 )
 def checksum(header):
@@ -166,7 +169,8 @@ print(json.dumps({"routed": json.loads(router.stdout.read()), "back": back}))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="AF_PACKET is Linux")
-def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
+@pytest.mark.parametrize("how", [(), ("--ring", "1")], ids=["a call a packet", "by a ring"])
+def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path, how: tuple[str, ...]) -> None:
     inside = ["unshare", "--map-root-user", "--net"]
     try:
         able = subprocess.run(
@@ -179,7 +183,7 @@ def test_frames_of_an_interface_are_routed_and_sent_back(routes: Path) -> None:
     if able.returncode != 0:
         pytest.skip(f"no network namespaces: {able.stderr.strip()}")
     done = subprocess.run(
-        [*inside, sys.executable, "-c", WIRE, str(routes)], capture_output=True, text=True, timeout=300
+        [*inside, sys.executable, "-c", WIRE, str(routes), *how], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)

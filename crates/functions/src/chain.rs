@@ -129,6 +129,21 @@ impl PacketFunction for Chain {
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
+        self.process_in_turn(now, burst, probe, out, |_| {});
+    }
+}
+
+impl Chain {
+    /// As [`PacketFunction::process_burst`]; `done` hears of each member, by its number, when it has done its part of the
+    /// burst, so that who has a clock can tell how long each takes.
+    pub fn process_in_turn<P: Probe>(
+        &mut self,
+        now: Ps,
+        burst: &mut [Packet],
+        probe: &mut P,
+        out: &mut Vec<Verdict>,
+        mut done: impl FnMut(usize),
+    ) {
         let Chain { members, order, fates, verdicts } = self;
         order.clear();
         order.extend(0..burst.len() as u32);
@@ -160,6 +175,7 @@ impl PacketFunction for Chain {
                 }
             }
             member.share.dropped += (left - kept) as u64;
+            done(i);
             (left, routed) = (kept, routed || member.routes);
         }
         // Back to the order of arrival.

@@ -18,6 +18,8 @@ pub mod bench;
 pub mod cuda;
 pub mod delay;
 mod error;
+#[cfg(target_os = "linux")]
+mod interface;
 pub mod layout;
 pub mod lowering;
 pub mod machine;

@@ -52,6 +52,8 @@ pub struct Share {
     pub packets: u64,
     /// Packets that it dropped.
     pub dropped: u64,
+    /// Nanoseconds that workers took for it, all of them together; none where kernels do it, which have no clock for that.
+    pub time_ns: Option<u64>,
 }
 
 impl Program {
@@ -364,7 +366,7 @@ impl Tally {
     pub(crate) fn shares(&self) -> Vec<Share> {
         let mut packets = self.packets;
         let share = |(&name, &dropped)| {
-            let share = Share { name, packets, dropped };
+            let share = Share { name, packets, dropped, time_ns: None };
             packets -= dropped;
             share
         };

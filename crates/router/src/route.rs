@@ -87,6 +87,8 @@ pub struct Report {
     pub cut: u64,
     /// Packets that the source could not hold, where it knows.
     pub missed: Option<u64>,
+    /// Packets that were to leave and that the sink had no room for.
+    pub unsent: u64,
     /// Packets that were committed after one that came later.
     pub reordered: u64,
     /// Tasks.
@@ -146,7 +148,8 @@ pub fn route(
             if !source.is_live() && options.pace == Pace::Arrival && !run.is_due(&packet) {
                 break;
             }
-            run.take_in(&mut packet, source.is_live());
+            let arrived = source.arrived();
+            run.take_in(&mut packet, source.is_live(), arrived);
             waiting = false;
         }
         run.post(ended)?;
@@ -158,7 +161,9 @@ pub fn route(
     run.backend.stop()?;
     run.sink.finish()?;
     let (chain, cut) = (run.backend.shares(), run.backend.cut());
+    let unsent = run.sink.refused();
     let mut report = run.report(options);
+    report.unsent = unsent;
     (report.chain, report.cut) = (chain, cut);
     report.missed = source.missed();
     Ok(report)
@@ -243,8 +248,13 @@ impl<'a> Run<'a> {
         packet.arrival.0 / 1000 <= self.now()
     }
 
-    fn take_in(&mut self, packet: &mut Packet, live: bool) {
-        let arrival = if self.timed && !live { packet.arrival.0 / 1000 } else { self.now() };
+    fn take_in(&mut self, packet: &mut Packet, live: bool, arrived: Option<Instant>) {
+        let arrival = match arrived {
+            // What came before the run waits since its start.
+            Some(arrived) => arrived.saturating_duration_since(self.start).as_nanos() as u64,
+            None if self.timed && !live => packet.arrival.0 / 1000,
+            None => self.now(),
+        };
         self.timed |= live;
         let place = (self.put & (self.slots - 1)) as usize;
         (self.arrivals[place], self.done[place]) = (arrival, false);

@@ -154,6 +154,8 @@ pub struct RunSpec {
     pub profile: Option<String>,
     /// A network interface to receive from.
     pub interface: Option<String>,
+    /// MiB of a ring that is shared with the kernel, by which the interface's packets come; a call each if left out.
+    pub ring_mib: Option<u32>,
     /// A prefix table; a made one if left out.
     pub table: Option<PathBuf>,
     /// Ports of the router: next hop `n` is reached by port `n` modulo this. 4 if left out.
@@ -268,6 +270,9 @@ fn judge(spec: &RunSpec) -> Result<(), RouterError> {
     }
     if spec.profile.is_some() && (spec.capture.is_some() || spec.interface.is_some()) {
         return clash("profile", spec.profile.as_deref().unwrap_or(""), "not together with a capture or an interface");
+    }
+    if let Some(mib) = spec.ring_mib.filter(|_| spec.interface.is_none()) {
+        return clash("ring_mib", &mib.to_string(), "only with an interface to receive from");
     }
     if spec.reflect && spec.interface.is_none() {
         return clash("reflect", "true", "only with an interface to receive from");
@@ -454,9 +459,22 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
     if let Some(name) = &spec.interface {
         #[cfg(target_os = "linux")]
         {
-            let interface = crate::source::Interface::open(name, Arc::new(AtomicBool::new(false)))?;
-            let sender = spec.reflect.then(|| Box::new(interface.sender()) as Box<dyn Sink>);
-            return Ok((Box::new(interface), sender, Pace::Arrival));
+            use crate::source::{Interface, Ring, RingSpec};
+            let stop = Arc::new(AtomicBool::new(false));
+            let (source, sender): (Box<dyn Source>, _) = match spec.ring_mib {
+                Some(mib) => {
+                    let ring = Ring::open(name, &RingSpec::new(mib), stop)?;
+                    let sender = ring.sender();
+                    (Box::new(ring), sender)
+                }
+                None => {
+                    let interface = Interface::open(name, stop)?;
+                    let sender = interface.sender();
+                    (Box::new(interface), sender)
+                }
+            };
+            let sender = spec.reflect.then(|| Box::new(sender) as Box<dyn Sink>);
+            return Ok((source, sender, Pace::Arrival));
         }
         #[cfg(not(target_os = "linux"))]
         {

@@ -17,6 +17,11 @@ pub trait Sink {
     /// It cannot be written.
     fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError>;
 
+    /// Packets for which there was no room.
+    fn refused(&self) -> u64 {
+        0
+    }
+
     /// Nothing more leaves.
     ///
     /// # Errors
@@ -93,12 +98,12 @@ mod interface {
     use super::Sink;
     use crate::RouterError;
 
-    /// Sends by a network interface: see [`crate::source::Interface::sender`].
+    /// Sends by a network interface: see [`crate::source::Interface::sender`] and [`crate::source::Ring::sender`].
     pub struct InterfaceSink {
         name: String,
         socket: Arc<OwnedFd>,
         /// Frames that the interface had no room for.
-        pub refused: u64,
+        refused: u64,
     }
 
     impl InterfaceSink {
@@ -130,6 +135,10 @@ mod interface {
                     }
                 }
             }
+        }
+
+        fn refused(&self) -> u64 {
+            self.refused
         }
     }
 }

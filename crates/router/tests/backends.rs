@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
 use router::layout::{Left, RING_ENTRIES};
 use router::persistent::Setup;
+use router::program::Share;
 use router::route::{Pace, Timeout};
 use router::sink::Nowhere;
 use router::{Backend, Commit, Committed, Cpu, Options, Persistent, Program, RouterError, Twin, route};
@@ -257,7 +258,15 @@ fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
         let (cpu, twin) = (run(function, Choice::Cpu).unwrap().report, run(function, Choice::Twin).unwrap().report);
         assert_eq!(cpu.packets, 3000, "{function:?}");
         assert_eq!((cpu.forwarded, cpu.dropped, cpu.ports), (twin.forwarded, twin.dropped, twin.ports), "{function:?}");
-        assert_eq!(cpu.chain, twin.chain, "{function}");
+        let untimed = |share: &Share| Share { time_ns: None, ..*share };
+        assert!(twin.chain.iter().map(untimed).eq(twin.chain.iter().copied()), "kernels tell no times");
+        assert!(cpu.chain.iter().map(untimed).eq(twin.chain), "{function}");
+        let times: Vec<u64> = cpu.chain.iter().filter_map(|share| share.time_ns).collect();
+        assert_eq!(times.len(), cpu.chain.len(), "threads tell a time of each member");
+        if let Some(inspect) = times.get(2) {
+            // A thousand rules and whole payloads take longer than a byte of a header.
+            assert!(times[1].min(*inspect) > times[4] && times[4] > 0, "{times:?}");
+        }
         assert_eq!(cpu.chain.len(), if function.contains(',') { 5 } else { 0 });
         let came = cpu.chain.iter().scan(3000, |left, share| {
             let came = *left;

@@ -141,6 +141,19 @@ impl<const N: usize> Set<N> {
         Ok(victim)
     }
 
+    /// `line` takes the place of what is in `way`, which is returned.
+    #[inline(always)]
+    fn replace<P: Policy>(&mut self, policy: &mut P, way: u32, line: u32, dirty: bool) -> Option<Victim> {
+        let bit = 1u32 << way;
+        let old = std::mem::replace(&mut self.tags[way as usize], line);
+        let owner = std::mem::take(&mut self.owner[way as usize]);
+        let victim = (old != EMPTY).then(|| Victim { line: Line(u64::from(old)), dirty: self.dirty & bit != 0, owner });
+        set_bit(&mut self.dirty, way, dirty);
+        self.exclusive &= !bit;
+        policy.fill(&mut self.state, way, 0);
+        victim
+    }
+
     #[inline(always)]
     fn remove<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<Victim> {
         let way = self.find(line)?;
@@ -404,6 +417,28 @@ impl<P: Policy> TagArray<P> {
             let fill = Fill { mask, dirty, exclusive: false, age, owner };
             Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
+    }
+
+    /// [`TagArray::use_or_fill`] or, of a line that is `dirty` from now on, [`TagArray::write_or_fill`] into any way; where
+    /// the line is, as the number of its set times that of the ways plus its way, and what had to go if it came in.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, line: Line, dirty: bool) -> (usize, Written) {
+        let at = self.set_of(line);
+        let (way, written) = with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[at];
+            if let Some(way) = set.find(line.0 as u32) {
+                self.policy.hit(&mut set.state, way);
+                set.dirty |= u32::from(dirty) << way;
+                (way, Written::InPlace)
+            } else {
+                let all = Cbm::low(self.ways).0;
+                let tags = &set.tags;
+                // There is a way, as all are allowed.
+                let way = self.policy.victim(&mut set.state, self.ways, all, || equal_tags(tags, EMPTY)).unwrap_or(0);
+                (way, Written::Filled(Ok(set.replace(&mut self.policy, way, line.0 as u32, dirty))))
+            }
+        });
+        (at * self.ways as usize + way as usize, written)
     }
 
     /// [`TagArray::write_or_fill`] of `line` in each of `sets`; `each` gets how many came before, and what happened.
@@ -822,6 +857,35 @@ mod tests {
                     let mask = Cbm(word >> 3);
                     prop_assert_eq!(fixed.fill(line, mask, write, false), chosen.fill(line, mask, write, false));
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_that_is_placed_is_used_or_filled(
+            ways in 1u32..=32,
+            sets in 1u64..5,
+            ops in prop::collection::vec((0u64..100, 0u8..3), 0..300),
+        ) {
+            let (mut one, mut two) = (TagArray::new(sets, ways), TagArray::new(sets, ways));
+            for (line, what) in ops {
+                let (line, dirty) = (Line(line), what == 1);
+                if what == 2 {
+                    prop_assert_eq!(one.take(line), two.take(line));
+                    continue;
+                }
+                let there = if dirty { two.write_line(line) } else { two.use_line(line).is_some() };
+                let expected = match there {
+                    true => Written::InPlace,
+                    false => Written::Filled(two.fill(line, Cbm::low(ways), dirty, false)),
+                };
+                let (at, written) = one.place(line, dirty);
+                prop_assert_eq!(written, expected);
+                let slot = two.find(line).unwrap();
+                prop_assert_eq!(at, slot.set() * ways as usize + slot.way() as usize);
+                prop_assert_eq!(one.find(line), Some(slot));
+                prop_assert_eq!(one.is_dirty(slot), two.is_dirty(slot));
             }
         }
     }

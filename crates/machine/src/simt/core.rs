@@ -4,8 +4,13 @@
 //! warp's next instruction can go once the pipeline is through, and, if its address or operands come from memory, once
 //! the warp's loads are back. So a core with few warps has clocks in which none can go.
 //!
-//! Woken warps wait in a wheel of 64 clocks, those that wait for memory beyond it; both are bits, so that a clock
+//! Woken warps wait in a wheel of 64 clocks, those that wait longer in a wheel of 64 times 64; both are bits, so that a clock
 //! costs a few instructions of the host whatever the number of warps.
+//!
+//! A warp that begins a run of instructions without memory, while no other warp is ready, *runs alone*: its instructions go a
+//! pipeline apart, and as long as nobody else is ready in one of these clocks, nothing has to be done before the last of
+//! them. Who is ready in such a clock ends that: the warp is one of those that are ready then, with what is left of its run. So
+//! a core in which few warps are ready costs the host little for each instruction, and nothing that is simulated changes.
 
 use std::collections::HashMap;
 
@@ -14,7 +19,7 @@ use super::merge::{Code, Kind, Placement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;
 
-/// Clocks of the wheel: more than the deepest pipeline.
+/// Clocks of the wheel: more than the deepest pipeline. As many places has the coarse wheel, of so many clocks each.
 const WHEEL: u64 = 64;
 /// Warps that find their lock held this often in a row, and no other instruction in between, wait for each other.
 const SPINS: u64 = 1 << 20;
@@ -57,6 +62,9 @@ struct Slot {
     tag: u32,
     /// When the latest load is back.
     loads: u64,
+    /// When it wakes, if it runs alone or is in the coarse wheel; and its place there.
+    wakes: u64,
+    coarse: u8,
     /// In the order of launches.
     age: u64,
     at: Placement,
@@ -71,12 +79,17 @@ struct Core {
     ending: u64,
     wheel: [u64; WHEEL as usize],
     occupied: u64,
-    far: u64,
-    far_at: Vec<u64>,
-    far_next: u64,
+    coarse: [u64; WHEEL as usize],
+    coarse_occupied: u64,
+    /// Warps that run alone: a bit for each remainder of their clocks by the pipeline, and whose it is.
+    alone: u64,
+    alone_slot: [u8; WHEEL as usize],
+    pipeline: Pipeline,
     /// When the next instruction can be issued.
     port: u64,
+    /// Whose instruction was issued last, and when, apart from those of warps that run alone.
     latest: u32,
+    latest_at: u64,
     issued: u64,
     launched: u64,
     resident: u64,
@@ -85,8 +98,32 @@ struct Core {
     since: u64,
 }
 
+/// The pipeline's depth, and how to divide by it: each instruction does.
+#[derive(Clone, Copy, Debug)]
+struct Pipeline {
+    clocks: u64,
+    /// 2^64 over `clocks`, rounded up where it is no power of two.
+    inverse: u64,
+}
+
+impl Pipeline {
+    fn new(clocks: u64) -> Pipeline {
+        Pipeline { clocks, inverse: if clocks == 1 { u64::MAX } else { u64::MAX / clocks + 1 } }
+    }
+
+    /// Quotient and remainder of `now`, which is below 2^50: the product is too large by less than `now`.
+    #[inline(always)]
+    fn divide(self, now: u64) -> (u64, u64) {
+        if self.clocks == 1 {
+            return (now, 0);
+        }
+        let quotient = ((u128::from(now) * u128::from(self.inverse)) >> 64) as u64;
+        (quotient, now - quotient * self.clocks)
+    }
+}
+
 impl Core {
-    fn new(warps: u32) -> Core {
+    fn new(warps: u32, pipeline: u64) -> Core {
         Core {
             slots: vec![Slot::default(); warps as usize],
             free: if warps >= 64 { u64::MAX } else { (1 << warps) - 1 },
@@ -94,11 +131,14 @@ impl Core {
             ending: 0,
             wheel: [0; WHEEL as usize],
             occupied: 0,
-            far: 0,
-            far_at: vec![NEVER; warps as usize],
-            far_next: NEVER,
+            coarse: [0; WHEEL as usize],
+            coarse_occupied: 0,
+            alone: 0,
+            alone_slot: [0; WHEEL as usize],
+            pipeline: Pipeline::new(pipeline),
             port: 0,
             latest: warps - 1,
+            latest_at: 0,
             issued: 0,
             launched: 0,
             resident: 0,
@@ -113,34 +153,49 @@ impl Core {
             self.wheel[(at % WHEEL) as usize] |= 1 << slot;
             self.occupied |= 1 << (at % WHEEL);
         } else {
-            self.far |= 1 << slot;
-            self.far_at[slot as usize] = at;
-            self.far_next = self.far_next.min(at);
+            // What is beyond the coarse wheel waits in its last place, to be put where it belongs then.
+            let place = (at / WHEEL).min(now / WHEEL + WHEEL - 1) % WHEEL;
+            (self.slots[slot as usize].wakes, self.slots[slot as usize].coarse) = (at, place as u8);
+            self.coarse[place as usize] |= 1 << slot;
+            self.coarse_occupied |= 1 << place;
+        }
+    }
+
+    /// `slot` wakes no more.
+    fn cancel(&mut self, slot: u32) {
+        let Slot { wakes, coarse, .. } = self.slots[slot as usize];
+        let place = (wakes % WHEEL) as usize;
+        if self.wheel[place] >> slot & 1 != 0 {
+            self.wheel[place] &= !(1 << slot);
+            self.occupied &= !(u64::from(self.wheel[place] == 0) << place);
+        } else {
+            let place = usize::from(coarse);
+            self.coarse[place] &= !(1 << slot);
+            self.coarse_occupied &= !(u64::from(self.coarse[place] == 0) << place);
         }
     }
 
     /// Slots that wake at `now`.
     #[inline(always)]
     fn wake(&mut self, now: u64) -> u64 {
+        // The coarse wheel's place begins with its first clock, in which no core sleeps that has something there.
+        if now.is_multiple_of(WHEEL) {
+            let place = (now / WHEEL) % WHEEL;
+            if self.coarse_occupied >> place & 1 != 0 {
+                let mut left = std::mem::take(&mut self.coarse[place as usize]);
+                self.coarse_occupied &= !(1 << place);
+                while left != 0 {
+                    let slot = left.trailing_zeros();
+                    left &= left - 1;
+                    self.schedule(slot, self.slots[slot as usize].wakes, now);
+                }
+            }
+        }
         let place = now % WHEEL;
         let mut woken = 0;
         if self.occupied >> place & 1 != 0 {
             woken = std::mem::take(&mut self.wheel[place as usize]);
             self.occupied &= !(1 << place);
-        }
-        if self.far_next <= now {
-            let (mut left, mut next) = (self.far, NEVER);
-            while left != 0 {
-                let slot = left.trailing_zeros() as usize;
-                left &= left - 1;
-                if self.far_at[slot] <= now {
-                    woken |= 1 << slot;
-                } else {
-                    next = next.min(self.far_at[slot]);
-                }
-            }
-            self.far &= !woken;
-            self.far_next = next;
         }
         woken
     }
@@ -156,11 +211,65 @@ impl Core {
             0 => NEVER,
             bits => now + 1 + u64::from(bits.trailing_zeros()),
         };
-        near.min(self.far_next).min(port)
+        let block = now / WHEEL + 1;
+        let far = match self.coarse_occupied.rotate_right((block % WHEEL) as u32) {
+            0 => NEVER,
+            bits => (block + u64::from(bits.trailing_zeros())) * WHEEL,
+        };
+        near.min(far).min(port)
+    }
+
+    /// Warp `slot`, of whose instructions `left` are still to go, has issued one at `now` and runs alone.
+    #[inline(always)]
+    fn run_alone(&mut self, slot: u32, left: u32, now: u64) {
+        let (_, rest) = self.pipeline.divide(now);
+        self.alone |= 1 << rest;
+        self.alone_slot[rest as usize] = slot as u8;
+        self.issued += u64::from(left - 1);
+        let wakes = now + u64::from(left) * self.pipeline.clocks;
+        self.slots[slot as usize].wakes = wakes;
+        self.schedule(slot, wakes, now);
+    }
+
+    /// A warp that runs alone and has an instruction to issue at `now`, in which another one is ready or it is its last, is one
+    /// of those that are ready; and `latest` is whose instruction went last.
+    #[inline(always)]
+    fn join(&mut self, now: u64) {
+        let (_, rest) = self.pipeline.divide(now);
+        if self.alone >> rest & 1 != 0 {
+            self.alone &= !(1 << rest);
+            let slot = u32::from(self.alone_slot[rest as usize]);
+            let wakes = self.slots[slot as usize].wakes;
+            let more = self.pipeline.divide(wakes - now).0;
+            self.slots[slot as usize].left = more as u32 + 1;
+            if more > 0 {
+                self.issued -= more;
+                self.cancel(slot);
+                self.ready |= 1 << slot;
+            }
+            if now - self.pipeline.clocks > self.latest_at {
+                (self.latest, self.latest_at) = (slot, now - self.pipeline.clocks);
+            }
+        }
+        if self.alone != 0 && self.ready & (self.ready - 1) != 0 {
+            // Of those that run alone, the one whose remainder is the next below.
+            let below = self.alone & ((1 << rest) - 1);
+            let (place, round) = match below {
+                0 => (self.alone.ilog2(), self.pipeline.clocks),
+                _ => (below.ilog2(), 0),
+            };
+            let at = now - (rest + round - u64::from(place));
+            if at > self.latest_at {
+                (self.latest, self.latest_at) = (u32::from(self.alone_slot[place as usize]), at);
+            }
+        }
     }
 
     #[inline(always)]
     fn pick(&self, scheduler: Scheduler) -> u32 {
+        if self.ready & (self.ready - 1) == 0 {
+            return self.ready.trailing_zeros();
+        }
         match scheduler {
             Scheduler::RoundRobin => {
                 let turn = (self.latest + 1) % 64;
@@ -219,7 +328,7 @@ impl Shaders {
             ));
         }
         Ok(Shaders {
-            cores: vec![Core::new(resident); spec.cores as usize],
+            cores: vec![Core::new(resident, u64::from(spec.pipeline)); spec.cores as usize],
             next: vec![NEVER; spec.cores as usize],
             soonest: NEVER,
             memory: SimtMemory::new(spec)?,
@@ -282,7 +391,7 @@ impl Shaders {
         of.resident += 1;
         of.launched += 1;
         of.slots[slot as usize] =
-            Slot { pc: program.from, to: program.to, left: 0, tag, loads: 0, age: of.launched, at };
+            Slot { pc: program.from, to: program.to, tag, age: of.launched, at, ..Slot::default() };
         if program.from == program.to {
             of.ending |= 1 << slot;
         }
@@ -335,9 +444,12 @@ impl Shaders {
             }
         }
         if of.ready != 0 && of.port <= now {
+            if of.alone != 0 {
+                of.join(now);
+            }
             let slot = of.pick(self.scheduler);
             of.ready &= !(1 << slot);
-            of.latest = slot;
+            (of.latest, of.latest_at) = (slot, now);
             of.port = now + self.slots_an_instruction;
             of.issued += 1;
             self.issue(core, slot, now, code)?;
@@ -360,7 +472,14 @@ impl Shaders {
                 }
                 warp.left -= 1;
                 if warp.left > 0 {
-                    of.schedule(slot, at, now);
+                    let left = warp.left;
+                    // Where somebody wakes in the next clock, most clocks are somebody's: it would not be alone for long.
+                    let busy = of.occupied >> ((now + 1) % WHEEL) & 1 != 0;
+                    if left > 1 && of.ready == 0 && !busy && self.slots_an_instruction == 1 {
+                        of.run_alone(slot, left, now);
+                    } else {
+                        of.schedule(slot, at, now);
+                    }
                     return Ok(());
                 }
             }

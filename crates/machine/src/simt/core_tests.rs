@@ -252,7 +252,8 @@ proptest! {
                 match kind {
                     0 => recorder.touch(Ref { access: probe::Access::Store, ..at }),
                     1 => recorder.touch(at),
-                    _ => recorder.work(site, n),
+                    // Some for longer than the coarse wheel has clocks.
+                    _ => recorder.work(site, if n % 5 == 0 { n * 20 } else { n }),
                 }
             }
             recorder.end_lane();
@@ -266,4 +267,48 @@ proptest! {
         }
         prop_assert_eq!(fast(&spec, resident, &code, &warps), naive(&spec, resident as usize, &code, &warps));
     }
+}
+
+#[test]
+fn a_division_by_the_pipeline_matches_the_operators() {
+    for clocks in 1..64 {
+        let pipeline = Pipeline::new(clocks);
+        let near = (0..500u64).map(|n| n * 0x9_e377_9b97 % (1 << 50));
+        for now in
+            near.flat_map(|n| [n, n / clocks * clocks, n / clocks * clocks + clocks - 1]).chain([0, (1 << 50) - 1])
+        {
+            assert_eq!(pipeline.divide(now), (now / clocks, now % clocks), "{now} by {clocks}");
+        }
+    }
+}
+
+/// How often a core has something to do until all are complete.
+fn steps(warps: u32, instructions: u32) -> (u64, u64) {
+    let code = code(|r| r.work(1, instructions));
+    let mut shaders = Shaders::new(&paper(), 32).unwrap();
+    (0..warps).for_each(|tag| assert!(shaders.launch(0, 0, Placement::default(), tag, &code, 0).is_some()));
+    let (mut steps, mut done) = (0, Vec::new());
+    while shaders.next() < NEVER {
+        let now = shaders.next();
+        shaders.step(now, &code, &mut done).unwrap();
+        done.drain(..).for_each(|Finished { core, slot, .. }| shaders.release(core, slot, now));
+        steps += 1;
+    }
+    (steps, shaders.issued())
+}
+
+#[test]
+fn warps_that_run_alone_cost_the_host_nothing_for_each_instruction() {
+    // The first instruction, the last, the end, and the coarse wheel's place before the last.
+    assert_eq!(steps(1, 150), (4, 150));
+    // Longer than the coarse wheel has clocks: once more for each time that it goes round.
+    assert_eq!(steps(1, 1000), (9, 1000));
+    // Two that are a clock apart do not meet again.
+    let (two, issued) = steps(2, 1000);
+    assert!(two <= 20, "{two}");
+    assert_eq!(issued, 2000);
+    // Where every clock is somebody's, each instruction is a step.
+    let (all, issued) = steps(24, 100);
+    assert!(all >= 2400 - 100, "{all}");
+    assert_eq!(issued, 2400);
 }

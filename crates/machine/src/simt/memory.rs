@@ -5,12 +5,12 @@
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
 //! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 
-use units::{Cbm, LINE_BYTES, Line, Ps};
+use units::{LINE_BYTES, Line, Ps};
 
 use super::merge::{Inst, Kind, Placement};
 use super::spec::{CacheLevelSpec, SimtSpec};
 use crate::MachineError;
-use crate::cache::{CacheSpec, Lru, TagArray};
+use crate::cache::{CacheSpec, Lru, TagArray, Written};
 use crate::dram::{Dram, DramCounters};
 
 /// Sectors of a warp instruction, and where its packets lie.
@@ -52,7 +52,6 @@ struct Cache {
     tags: TagArray<Lru>,
     /// When the line of each way is there, clocks.
     ready: Vec<u64>,
-    mask: Cbm,
     latency: u64,
 }
 
@@ -63,7 +62,6 @@ impl Cache {
         Ok(Cache {
             tags: TagArray::new(sets, spec.ways),
             ready: vec![0; sets as usize * spec.ways as usize],
-            mask: Cbm::low(spec.ways),
             latency: u64::from(spec.latency),
         })
     }
@@ -75,13 +73,21 @@ impl Cache {
         Some(self.ready[slot.set() * self.tags.ways() as usize + slot.way() as usize])
     }
 
-    /// Puts in a line that comes at `ready`; the dirty line that had to go, if one did.
-    fn fill(&mut self, line: Line, ready: u64, dirty: bool) -> Option<Line> {
-        let victim = self.tags.fill(line, self.mask, dirty, false).ok().flatten();
-        if let Some(slot) = self.tags.find(line) {
-            self.ready[slot.set() * self.tags.ways() as usize + slot.way() as usize] = ready;
+    /// Puts in a line that is not there and comes at `ready`.
+    fn fill(&mut self, line: Line, ready: u64) {
+        let (at, _) = self.tags.place(line, false);
+        self.ready[at] = ready;
+    }
+
+    /// Where a line is from now on: the place of its [`Cache::ready`], whether it is there already, and the dirty line that
+    /// has to go for it.
+    #[inline(always)]
+    fn place(&mut self, line: Line, dirty: bool) -> (usize, bool, Option<Line>) {
+        let (at, written) = self.tags.place(line, dirty);
+        match written {
+            Written::InPlace => (at, true, None),
+            Written::Filled(out) => (at, false, out.ok().flatten().filter(|out| out.dirty).map(|out| out.line)),
         }
-        victim.filter(|v| v.dirty).map(|v| v.line)
     }
 }
 
@@ -181,13 +187,17 @@ impl SimtMemory {
     pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
         let mut latest = now;
         let mut port = self.ports[core].max(now);
-        let store = inst.kind == Kind::Store;
-        for &word in sectors.words {
-            let sector = sectors.at.resolve(word);
-            let line = spread(sector / SECTORS_A_LINE);
-            port += 1;
-            let done = if store { self.store(core, line, port) } else { self.load(core, line, port) };
-            latest = latest.max(done);
+        let line = |word| spread(sectors.at.resolve(word) / SECTORS_A_LINE);
+        if inst.kind == Kind::Store {
+            for &word in sectors.words {
+                port += 1;
+                latest = latest.max(self.store(core, line(word), port));
+            }
+        } else {
+            for &word in sectors.words {
+                port += 1;
+                latest = latest.max(self.load(core, line(word), port));
+            }
         }
         self.counters.sectors += sectors.words.len() as u64;
         self.ports[core] = port;
@@ -206,22 +216,21 @@ impl SimtMemory {
         self.banks[bank] = start;
         self.counters.l2_loads += 1;
         let found = start + self.l2.latency;
-        let there = match self.l2.hit(line) {
-            Some(ready) => {
-                self.counters.l2_hits += 1;
-                ready.max(found)
+        let (at, there, out) = self.l2.place(line, false);
+        let there = if there {
+            self.counters.l2_hits += 1;
+            self.l2.ready[at].max(found)
+        } else {
+            let ready = self.dram_line(line, false, found);
+            if let Some(out) = out {
+                self.dram_line(out, true, found);
             }
-            None => {
-                let ready = self.dram_line(line, false, found);
-                if let Some(out) = self.l2.fill(line, ready, false) {
-                    self.dram_line(out, true, found);
-                }
-                ready
-            }
+            self.l2.ready[at] = ready;
+            ready
         };
         let back = there + self.interconnect;
         if let Some(l1) = self.l1.get_mut(core) {
-            l1.fill(line, back, false);
+            l1.fill(line, back);
         }
         back
     }
@@ -232,9 +241,11 @@ impl SimtMemory {
         let bank = self.bank(line);
         let start = self.banks[bank].max(now + self.interconnect) + 1;
         self.banks[bank] = start;
-        if !self.l2.tags.write_line(line)
-            && let Some(out) = self.l2.fill(line, start, true)
-        {
+        let (at, there, out) = self.l2.place(line, true);
+        if !there {
+            self.l2.ready[at] = start;
+        }
+        if let Some(out) = out {
             self.dram_line(out, true, start);
         }
         start
