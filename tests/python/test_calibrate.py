@@ -32,12 +32,20 @@ MADE = [
 ]
 
 
+def _windows(sizes: list[int], llc: str, replacement: str) -> dict[int, float]:
+    more = [f"machine.llc.size={llc}", f"machine.llc.replacement={replacement}"]
+    loops = [{"kind": "chase", "bytes": size} for size in sizes]
+    return dict(zip(sizes, fitting.simulate([*MADE, *more], loops), strict=True))
+
+
 @functools.cache
 def _made() -> Measured:
     """What the loops come to on a machine that is known: simulated in place of measured."""
     found = Measured(0, dict(LEVELS), "a made machine", multiply_ns=4 / 3, far=16 * MIB)
     sizes = [8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 3 * MIB // 2, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB]
     found.chase = dict(zip(sizes, fitting.simulate(MADE, [{"kind": "chase", "bytes": s} for s in sizes]), strict=True))
+    windows = [MIB, 3 * MIB // 2, 2 * MIB, 3 * MIB, 4 * MIB, 6 * MIB, 8 * MIB]
+    found.windows = _windows(windows, "3 MiB", "random")
     chains = (1, 4, 16, 24)
     loops = [{"kind": "chase", "bytes": 16 * MIB, "chains": n} for n in chains]
     found.chains = dict(zip(chains, fitting.simulate(MADE, loops), strict=True))
@@ -75,6 +83,28 @@ def test_a_known_machine_is_found_again(fitted: fitting.Fitted) -> None:
     assert abs(chase / made().chase[16 * MIB] - 1) < 0.03
 
 
+@pytest.mark.parametrize(("llc", "replacement"), [("1 MiB", "lru"), ("2 MiB", "random")])
+def test_what_others_leave_of_the_llc_is_found_in_windows_alone(
+    llc: str, replacement: str, fitted: fitting.Fitted
+) -> None:
+    found = made()
+    found.windows = _windows(sorted(found.windows), llc, replacement)
+    shared = fitting.fit(found)
+    assert shared.values["machine.llc.size"] == llc
+    assert shared.values["machine.llc.replacement"] == replacement
+    # The rest is from short rounds, which see all of it: the same as with the LLC alone.
+    assert shared.values["machine.llc.latency"] == fitted.values["machine.llc.latency"]
+    assert f"LLC: {llc} of 4 MiB are there for a program: others use the rest" in shared.notes
+
+
+def test_without_windows_the_whole_llc_is_assumed_and_said() -> None:
+    found = made()
+    found.windows = {}
+    fitted = fitting.fit(found)
+    assert fitted.values["machine.llc.size"] == "4 MiB"
+    assert any("no window tells" in note for note in fitted.notes)
+
+
 def test_what_is_written_is_a_machine_whose_numbers_have_their_source(tmp_path: Path, fitted: fitting.Fitted) -> None:
     text = calibration._preset(made(), fitted)
     (tmp_path / "mine.toml").write_text(text)
@@ -92,6 +122,7 @@ def test_what_cannot_be_determined_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     found.caches = {3: LEVELS[3]}
     found.pages = {n: (fitting._beside(found, n),) * 2 for n in found.pages}
     monkeypatch.setattr(fitting, "_llc", lambda it, found: None)  # the search of its size has nothing to do with it
+    monkeypatch.setattr(fitting, "_share", lambda it, found: None)
     monkeypatch.setattr(fitting, "_prefetcher", lambda it, found: None)
     monkeypatch.setattr(fitting, "_overhead", lambda it, found: None)
     said = " ".join(fitting.fit(found).notes)

@@ -482,3 +482,33 @@ fn a_register_that_is_not_known_to_be_one_is_not_written() {
     let other = writes_of(Spec { model: (6, 158), ..Spec::default() }, Register).unwrap_err();
     assert!(other.contains("is not known to have register 0xC8B"), "{other}");
 }
+
+/// The same daemon on the server of `sim`: packets through rings and caches, not a formula.
+#[test]
+fn on_the_simulated_server_it_finds_the_effect_and_leaves_all_as_it_was() {
+    use fakehost::{Simulated, SimulatedSpec};
+    const WARM: u32 = 12;
+    for (register, expected) in [(Register::Works, Effect::Measured), (Register::NoEffect, Effect::None)] {
+        let spec = Spec { register, ..Spec::default() };
+        // Half of the slow motion: the caches settle within the intervals that are waited for.
+        let plant = SimulatedSpec { slow: 500, ..SimulatedSpec::default() };
+        let plant = Simulated::new(plant, spec.ways, spec.rmids).unwrap();
+        let mut situation = Situation::on(FakeHost::with_plant(spec, Box::new(plant)));
+        let before = situation.host.state();
+        let registers = situation.host.registers();
+        // A server that has run for a while: what fills empty caches looks like an effect.
+        (0..WARM).for_each(|_| situation.host.advance(S));
+        let mut daemon = situation.start().unwrap();
+        for _ in 0..40 {
+            situation.host.advance(S);
+            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+            if daemon.effect().is_some() {
+                break;
+            }
+        }
+        assert_eq!(daemon.effect(), Some(expected), "{register:?}");
+        daemon.end(&mut no_wait).unwrap();
+        assert_eq!((situation.host.state(), situation.host.registers()), (before, registers));
+        assert_eq!(situation.host.bad_masks(), 0);
+    }
+}

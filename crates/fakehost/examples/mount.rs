@@ -1,23 +1,31 @@
 //! A machine to try `wirespeedd` and `pqos` on: mounts it in a folder, with a program that receives packets, and writes a
-//! configuration that fits. Ends with the first line on standard input.
+//! configuration that fits. Its time goes as the clock on the wall does. Ends with the first line on standard input.
 //!
-//! `cargo run --release -p wirespeed-fakehost --example mount -- FOLDER [no-effect | amd | pqos]`
+//! `cargo run --release -p wirespeed-fakehost --example mount -- FOLDER [no-effect | amd | pqos] [mean-field]`
 //!
-//! With `pqos` it has as many processors as this machine, since pqos asks the system for them.
+//! With `pqos` it has as many processors as this machine, since pqos asks the system for them. What runs on it is the simulated
+//! server (`sim`); with `mean-field` a small model in its place, which takes next to no time.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use fakehost::{CounterServer, FakeHost, Mounted, Register, Spec, TelemetryServer};
+use fakehost::{CounterServer, FakeHost, Mounted, Program, Register, Simulated, SimulatedSpec, Spec, TelemetryServer};
 use units::Ps;
+
+/// Between two moves of the machine's time.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next().map(PathBuf::from) else {
-        eprintln!("mount FOLDER [no-effect | amd | pqos]: name a folder that is there");
+        eprintln!("mount FOLDER [no-effect | amd | pqos] [mean-field]: name a folder that is there");
         return ExitCode::from(2);
     };
-    let spec = match arguments.next().as_deref() {
+    let mut words: Vec<String> = arguments.collect();
+    let in_mean_field = words.last().is_some_and(|w| w == "mean-field");
+    words.truncate(words.len() - usize::from(in_mean_field));
+    let kind = words.first().map(String::as_str);
+    let spec = match kind {
         None => Spec::default(),
         Some("no-effect") => Spec { register: Register::NoEffect, ..Spec::default() },
         Some("amd") => Spec::amd(),
@@ -26,11 +34,25 @@ fn main() -> ExitCode {
             Spec { domains: 1, cpus: cpus.max(2), ..Spec::default() }
         }
         Some(other) => {
-            eprintln!("{other}: allowed are no-effect, amd and pqos");
+            eprintln!("{other}: allowed are no-effect, amd and pqos, and mean-field at the end");
             return ExitCode::from(2);
         }
     };
-    match serve(&folder, spec) {
+    let host = if in_mean_field {
+        FakeHost::new(spec)
+    } else {
+        // Where there are two processors the neighbour is on the first.
+        let beside = if spec.cpus > 4 { Program::beside() } else { Program { cpus: vec![0], ..Program::beside() } };
+        let plant = SimulatedSpec { programs: vec![Program::receiving(), beside], ..SimulatedSpec::default() };
+        match Simulated::new(plant, spec.ways, spec.rmids) {
+            Ok(plant) => FakeHost::with_plant(spec, Box::new(plant)),
+            Err(why) => {
+                eprintln!("{why}");
+                return ExitCode::from(1);
+            }
+        }
+    };
+    match serve(&folder, host) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{}: {why} (FUSE needs /dev/fuse, and root or fusermount3)", folder.display());
@@ -39,13 +61,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(folder: &std::path::Path, spec: Spec) -> std::io::Result<()> {
+fn serve(folder: &std::path::Path, host: FakeHost) -> std::io::Result<()> {
     let folder = folder.canonicalize()?;
     let at = folder.join("machine");
     std::fs::create_dir_all(&at)?;
-    let host = FakeHost::new(spec);
-    // Each reading of the counters is a second of the machine's time.
-    host.set_pace(Ps(1_000_000_000_000));
+    let clock = host.clone();
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(TICK);
+            clock.advance(Ps::from_ns(TICK.as_nanos() as u64));
+        }
+    });
     let _mounted = Mounted::at(&host, &at)?;
     let socket = folder.join("dpdk_telemetry.v2");
     let _telemetry = TelemetryServer::start(&host, &socket)?;

@@ -11,7 +11,7 @@ use libc::{EACCES, EINVAL, EIO, EISDIR, ENOENT, ENOTDIR};
 use units::{Cbm, Ps};
 
 use crate::resctrl::Errno;
-use crate::{Plant, Register, Resctrl, Spec, State};
+use crate::{MeanField, Plant, Register, Resctrl, Spec, State, Tenant};
 
 /// A part of the machine that has a root of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct FakeHost(Arc<Mutex<Inner>>);
 
 struct Inner {
     resctrl: Resctrl,
-    plant: Plant,
+    plant: Box<dyn Plant>,
     /// The register, by package.
     registers: Vec<u64>,
     faults: Faults,
@@ -94,12 +94,19 @@ const MOST_WRITES: usize = 100_000;
 const REGISTER: u64 = host::IO_WAYS_MSR;
 
 impl FakeHost {
-    /// A machine after its start.
+    /// A machine after its start, in mean field.
     pub fn new(spec: Spec) -> FakeHost {
+        let plant = MeanField::new(spec.plant.clone(), spec.ways);
+        FakeHost::with_plant(spec, Box::new(plant))
+    }
+
+    /// A machine after its start, on which `plant` runs.
+    pub fn with_plant(spec: Spec, plant: Box<dyn Plant>) -> FakeHost {
+        let tasks: Vec<u32> = plant.programs().into_iter().flat_map(|p| p.tasks).collect();
         FakeHost(Arc::new(Mutex::new(Inner {
-            plant: Plant::new(spec.plant.clone(), spec.ways),
+            plant,
             registers: vec![u64::from(spec.io_ways.0); spec.domains as usize],
-            resctrl: Resctrl::new(spec),
+            resctrl: Resctrl::new(spec, tasks),
             faults: Faults::default(),
             operations: 0,
             writes: Vec::new(),
@@ -188,11 +195,12 @@ impl FakeHost {
         self.inner().counters()
     }
 
-    /// Bytes in the cache of each workload, and of devices last.
+    /// Bytes in the cache of the group of each program, and of devices last.
     pub fn occupancy(&self) -> Vec<f64> {
         let inner = self.inner();
-        let workloads = 0..inner.plant.spec().workloads.len();
-        workloads.map(|w| inner.plant.occupancy(w)).chain([inner.plant.io_occupancy()]).collect()
+        let owners = inner.owners();
+        let programs = owners.iter().map(|owner| inner.plant.occupancy(*owner, &owners));
+        programs.chain([inner.plant.io_occupancy()]).collect()
     }
 
     pub(crate) fn hangs(&self, path: &str) -> bool {
@@ -231,26 +239,35 @@ impl FakeHost {
 impl Inner {
     fn advance(&mut self, by: Ps) {
         self.now += by;
-        let spec = self.plant.spec().clone();
-        let masks: Vec<Cbm> = spec
-            .workloads
-            .iter()
-            .map(|w| {
-                let class = self.resctrl.class_of(w.tasks.first().copied(), w.cpus.first().copied().unwrap_or(0));
-                self.resctrl.masks[class as usize][0]
-            })
-            .collect();
         let io = match self.resctrl.spec.register {
             Register::Works => Cbm(self.registers.first().map_or(0, |r| *r as u32)),
             Register::NoEffect => self.resctrl.spec.io_ways,
             Register::Absent if self.resctrl.io_alloc => self.resctrl.masks[self.resctrl.io_closid()][0],
             Register::Absent => self.resctrl.spec.full(),
         };
-        self.plant.advance(by, &masks, io);
-        let used: f64 = (0..spec.workloads.len()).map(|w| self.plant.occupancy(w)).sum();
-        // Lines of a class that is gone are replaced as fast as others fill: one look is enough where the cache is full.
-        let capacity = spec.way_bytes * f64::from(self.resctrl.spec.ways);
-        self.resctrl.drain(if used > 0.5 * capacity { 0 } else { u64::MAX });
+        let tenants: Vec<Tenant> = self
+            .places()
+            .into_iter()
+            .map(|(class, owner)| Tenant { ways: self.resctrl.masks[class as usize][0], owner })
+            .collect();
+        self.plant.advance(by, &tenants, io);
+        for free in self.resctrl.drain(|rmid| self.plant.left_behind(rmid as u8)) {
+            self.plant.forget(free as u8);
+        }
+    }
+
+    /// The class of each program, and under what its lines count: a monitoring id, or the class where there are none.
+    fn places(&self) -> Vec<(u32, u8)> {
+        let of = |p: crate::Program| {
+            let (task, cpu) = (p.tasks.first().copied(), p.cpus.first().copied().unwrap_or(0));
+            let (class, rmid) = self.resctrl.place_of(task, cpu);
+            (class, rmid.unwrap_or(class) as u8)
+        };
+        self.plant.programs().into_iter().map(of).collect()
+    }
+
+    fn owners(&self) -> Vec<u8> {
+        self.places().into_iter().map(|(_, owner)| owner).collect()
     }
 
     fn counters(&self) -> Option<BTreeMap<&'static str, u64>> {
@@ -323,18 +340,19 @@ impl Inner {
         if self.faults.unavailable {
             return Ok("Unavailable\n".into());
         }
-        let mut value = 0.0;
-        for (i, w) in self.plant.spec().workloads.iter().enumerate() {
-            let (task, cpu) = (w.tasks.first().copied(), w.cpus.first().copied().unwrap_or(0));
-            let is_in = mon.is_none_or(|m| m.cpus.contains(&cpu) || task.is_some_and(|t| m.tasks.contains(&t)));
-            if is_in && domain == 0 && self.resctrl.class_of(task, cpu) == of.closid {
-                value += match counter {
-                    "llc_occupancy" => self.plant.occupancy(i),
-                    "mbm_total_bytes" | "mbm_local_bytes" => self.plant.counted.cores[i][0] * 64.0,
-                    _ => return Err(ENOENT),
-                };
-            }
-        }
+        // A group's own, and that of its monitoring groups.
+        let rmids: Vec<u32> = match mon {
+            Some(mon) => mon.rmid.into_iter().collect(),
+            None => of.rmid.into_iter().chain(of.mons.values().filter_map(|m| m.rmid)).collect(),
+        };
+        let owners = self.owners();
+        let of_owner = |owner: u8| match counter {
+            "llc_occupancy" => Ok(self.plant.occupancy(owner, &owners)),
+            "mbm_total_bytes" | "mbm_local_bytes" => Ok(self.plant.fetched(owner, &owners)),
+            _ => Err(ENOENT),
+        };
+        let all = rmids.into_iter().map(|rmid| of_owner(rmid as u8)).sum::<Result<f64, Errno>>()?;
+        let value = if domain == 0 { all } else { 0.0 };
         Ok(format!("{}\n", value as u64))
     }
 

@@ -5,6 +5,8 @@
 //!   system call.
 //! - [`Mounted`] shows the same trees to other programs by FUSE: `wirespeedd` as a process, or Intel's `pqos`.
 //! - [`TelemetryServer`] and [`CounterServer`] answer as a DPDK program and Intel PCM's sensor server do.
+//! - What runs on it is a [`Plant`]: [`Simulated`], the server of `sim`, or [`MeanField`], a cache in mean field for tests by the
+//!   thousand.
 //! - [`Faults`] break it: errors of the system, foreign writers, domains that vanish, counters that stick.
 //!
 //! Left out: L2, code and data prioritisation (CDP), the software controller of bandwidth, the delay of a pseudo-lock, and
@@ -19,7 +21,7 @@ mod spec;
 
 pub use files::{FakeHost, Faults, Part, Write};
 pub use fuse::Mounted;
-pub use plant::{Plant, PlantSpec, Workload};
+pub use plant::{MeanField, MeanFieldSpec, Plant, PlantError, Program, Simulated, SimulatedSpec, Tenant, Workload};
 pub use resctrl::{GroupState, Resctrl, State};
 pub use servers::{CounterServer, TelemetryServer};
 pub use spec::{Register, Spec};

@@ -87,8 +87,8 @@ pub struct Resctrl {
 }
 
 impl Resctrl {
-    /// As mounted after a start.
-    pub fn new(spec: Spec) -> Resctrl {
+    /// As mounted after a start, with these tasks beside the first.
+    pub fn new(spec: Spec, tasks: impl IntoIterator<Item = u32>) -> Resctrl {
         let closids = spec.closids as usize;
         let domains: Vec<u32> = (0..spec.domains).collect();
         let mut resctrl = Resctrl {
@@ -102,7 +102,7 @@ impl Resctrl {
             rmids: vec![false; spec.rmids as usize],
             limbo: BTreeSet::new(),
             threshold: spec.max_threshold_occupancy,
-            tasks: spec.plant.workloads.iter().flat_map(|w| w.tasks.iter().copied()).chain([1]).collect(),
+            tasks: tasks.into_iter().chain([1]).collect(),
             bad_masks: 0,
             spec,
         };
@@ -137,11 +137,16 @@ impl Resctrl {
         }
     }
 
-    /// The class of a task on a processor: the task's group goes before the processor's.
-    pub fn class_of(&self, task: Option<u32>, cpu: u32) -> u32 {
+    /// The class and the monitoring id of a task on a processor: the task's group goes before the processor's, and within a
+    /// group its monitoring groups go before it.
+    pub fn place_of(&self, task: Option<u32>, cpu: u32) -> (u32, Option<u32>) {
         let named = || self.groups.iter().filter(|(name, _)| !name.is_empty()).map(|(_, g)| g);
         let by_task = task.and_then(|t| named().find(|g| g.tasks.contains(&t)));
-        by_task.or_else(|| named().find(|g| g.cpus.contains(&cpu))).map_or(0, |g| g.closid)
+        let group = by_task.or_else(|| named().find(|g| g.cpus.contains(&cpu))).or_else(|| self.groups.get(""));
+        let Some(group) = group else { return (0, None) };
+        let by_task = task.and_then(|t| group.mons.values().find(|m| m.tasks.contains(&t)));
+        let mon = by_task.or_else(|| group.mons.values().find(|m| m.cpus.contains(&cpu)));
+        (group.closid, mon.map_or(group.rmid, |m| m.rmid))
     }
 
     pub(crate) fn io_closid(&self) -> usize {
@@ -500,11 +505,11 @@ impl Resctrl {
         Ok(())
     }
 
-    /// Ids whose lines have left are free again.
-    pub(crate) fn drain(&mut self, occupancy: u64) {
-        if occupancy <= self.threshold {
-            self.limbo.clear();
-        }
+    /// Ids of which no more than the threshold is left are free again; gives them.
+    pub(crate) fn drain(&mut self, left: impl Fn(u32) -> u64) -> Vec<u32> {
+        let free: Vec<u32> = self.limbo.iter().copied().filter(|rmid| left(*rmid) <= self.threshold).collect();
+        self.limbo.retain(|rmid| !free.contains(rmid));
+        free
     }
 
     /// A domain goes (its last processor goes offline) or comes, with its default masks then.

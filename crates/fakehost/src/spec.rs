@@ -1,6 +1,6 @@
 use units::Cbm;
 
-use crate::PlantSpec;
+use crate::MeanFieldSpec;
 
 /// What a write to the register of device ways does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct Spec {
     pub model: (u32, u32),
     /// Bytes below which a monitoring id that was given back can be used again.
     pub max_threshold_occupancy: u64,
-    /// What runs on it.
-    pub plant: PlantSpec,
+    /// What runs on it where nobody gives another plant.
+    pub plant: MeanFieldSpec,
 }
 
 impl Default for Spec {
@@ -67,7 +67,7 @@ impl Default for Spec {
             io_ways: Cbm(0x600),
             model: (6, 85),
             max_threshold_occupancy: 540_672,
-            plant: PlantSpec::default(),
+            plant: MeanFieldSpec::default(),
         }
     }
 }

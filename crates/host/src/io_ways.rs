@@ -1,9 +1,8 @@
 //! The ways that device writes may fill, on Intel's servers: bits of register 0xC8B (`IIO_LLC_WAYS`).
 //!
-//! The register is not in Intel's manuals. What is known of it, by generation, is [`GENERATIONS`]; where a write reads back and
-//! changes nothing, only its effect tells, which the daemon therefore measures. Sources: Farshin et al. (USENIX ATC 2020,
-//! section 4) for Skylake-SP, where it holds 0x600, two of eleven ways; reports by users of Ice Lake-SP and later for writes
-//! without effect.
+//! The register is not in Intel's manuals. What is known of it, by generation, is [`GENERATIONS`], each row with its source; where
+//! a write reads back and changes nothing, only its effect tells, which the daemon therefore measures. On AMD there is no
+//! register: from Zen 5 on the kernel's `io_alloc` (Linux 6.19) sets the ways of devices.
 
 use std::sync::Arc;
 
@@ -42,32 +41,126 @@ pub struct Generation {
     pub io_ways: IoWays,
     /// What the register holds after a start, where that is known.
     pub default: Option<Cbm>,
+    /// Ways of its LLC, where all of its models have as many.
+    pub ways: Option<u32>,
+    /// The kernel can set the ways of devices in its place (`io_alloc`, from Linux 6.19 on).
+    pub io_alloc: bool,
+    /// Where that is from.
+    pub source: &'static str,
 }
 
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
 
-/// What is known, the first row that fits.
+/// What is known, the first row that fits. Models are those of Linux's `arch/x86/include/asm/intel-family.h`.
 pub const GENERATIONS: &[Generation] = {
-    const fn row(
-        name: &'static str,
-        vendor: &'static str,
-        family: u32,
-        models: &'static [u32],
-        io_ways: IoWays,
-        default: Option<Cbm>,
-    ) -> Generation {
-        Generation { name, vendor, family, models, io_ways, default }
-    }
+    const NONE: Generation = Generation {
+        name: "",
+        vendor: INTEL,
+        family: 6,
+        models: &[],
+        io_ways: IoWays::Unverified,
+        default: None,
+        ways: None,
+        io_alloc: false,
+        source: "",
+    };
     &[
-        row("Haswell-EP", INTEL, 6, &[63], IoWays::Unverified, None),
-        row("Broadwell-EP", INTEL, 6, &[79, 86], IoWays::Unverified, None),
-        row("Skylake-SP, Cascade Lake, Cooper Lake", INTEL, 6, &[85], IoWays::Works, Some(Cbm(0x600))),
-        row("Ice Lake-SP", INTEL, 6, &[106, 108], IoWays::NoEffect, None),
-        row("Sapphire Rapids, Emerald Rapids", INTEL, 6, &[143, 207], IoWays::Unverified, None),
-        row("Granite Rapids, Sierra Forest", INTEL, 6, &[173, 174, 175], IoWays::Unverified, None),
-        row("other Intel", INTEL, 6, &[], IoWays::Absent, None),
-        row("AMD", AMD, 0, &[], IoWays::Absent, None),
+        // They have DDIO; nobody has told of a register.
+        Generation {
+            name: "Sandy Bridge-EP, Ivy Bridge-EP",
+            models: &[45, 62],
+            io_ways: IoWays::Absent,
+            ways: Some(20),
+            source: "no source names the register on these",
+            ..NONE
+        },
+        Generation {
+            name: "Haswell-EP",
+            models: &[63],
+            ways: Some(20),
+            source: "Intel's firmware for Haswell-EP sets it (IIO_LLC_WAYS) where bit 30 of CAPID6 has it; no measurement",
+            ..NONE
+        },
+        Generation { name: "Broadwell-EP", models: &[79], ways: Some(20), source: "as Haswell-EP", ..NONE },
+        Generation {
+            name: "Broadwell-DE (Xeon D-1500)",
+            models: &[86],
+            ways: Some(12),
+            source: "Intel's firmware for Broadwell-DE sets it where bit 30 of CAPID6 has it; no measurement",
+            ..NONE
+        },
+        // Xeon D-2100 has Skylake-SP's model number.
+        Generation {
+            name: "Skylake-SP, Cascade Lake, Cooper Lake",
+            models: &[85],
+            io_ways: IoWays::Works,
+            default: Some(Cbm(0x600)),
+            ways: Some(11),
+            source: "Farshin et al., USENIX ATC 2020, section 4; measured there on Skylake-SP and Cascade Lake",
+            ..NONE
+        },
+        // Xeon D-1700 and D-2700 (Ice Lake-D) have ways of their own number.
+        Generation {
+            name: "Ice Lake-SP",
+            models: &[106],
+            io_ways: IoWays::NoEffect,
+            default: Some(Cbm(0xc00)),
+            ways: Some(12),
+            source: "tbarbette/fastclick issue 392 (2024): reads 0xc00, takes 0xff0, and hit rates over PCIe stay",
+            ..NONE
+        },
+        Generation {
+            name: "Ice Lake-D",
+            models: &[108],
+            io_ways: IoWays::NoEffect,
+            source: "taken to be as Ice Lake-SP, whose cores and LLC it has",
+            ..NONE
+        },
+        Generation {
+            name: "Sapphire Rapids",
+            models: &[143],
+            ways: Some(15),
+            source: "no measurement is known to us",
+            ..NONE
+        },
+        Generation { name: "Emerald Rapids", models: &[207], source: "no measurement is known to us", ..NONE },
+        Generation {
+            name: "Granite Rapids, Granite Rapids-D",
+            models: &[173, 174],
+            source: "no measurement is known to us",
+            ..NONE
+        },
+        Generation {
+            name: "Sierra Forest, Clearwater Forest",
+            models: &[175, 221],
+            source: "no measurement is known to us",
+            ..NONE
+        },
+        Generation {
+            name: "other Intel",
+            io_ways: IoWays::Absent,
+            source: "DDIO is in Xeon E5, E7 and Scalable and what came of them",
+            ..NONE
+        },
+        // The kernel says whether the processor has SDCI at all.
+        Generation {
+            name: "AMD Zen 5",
+            vendor: AMD,
+            family: 26,
+            io_ways: IoWays::Absent,
+            io_alloc: true,
+            source: "Linux 6.19, resctrl: io_alloc by AMD's SDCIAE (Moger, November 2025)",
+            ..NONE
+        },
+        Generation {
+            name: "AMD before Zen 5",
+            vendor: AMD,
+            family: 0,
+            io_ways: IoWays::Absent,
+            source: "device writes go to memory: no register, no SDCI",
+            ..NONE
+        },
     ]
 };
 
@@ -75,7 +168,7 @@ pub const GENERATIONS: &[Generation] = {
 pub fn generation(cpu: &Cpu) -> Option<&'static Generation> {
     GENERATIONS.iter().find(|row| {
         row.vendor == cpu.vendor
-            && (row.family == cpu.family || row.vendor == AMD)
+            && (row.family == cpu.family || row.family == 0)
             && (row.models.is_empty() || row.models.contains(&cpu.model))
     })
 }
@@ -167,13 +260,45 @@ mod tests {
     fn the_table_tells_generations_apart() {
         let of = |vendor: &str, family, model| {
             let cpu = Cpu { vendor: vendor.into(), family, model, ..Cpu::default() };
-            generation(&cpu).map(|g| g.io_ways)
+            generation(&cpu)
         };
-        assert_eq!(of(INTEL, 6, 85), Some(IoWays::Works));
-        assert_eq!(of(INTEL, 6, 106), Some(IoWays::NoEffect));
-        assert_eq!(of(INTEL, 6, 143), Some(IoWays::Unverified));
-        assert_eq!(of(INTEL, 6, 158), Some(IoWays::Absent));
-        assert_eq!(of(AMD, 25, 1), Some(IoWays::Absent));
-        assert_eq!(of("Other", 1, 1), None);
+        use IoWays::*;
+        for (model, name, io_ways, default, ways) in [
+            (45, "Sandy Bridge-EP, Ivy Bridge-EP", Absent, None, Some(20)),
+            (62, "Sandy Bridge-EP, Ivy Bridge-EP", Absent, None, Some(20)),
+            (63, "Haswell-EP", Unverified, None, Some(20)),
+            (79, "Broadwell-EP", Unverified, None, Some(20)),
+            (86, "Broadwell-DE (Xeon D-1500)", Unverified, None, Some(12)),
+            (85, "Skylake-SP, Cascade Lake, Cooper Lake", Works, Some(0x600), Some(11)),
+            (106, "Ice Lake-SP", NoEffect, Some(0xc00), Some(12)),
+            (108, "Ice Lake-D", NoEffect, None, None),
+            (143, "Sapphire Rapids", Unverified, None, Some(15)),
+            (207, "Emerald Rapids", Unverified, None, None),
+            (173, "Granite Rapids, Granite Rapids-D", Unverified, None, None),
+            (174, "Granite Rapids, Granite Rapids-D", Unverified, None, None),
+            (175, "Sierra Forest, Clearwater Forest", Unverified, None, None),
+            (221, "Sierra Forest, Clearwater Forest", Unverified, None, None),
+            (158, "other Intel", Absent, None, None),
+        ] {
+            let row = of(INTEL, 6, model).unwrap();
+            assert_eq!(
+                (row.name, row.io_ways, row.default, row.ways),
+                (name, io_ways, default.map(Cbm), ways),
+                "{model}"
+            );
+            assert!(!row.io_alloc && !row.source.is_empty());
+        }
+        for (family, io_alloc) in [(23, false), (25, false), (26, true)] {
+            let row = of(AMD, family, 1).unwrap();
+            assert_eq!((row.io_ways, row.io_alloc), (Absent, io_alloc), "family {family}");
+        }
+        // A default lies in the highest ways of the LLC.
+        for row in GENERATIONS {
+            if let (Some(default), Some(ways)) = (row.default, row.ways) {
+                assert_eq!(default, Cbm::span(ways - default.ways(), default.ways()), "{}", row.name);
+            }
+        }
+        assert!(of(INTEL, 15, 85).is_none(), "another family with a model's number");
+        assert!(of("Other", 1, 1).is_none());
     }
 }

@@ -61,7 +61,7 @@ pub fn survey(root: &Path) -> Survey {
     if let Ok(resctrl) = &resctrl {
         findings.push(monitoring(resctrl));
         findings.push(groups(resctrl, io.1));
-        findings.push(io_alloc(resctrl));
+        findings.push(io_alloc(&cpu, resctrl));
     }
     findings.push(counters(&*sys, &*proc));
     findings.push(telemetry(root));
@@ -216,8 +216,15 @@ fn groups(resctrl: &Resctrl, io: Option<Cbm>) -> Finding {
     look().unwrap_or_else(|why| finding(what, State::Limited, why.to_string(), None))
 }
 
-fn io_alloc(resctrl: &Resctrl) -> Finding {
+fn io_alloc(cpu: &Cpu, resctrl: &Resctrl) -> Finding {
+    let known = generation(cpu);
     match resctrl.io_alloc() {
+        Ok(IoAlloc::Unsupported) if known.is_some_and(|g| g.io_alloc) => finding(
+            IO_ALLOC,
+            State::Missing,
+            "the kernel has none",
+            Some("Linux 6.19 or later, where this processor has SDCI (SDCIAE)"),
+        ),
         Ok(IoAlloc::Unsupported) => finding(
             IO_ALLOC,
             State::Missing,
@@ -240,6 +247,9 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     let absent = |why: &str, remedy: Option<&str>| (finding(IO, State::Missing, why, remedy), None);
     match known.map(|g| g.io_ways) {
         None => return absent("this processor is in no row of our table", None),
+        Some(IoWays::Absent) if known.is_some_and(|g| g.io_alloc) => {
+            return absent("this processor has no such register", Some("the kernel's io_alloc sets them here"));
+        }
         Some(IoWays::Absent) => return absent("this processor has no such register", None),
         Some(_) if cpu.has("hypervisor") => {
             return absent("the hypervisor keeps the register to itself", Some("run on the host"));
@@ -254,24 +264,29 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     };
     let shared = resctrl.and_then(|r| r.rule().ok()).map(|r| r.shareable);
     let told = format!(
-        "device writes fill {ways}{}",
+        "device writes fill {ways}{}{}",
+        match known.and_then(|g| g.default) {
+            Some(default) if default != ways => format!(" (after a start: {default})"),
+            _ => String::new(),
+        },
         match shared {
             Some(s) if s != ways && s.0 != 0 => format!(" (resctrl still says {s}: it shows the default)"),
             _ => String::new(),
         }
     );
+    let generation_name = known.map_or("this processor", |g| g.name);
     let finding = match known.map(|g| g.io_ways) {
         Some(IoWays::Works) => finding(IO, State::Works, told, None),
         Some(IoWays::NoEffect) => finding(
             IO,
             State::Limited,
-            format!("{told}; on this generation a write reads back and changes nothing"),
+            format!("{told}; on {generation_name} a write reads back and changes nothing"),
             Some("wirespeedd leaves it alone and divides the other ways"),
         ),
         _ => finding(
             IO,
             State::Limited,
-            format!("{told}; whether a write has an effect here is not known"),
+            format!("{told}; whether a write has an effect on {generation_name} is not known"),
             Some("wirespeedd leaves it alone unless io.backend = \"register\", and measures the effect then"),
         ),
     };

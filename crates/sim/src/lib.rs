@@ -26,6 +26,7 @@ mod simulate;
 pub mod slices;
 mod spread;
 pub mod steer;
+pub mod stepped;
 pub mod summary;
 pub mod tables;
 mod user_plane;

@@ -18,7 +18,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{CoreId, LINE_BYTES, Ps, Size, Span, Ticket};
+use units::{Clos, CoreId, LINE_BYTES, Ps, Size, Span, Ticket};
 
 /// A program beside the packet functions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -201,6 +201,11 @@ impl Neighbour {
     /// What it did so far.
     pub(crate) fn counters(&self) -> NeighbourCounters {
         self.counters
+    }
+
+    /// Its class of service from now on.
+    pub(crate) fn set_clos(&mut self, clos: Clos) {
+        self.core.set_clos(clos);
     }
 
     /// When it begins: neighbours are not in step.

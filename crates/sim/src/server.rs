@@ -177,6 +177,8 @@ pub struct MbufStates {
 pub struct Server {
     engine: Engine<Event>,
     source: Source,
+    /// When its time began.
+    source_from: Ps,
     next: Packet,
     more: bool,
     offer: u64,
@@ -485,6 +487,7 @@ impl Server {
         let mut server = Server {
             engine: Engine::new(),
             source,
+            source_from: Ps::ZERO,
             next: Packet::default(),
             more: true,
             offer,
@@ -691,6 +694,30 @@ impl Server {
         allocation.classes.iter().try_for_each(|&(clos, ways)| self.memory.set_class_ways(clos, ways))
     }
 
+    /// Takes masks with gaps from now on, as AMD's processors do.
+    pub fn accept_gaps(&mut self) {
+        self.memory.accept_gaps();
+    }
+
+    /// Puts a core into a class of service from its next burst (or stint) on: packet cores come first, then those of
+    /// neighbours. Lines that it has in the LLC stay those of its class before. `false` where there is no such core.
+    pub fn set_clos(&mut self, core: usize, clos: Clos) -> bool {
+        if let Some(worker) = self.cores.get_mut(core) {
+            worker.core.set_clos(clos);
+        } else if let Some(neighbour) = self.neighbours.get_mut(core - self.cores.len()) {
+            neighbour.set_clos(clos);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The packets of `source` follow the one that is on its way.
+    pub fn replace_source(&mut self, source: Source) {
+        self.source = source;
+        self.source_from = self.engine.now();
+    }
+
     /// When the last packet left.
     pub fn last_departure(&self) -> Ps {
         self.last_departure
@@ -701,7 +728,7 @@ impl Server {
     fn draw_arrival(&mut self) {
         self.more = self.offered < self.offer && self.source.next(&mut self.next);
         if self.more {
-            let first_bit = self.next.arrival.max(self.wire_free);
+            let first_bit = (self.source_from + self.next.arrival).max(self.wire_free);
             self.wire_free = first_bit + self.wire.time_for(self.next.wire_bytes());
             self.engine.schedule(self.wire_free, PRIORITY_NIC, Event::Arrival);
         }

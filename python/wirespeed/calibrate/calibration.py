@@ -112,6 +112,7 @@ def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | N
         "measured": {
             "multiply_ns": found.multiply_ns,
             "chase_ns": {str(bytes): ns for bytes, ns in found.chase.items()},
+            "windows_ns": {str(bytes): ns for bytes, ns in found.windows.items()},
             "pages_ns": {str(number): list(ns) for number, ns in found.pages.items()},
             "chains_ns": {str(number): ns for number, ns in found.chains.items()},
             "llc_chains_ns": {str(number): ns for number, ns in found.llc_chains.items()},
@@ -138,7 +139,8 @@ def _judge(found: Measured, fitted: Fitted, progress: Progress | None) -> list[d
         if progress is not None:
             progress("judging", number, len(_JUDGES), "")
         work = {**loop, "chains": loop.get("chains", 1)} if loop["kind"] == "chase" else loop
-        measured = measuring.native(work, found.core)
+        # As a program sees it, which is what the preset is for.
+        measured = measuring.windowed(work, found.core)
         (simulated,) = fitting.simulate(fitted.overrides(), [loop])
         error = 100 * (simulated / measured - 1)
         rows.append({"loop": name, "measured_ns": measured, "simulated_ns": simulated, "error_pct": error})

@@ -4,7 +4,7 @@
 |---|---|
 | clock | squares and exclusive ors that wait for each other, three cycles and one |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
-| size and replacement of the LLC | of a few pairs that whose simulated chases are nearest, about its size |
+| size and replacement of the LLC | those whose simulated chases are nearest to chases in windows of 50 ms |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | half-way between what many chains and what lines in order have under way |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
@@ -27,7 +27,8 @@ from wirespeed import _wirespeed
 from wirespeed.calibrate.measuring import KIB, MIB, Measured
 
 _DISTANCES: Final = (0, 4, 16, 63)
-_SHARES: Final = (1.0, 0.75, 0.5, 0.25)
+# Of the LLC, in 32nds: half a way of 16 is the least.
+_SHARES: Final = (1, 2, 4, 6, 8, 12, 16, 24, 32)
 _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
@@ -99,6 +100,9 @@ def fit(found: Measured) -> Fitted:
     _dram(it, found)
     _llc(it, found)
     _prefetcher(it, found)
+    _overhead(it, found)
+    # All before is from short rounds right after a set was read: of the whole LLC. A program has what others leave it.
+    _share(it, found)
     _overhead(it, found)
     return it
 
@@ -197,29 +201,47 @@ def _llc(it: Fitted, found: Measured) -> None:
     it.put("machine.llc.inclusion", "victim", "assumed: as server LLCs since Skylake and Zen are")
     it.put("machine.llc.io_ways", 0, "assumed: virtual devices copy by the core")
     it.put("machine.llc.snoop", f"{found.chase[at]:.3g} ns", "assumed: as long as the LLC")
-    it.put("machine.llc.replacement", "random", "")
-    it.put("machine.llc.size", _size(bytes), "")
+    it.put("machine.llc.replacement", "random", "assumed")
+    it.put("machine.llc.size", _size(bytes), "CPUID, by the kernel" if cache else "assumed")
     _overhead(it, found)
-    wanted = (bytes // 2, 3 * bytes // 4, bytes, 3 * bytes // 2)
-    judged = sorted({min(found.chase, key=lambda size: abs(math.log(size / near))) for near in wanted})
-    best = (math.inf, bytes, "random")
+
+
+def _share(it: Fitted, found: Measured) -> None:
+    """Of the LLC what a program has that runs for long: a whole number of ways, or part of the first one."""
+    cache = max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
+    bytes, ways = cache.bytes if cache else 32 * MIB, it.values["machine.llc.ways"]
+    l2 = found.caches[2].bytes if 2 in found.caches else MIB
+    # What a set within L2 takes says nothing of the LLC, and one of twice its size nothing more.
+    judged = sorted(size for size in found.windows if l2 < size <= 2 * bytes)
+    if not judged:
+        it.notes.append("LLC: no window tells what others leave of it; all of it is assumed to be there")
+        return
     loops = [{"kind": "chase", "bytes": size} for size in judged]
-    for replacement in _REPLACEMENTS:
-        for share in _SHARES:
-            size = int(bytes * share) // (ways * 64 * 8) * (ways * 64 * 8)
-            if size < 2 * l2:
-                continue
+    seen: dict[tuple[int, str], float] = {}
+
+    def error(size: int, replacement: str) -> float:
+        size = max(size // (ways * 512), 1) * ways * 512
+        if (size, replacement) not in seen:
             more = {"machine.llc.size": _size(size), "machine.llc.replacement": replacement}
             ns = simulate(it.overrides(**more), loops)
-            error = sum(math.log(a / found.chase[b]) ** 2 for a, b in zip(ns, judged, strict=True))
-            best = min(best, (error, size, replacement))
-    _, size, replacement = best
+            seen[size, replacement] = sum(math.log(a / found.windows[b]) ** 2 for a, b in zip(ns, judged, strict=True))
+        return seen[size, replacement]
+
+    way = bytes // ways
+    for replacement in _REPLACEMENTS:
+        # Roughly, by shares, and then by ways about the best.
+        near = min((bytes * share // 32 for share in _SHARES), key=lambda size: error(size, replacement))
+        for size in (near - way, near + way):
+            if way <= size <= bytes:
+                error(size, replacement)
+    (size, replacement), off = min(seen.items(), key=lambda each: each[1])
     said = f", where CPUID says {_size(bytes)}" if size != bytes else ", as CPUID says"
-    source = f"fitted: chases through {_size(judged[0])} to {_size(judged[-1])}{said}"
+    mean = 100 * (math.exp(math.sqrt(off / len(judged))) - 1)
+    source = f"fitted: chases of {_size(judged[0])} to {_size(judged[-1])} in windows, {mean:.0f} % off{said}"
     it.put("machine.llc.size", _size(size), source)
     it.put("machine.llc.replacement", replacement, "fitted: on the same, out of lru and random")
-    if size < bytes // 2:
-        it.notes.append(f"LLC: {_size(size)} of {_size(bytes)} are there for us: others use the rest")
+    if size < bytes:
+        it.notes.append(f"LLC: {_size(size)} of {_size(bytes)} are there for a program: others use the rest")
 
 
 def _prefetcher(it: Fitted, found: Measured) -> None:

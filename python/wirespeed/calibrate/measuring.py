@@ -21,6 +21,9 @@ _SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)
 # A chase through so much is a chase through DRAM, however large the LLC; and it is short enough to be laid in a second.
 _LEAST_FAR, _MOST_FAR = 128 * MIB, 512 * MIB
 
+# As programs.windows has them.
+_WINDOW_MS, _WINDOWS = 50.0, 9
+
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -53,6 +56,8 @@ class Measured:
     """By operation and bytes: nanoseconds a line."""
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
+    windows: dict[int, float] = field(default_factory=dict)
+    """By bytes: a chase as a program sees it, in long windows with nothing read before."""
     far: int = _LEAST_FAR
     notes: list[str] = field(default_factory=list)
     """What could not be determined."""
@@ -62,6 +67,15 @@ def native(work: Mapping[str, Any], core: int, **more: Any) -> float:
     """Nanoseconds an item of a loop on this machine, in its fastest round."""
     spec = {"work": work, "core": core, **more}
     return float(json.loads(_wirespeed.measure_loop(json.dumps(spec)))["best_ns"])
+
+
+def windowed(work: Mapping[str, Any], core: int) -> float:
+    """Nanoseconds an item of a loop that goes on for long, with what share of the caches others leave it.
+
+    That is the lower quartile of windows as long as those of a measured program (`programs.windows`).
+    """
+    spec = {"work": work, "core": core, "rounds": _WINDOWS, "round_ms": _WINDOW_MS, "bring": False}
+    return float(json.loads(_wirespeed.measure_loop(json.dumps(spec)))["quarter_ns"])
 
 
 def cores() -> list[int]:
@@ -113,6 +127,9 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     def chase(bytes: int) -> None:
         found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core)
 
+    def window(bytes: int) -> None:
+        found.windows[bytes] = windowed({"kind": "chase", "bytes": bytes, "chains": 1}, core)
+
     def pages(number: int) -> None:
         work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
         small, huge = (native(work, core, huge=each) for each in (False, True))
@@ -138,6 +155,12 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         size *= 2
     steps: list[tuple[str, Callable[[], None]]] = [("the clock", multiply)]
     steps += [("latencies", partial(chase, size)) for size in [*sizes, far]]
+    # From within any L2 to twice the LLC, as far as that is measured at all.
+    windows, size = [], MIB
+    while size <= min(2 * llc, far):
+        windows += [size, size * 3 // 2]
+        size *= 2
+    steps += [("what others leave of the LLC", partial(window, size)) for size in windows]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     operations = ("read", "write", "copy", "streaming_write")

@@ -70,13 +70,17 @@ pub struct Situation {
 impl Situation {
     /// Nothing wrong, one core that receives.
     pub fn plain(spec: Spec) -> Situation {
+        Situation::on(FakeHost::new(spec))
+    }
+
+    /// The same on a machine that is there.
+    pub fn on(host: FakeHost) -> Situation {
         // In memory where that can be had: what is put on the disk for certain takes its time there.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let text = "[[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n";
         let mut config = Config::parse(text, "test").unwrap();
         config.state = folder.path().join("state");
         config.listen = String::new();
-        let host = FakeHost::new(spec);
         let none = host.tree(Part::Proc);
         let parts = Parts {
             resctrl: host.tree(Part::Resctrl),

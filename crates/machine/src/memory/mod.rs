@@ -263,6 +263,8 @@ pub struct Hierarchy {
     class_ways: Vec<Option<Cbm>>,
     /// Lookups of the LLC by class.
     class_llc: Vec<LevelCounters>,
+    /// Masks may have gaps.
+    gaps: bool,
     io_ways: Cbm,
     core_age: u8,
     io_age: u8,
@@ -404,6 +406,7 @@ impl Hierarchy {
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
             class_llc: vec![LevelCounters::default(); 16],
+            gaps: false,
             io_ways,
             core_age: spec.llc.core_age,
             io_age: spec.llc.io_age,
@@ -534,19 +537,30 @@ impl Hierarchy {
     /// As theirs.
     pub fn check_allocation(&self, io: Option<Cbm>, classes: &[(Clos, Cbm)]) -> Result<(), MachineError> {
         if let Some(ways) = io {
-            check_ways("machine.llc.io_ways", ways, self.llc.ways(), true)?;
+            self.check_mask("machine.llc.io_ways", ways, true)?;
         }
-        classes.iter().try_for_each(|&(clos, ways)| {
-            check_ways(&format!("machine.clos.{clos}.ways"), ways, self.llc.ways(), false)
-        })
+        classes.iter().try_for_each(|&(clos, ways)| self.check_mask(&format!("machine.clos.{clos}.ways"), ways, false))
+    }
+
+    /// Takes masks with gaps from now on, as AMD's processors do, and Intel's that tell `sparse_masks`.
+    pub fn accept_gaps(&mut self) {
+        self.gaps = true;
+    }
+
+    fn check_mask(&self, path: &str, mask: Cbm, may_be_empty: bool) -> Result<(), MachineError> {
+        match self.gaps {
+            true => cache::check_ways(path, mask.0, self.llc.ways(), may_be_empty),
+            false => check_ways(path, mask, self.llc.ways(), may_be_empty),
+        }
     }
 
     /// Sets the ways that device writes may fill from now on; nothing moves. No way turns DDIO off.
     ///
     /// # Errors
-    /// Ways that the LLC does not have, or a mask that is not contiguous; nothing has changed then.
+    /// Ways that the LLC does not have, or a mask that is not contiguous ([`Hierarchy::accept_gaps`]); nothing has changed
+    /// then.
     pub fn set_io_ways(&mut self, ways: Cbm) -> Result<(), MachineError> {
-        check_ways("machine.llc.io_ways", ways, self.llc.ways(), true)?;
+        self.check_mask("machine.llc.io_ways", ways, true)?;
         self.io_ways = ways;
         Ok(())
     }
@@ -558,7 +572,7 @@ impl Hierarchy {
     /// Ways that the LLC does not have, none at all, or a mask that is not contiguous; nothing has
     /// changed then.
     pub fn set_class_ways(&mut self, clos: Clos, ways: Cbm) -> Result<(), MachineError> {
-        check_ways(&format!("machine.clos.{clos}.ways"), ways, self.llc.ways(), false)?;
+        self.check_mask(&format!("machine.clos.{clos}.ways"), ways, false)?;
         let at = usize::from(clos.0);
         if self.class_ways.len() <= at {
             self.class_ways.resize(at + 1, None);

@@ -1,4 +1,4 @@
-//! What runs on the machine: a program that receives packets, and others beside it, over a cache in mean field.
+//! A program that receives packets, and others beside it, over a cache in mean field: thousands of intervals in a second.
 //!
 //! - The content of each way is shares of bytes by owner: each workload, and devices. A fill of `x` bytes into a way of `w` bytes
 //!   at random replaces what is there: each share becomes `share * exp(-x/w)`, and the filler gains the rest. So content moves
@@ -9,16 +9,18 @@
 //!   are lost; below it cores poll in vain.
 //!
 //! A cache simulated line by line with random replacement agrees within 3 points of hit rate (test
-//! `the_mean_field_agrees_with_lines`). Left out: prefetching, associativity conflicts, packages beyond the first. The whole
-//! server of `sim` is no part of this: it needs minutes for what tests here want in milliseconds.
+//! `the_mean_field_agrees_with_lines`). Left out: prefetching, associativity conflicts, who brought a line in before its
+//! program changed groups. [`super::Simulated`] has these, and takes a thousand times as long.
 
 use std::collections::BTreeMap;
 
 use units::{Cbm, Ps};
 
+use super::{Plant, Program, Tenant};
+
 /// What runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlantSpec {
+pub struct MeanFieldSpec {
     /// Bytes of a way.
     pub way_bytes: f64,
     /// Packets offered a second.
@@ -40,20 +42,18 @@ pub struct PlantSpec {
 /// A program that comes back to a working set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The processors that it runs on.
-    pub cpus: Vec<u32>,
-    /// Its tasks.
-    pub tasks: Vec<u32>,
+    /// Where it runs.
+    pub program: Program,
     /// Its working set.
     pub bytes: f64,
     /// References to it: of each packet for the first program, a second for others.
     pub references: f64,
 }
 
-impl Default for PlantSpec {
+impl Default for MeanFieldSpec {
     /// 33 MiB in 11 ways; 2 Mpps of 1500 bytes to one core through a pool of 16384 mbufs, and a noisy neighbour.
-    fn default() -> PlantSpec {
-        PlantSpec {
+    fn default() -> MeanFieldSpec {
+        MeanFieldSpec {
             way_bytes: 3.0 * 1_048_576.0,
             offered_pps: 2e6,
             packet_bytes: 1500.0,
@@ -62,8 +62,8 @@ impl Default for PlantSpec {
             leak_s: 300e-9,
             miss_s: 30e-9,
             workloads: vec![
-                Workload { cpus: vec![1], tasks: vec![1001], bytes: 6e6, references: 6.0 },
-                Workload { cpus: vec![4, 5, 6, 7], tasks: vec![2001, 2002], bytes: 200e6, references: 40e6 },
+                Workload { program: Program::receiving(), bytes: 6e6, references: 6.0 },
+                Workload { program: Program::beside(), bytes: 200e6, references: 40e6 },
             ],
         }
     }
@@ -87,8 +87,8 @@ pub(crate) struct Counted {
 
 /// The plant.
 #[derive(Clone, Debug)]
-pub struct Plant {
-    spec: PlantSpec,
+pub struct MeanField {
+    spec: MeanFieldSpec,
     /// Bytes by way and owner; devices are the last owner.
     content: Vec<Vec<f64>>,
     pub(crate) counted: Counted,
@@ -102,36 +102,26 @@ const STILL: f64 = 1e-5;
 /// No interval is cut into more parts: a longer one is in balance long before its end.
 const MOST_STEPS: usize = 2000;
 
-impl Plant {
+impl MeanField {
     /// An empty cache of `ways` ways.
-    pub fn new(spec: PlantSpec, ways: u32) -> Plant {
+    pub fn new(spec: MeanFieldSpec, ways: u32) -> MeanField {
         let owners = spec.workloads.len() + 1;
         let counted = Counted { cores: vec![[0.0; 2]; owners - 1], ..Counted::default() };
-        Plant { content: vec![vec![0.0; owners]; ways as usize], spec, counted }
+        MeanField { content: vec![vec![0.0; owners]; ways as usize], spec, counted }
     }
 
     /// What runs.
-    pub fn spec(&self) -> &PlantSpec {
+    pub fn spec(&self) -> &MeanFieldSpec {
         &self.spec
     }
 
-    /// Offers other packets from now on.
-    pub fn offer(&mut self, pps: f64, packet_bytes: f64) {
-        (self.spec.offered_pps, self.spec.packet_bytes) = (pps, packet_bytes);
-    }
-
     /// Bytes that a workload has in the cache.
-    pub fn occupancy(&self, workload: usize) -> f64 {
+    fn held(&self, workload: usize) -> f64 {
         self.content.iter().map(|way| way[workload]).sum()
     }
 
-    /// Bytes that devices have in the cache.
-    pub fn io_occupancy(&self) -> f64 {
-        self.occupancy(self.spec.workloads.len())
-    }
-
     /// Lets time pass under masks: of each workload, and of devices.
-    pub fn advance(&mut self, by: Ps, masks: &[Cbm], io: Cbm) {
+    fn pass(&mut self, by: Ps, masks: &[Cbm], io: Cbm) {
         let mut left = by.as_secs();
         for _ in 0..MOST_STEPS {
             if left <= 0.0 {
@@ -154,7 +144,7 @@ impl Plant {
     /// Lets `most` seconds pass, or fewer, until a way has changed by `share`.
     fn step(&mut self, most: f64, masks: &[Cbm], io: Cbm, share: f64) -> f64 {
         let spec = &self.spec;
-        let hit = |owner: usize, set: f64| (self.occupancy(owner) / set.max(LINE)).min(1.0);
+        let hit = |owner: usize, set: f64| (self.held(owner) / set.max(LINE)).min(1.0);
         let devices = spec.workloads.len();
         let io_hit = hit(devices, spec.buffers * spec.packet_bytes);
         let core_hit: Vec<f64> = spec.workloads.iter().enumerate().map(|(i, w)| hit(i, w.bytes)).collect();
@@ -209,8 +199,44 @@ impl Plant {
         }
         by
     }
+}
 
-    pub(crate) fn totals(&self) -> BTreeMap<&'static str, u64> {
+impl Plant for MeanField {
+    fn programs(&self) -> Vec<Program> {
+        self.spec.workloads.iter().map(|w| w.program.clone()).collect()
+    }
+
+    fn offer(&mut self, pps: f64, packet_bytes: f64) {
+        (self.spec.offered_pps, self.spec.packet_bytes) = (pps, packet_bytes);
+    }
+
+    fn advance(&mut self, by: Ps, tenants: &[Tenant], io: Cbm) {
+        let masks: Vec<Cbm> = tenants.iter().map(|t| t.ways).collect();
+        self.pass(by, &masks, io);
+    }
+
+    /// As if all lines of a program changed groups with it.
+    fn occupancy(&self, owner: u8, now: &[u8]) -> f64 {
+        now.iter().enumerate().filter(|(_, o)| **o == owner).map(|(i, _)| self.held(i)).sum()
+    }
+
+    fn io_occupancy(&self) -> f64 {
+        self.held(self.spec.workloads.len())
+    }
+
+    fn fetched(&self, owner: u8, now: &[u8]) -> f64 {
+        let misses = now.iter().zip(&self.counted.cores).filter(|(o, _)| **o == owner).map(|(_, c)| c[0]);
+        misses.sum::<f64>() * LINE
+    }
+
+    /// Lines of a group that is gone are replaced as fast as others fill: one look is enough where the cache is full.
+    fn left_behind(&self, _: u8) -> u64 {
+        let used: f64 = (0..self.spec.workloads.len()).map(|w| self.held(w)).sum();
+        let capacity = self.spec.way_bytes * self.content.len() as f64;
+        if used > 0.5 * capacity { 0 } else { u64::MAX }
+    }
+
+    fn totals(&self) -> BTreeMap<&'static str, u64> {
         let c = &self.counted;
         let pairs = [
             ("received", c.received),
@@ -235,10 +261,10 @@ mod tests {
 
     const S: Ps = Ps(1_000_000_000_000);
 
-    fn settled(io: Cbm, masks: &[Cbm]) -> Plant {
-        let mut plant = Plant::new(PlantSpec::default(), 11);
+    fn settled(io: Cbm, masks: &[Cbm]) -> MeanField {
+        let mut plant = MeanField::new(MeanFieldSpec::default(), 11);
         for _ in 0..10 {
-            plant.advance(S, masks, io);
+            plant.pass(S, masks, io);
         }
         plant
     }
@@ -249,21 +275,21 @@ mod tests {
         let plant = settled(io, &masks);
         let way = plant.spec.way_bytes;
         assert!(plant.io_occupancy() <= 2.0 * way * 1.001);
-        assert!(plant.occupancy(0) <= 5.0 * way && plant.occupancy(1) <= 4.0 * way * 1.001);
+        assert!(plant.held(0) <= 5.0 * way && plant.held(1) <= 4.0 * way * 1.001);
         for way_content in &plant.content {
             assert!(way_content.iter().sum::<f64>() <= way * 1.000_001);
         }
         // The neighbour's set does not fit: it fills its ways.
-        assert!(plant.occupancy(1) > 3.9 * way);
+        assert!(plant.held(1) > 3.9 * way);
     }
 
     #[test]
     fn a_mask_that_shrinks_evicts_nothing_by_itself() {
         let mut plant = settled(Cbm(0x600), &[Cbm(0x1f0), Cbm(0x00f)]);
-        let before = plant.occupancy(1);
+        let before = plant.held(1);
         plant.offer(0.0, 1500.0);
-        plant.advance(Ps(S.0 / 1000), &[Cbm(0x1f0), Cbm(0x001)], Cbm(0x600));
-        assert!(plant.occupancy(1) > 0.9 * before, "what is there stays until others fill it");
+        plant.pass(Ps(S.0 / 1000), &[Cbm(0x1f0), Cbm(0x001)], Cbm(0x600));
+        assert!(plant.held(1) > 0.9 * before, "what is there stays until others fill it");
     }
 
     #[test]
@@ -271,7 +297,7 @@ mod tests {
         let rate = |io| {
             let mut plant = settled(io, &[Cbm(0x01f), Cbm(0x00f)]);
             let before = plant.counted.clone();
-            plant.advance(S, &[Cbm(0x01f), Cbm(0x00f)], io);
+            plant.pass(S, &[Cbm(0x01f), Cbm(0x00f)], io);
             let (hits, misses) = (plant.counted.io_hits - before.io_hits, plant.counted.io_misses - before.io_misses);
             misses / (hits + misses)
         };
@@ -284,19 +310,19 @@ mod tests {
         let (sets, ways) = (256usize, 11usize);
         let (io, core) = (Cbm(0x600), Cbm(0x1ff));
         let lines = [3000u64, 1200];
-        let spec = PlantSpec {
+        let spec = MeanFieldSpec {
             way_bytes: sets as f64 * LINE,
             packet_bytes: 64.0,
             buffers: lines[1] as f64,
-            workloads: vec![Workload { cpus: vec![1], tasks: vec![], bytes: lines[0] as f64 * LINE, references: 4.0 }],
-            ..PlantSpec::default()
+            workloads: vec![Workload { program: Program::receiving(), bytes: lines[0] as f64 * LINE, references: 4.0 }],
+            ..MeanFieldSpec::default()
         };
-        let mut plant = Plant::new(spec, 11);
+        let mut plant = MeanField::new(spec, 11);
         for _ in 0..50 {
-            plant.advance(Ps(S.0 / 1000), &[core], io);
+            plant.pass(Ps(S.0 / 1000), &[core], io);
         }
         let before = plant.counted.clone();
-        plant.advance(S, &[core], io);
+        plant.pass(S, &[core], io);
         let of = |hits: f64, all: f64| hits / all;
         let c = &plant.counted;
         let core_hit = 1.0 - of(c.cores[0][0] - before.cores[0][0], c.cores[0][1] - before.cores[0][1]);
