@@ -3,6 +3,7 @@
 //!
 //! It is the server of every run; nothing is warmed up or cut, and packets come without end.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -64,11 +65,10 @@ impl Stepped {
         let source = source(scenario, &loaded)?;
         let mut server = Server::new(scenario, loaded.function, source, u64::MAX, Seed(scenario.run.seed))?;
         server.accept_gaps();
-        let mut first = scenario.machine.cores as usize;
-        let mut cores = vec![0..first];
-        for neighbour in &scenario.neighbours {
-            cores.push(first..first + neighbour.cores as usize);
-            first += neighbour.cores as usize;
+        let (mut cores, mut first) = (Vec::new(), 0);
+        for count in iter::once(scenario.machine.cores).chain(scenario.neighbours.iter().map(|n| n.cores)) {
+            cores.push(first..first + count as usize);
+            first += count as usize;
         }
         Ok(Stepped { server, stock, cores })
     }
@@ -186,7 +186,7 @@ mod tests {
         server.set_clos(1, Clos(7));
         server.advance(ms * 2);
         let before = server.class_bytes(Clos(7));
-        assert!(before > 300 << 10 && before <= 3 * 128 << 10, "{before} of three ways of 128 KiB");
+        assert!(before > 300 << 10 && before <= (3 * 128) << 10, "{before} of three ways of 128 KiB");
         server.set_clos(1, Clos(8));
         assert_eq!(server.class_bytes(Clos(7)), before, "nothing moves by itself");
         server.advance(ms / 20);
@@ -195,9 +195,9 @@ mod tests {
         // Ways 2 and 4 are nobody's now: what lies there leaves only for an L2, and comes back under the new class.
         server.advance(ms * 2);
         let (left, new) = (server.class_bytes(Clos(7)), server.class_bytes(Clos(8)));
-        assert!(new > 400 << 10 && new <= 4 * 128 << 10, "{new}");
+        assert!(new > 400 << 10 && new <= (4 * 128) << 10, "{new}");
         assert!(left < before / 2, "{left}");
-        assert!(server.io_bytes() <= 2 * 128 << 10);
+        assert!(server.io_bytes() <= (2 * 128) << 10);
     }
 
     #[test]
