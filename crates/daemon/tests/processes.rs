@@ -372,7 +372,9 @@ fn pqos_drives_it_and_sees_what_we_see() {
     resctrl.set_masks(&group, &[(0, units::Cbm(0x03c))], &resctrl.rule().unwrap()).unwrap();
     let shown = text(&pqos(&scene, "-s").unwrap().stdout);
     assert!(shown.contains("0x3c") && shown.contains("0x7f0"), "{shown}");
-    // What it monitors is what we read: the receiving program's bytes in the cache.
+    // What it monitors is what we read: the bytes in the cache of the receiving program, which has a class of its own.
+    let moved = pqos(&scene, "-a 'llc:1=1'").unwrap();
+    assert!(moved.status.success(), "{}", text(&moved.stdout) + &text(&moved.stderr));
     (0..5).for_each(|_| scene.host.advance(Ps(1_000_000_000_000)));
     let monitored =
         text(&pqos(&scene, "--disable-mon-ipc --disable-mon-llc_miss -m llc:1 -t 1 -u csv").unwrap().stdout);

@@ -117,10 +117,7 @@ class Process:
         wanted = re.compile(pattern)
         ends = time.monotonic() + timeout_s
         while True:
-            with self._changed:
-                ended = self._ended is not None
-            if ended:
-                self._reader.join(_SAYS_LAST_WITHIN_S)
+            ended = self.ended is not None
             if (found := wanted.search(self._printed_since(since))) is not None:
                 return found
             if ended:
@@ -240,7 +237,6 @@ class Process:
         )
 
     def _death(self, when: str) -> TargetError:
-        self._reader.join(_SAYS_LAST_WITHIN_S)
         code = self._ended
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
         return TargetError(f"{self.name}: {how} {when} (last line: {self.last_words()})")
@@ -275,6 +271,8 @@ class Process:
     def _watch(self) -> None:
         line = _line(self._status)
         os.close(self._status)
+        # Whoever sees that it has ended sees all that it has printed; a child of it may keep the terminal open.
+        self._reader.join(_SAYS_LAST_WITHIN_S)
         with self._changed:
             self._ended = int(line[5:]) if line.startswith("exit ") else -signal.SIGKILL
             self._changed.notify_all()
