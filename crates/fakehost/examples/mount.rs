@@ -24,6 +24,10 @@ fn main() -> ExitCode {
     let mut words: Vec<String> = arguments.collect();
     let in_mean_field = words.last().is_some_and(|w| w == "mean-field");
     words.truncate(words.len() - usize::from(in_mean_field));
+    if let Some(more) = words.get(1) {
+        eprintln!("{more}: allowed is one of no-effect, amd and pqos, and mean-field at the end");
+        return ExitCode::from(2);
+    }
     let kind = words.first().map(String::as_str);
     let spec = match kind {
         None => Spec::default(),
@@ -41,8 +45,12 @@ fn main() -> ExitCode {
     let host = if in_mean_field {
         FakeHost::new(spec)
     } else {
-        // Where there are two processors the neighbour is on the first.
-        let beside = if spec.cpus > 4 { Program::beside() } else { Program { cpus: vec![0], ..Program::beside() } };
+        // Where its own processors are not there the neighbour is on the first.
+        let beside = if Program::beside().cpus.iter().all(|&cpu| cpu < spec.cpus) {
+            Program::beside()
+        } else {
+            Program { cpus: vec![0], ..Program::beside() }
+        };
         let plant = SimulatedSpec { programs: vec![Program::receiving(), beside], ..SimulatedSpec::default() };
         match Simulated::new(plant, spec.ways, spec.rmids) {
             Ok(plant) => FakeHost::with_plant(spec, Box::new(plant)),
@@ -67,9 +75,12 @@ fn serve(folder: &std::path::Path, host: FakeHost) -> std::io::Result<()> {
     std::fs::create_dir_all(&at)?;
     let clock = host.clone();
     std::thread::spawn(move || {
+        let mut last = std::time::Instant::now();
         loop {
             std::thread::sleep(TICK);
-            clock.advance(Ps::from_ns(TICK.as_nanos() as u64));
+            let now = std::time::Instant::now();
+            clock.advance(Ps::from_ns((now - last).as_nanos() as u64));
+            last = now;
         }
     });
     let _mounted = Mounted::at(&host, &at)?;

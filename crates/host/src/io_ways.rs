@@ -100,7 +100,6 @@ pub const GENERATIONS: &[Generation] = {
             source: "Farshin et al., USENIX ATC 2020, section 4; measured there on Skylake-SP and Cascade Lake",
             ..NONE
         },
-        // Xeon D-1700 and D-2700 (Ice Lake-D) have ways of their own number.
         Generation {
             name: "Ice Lake-SP",
             models: &[106],
@@ -110,6 +109,7 @@ pub const GENERATIONS: &[Generation] = {
             source: "tbarbette/fastclick issue 392 (2024): reads 0xc00, takes 0xff0, and hit rates over PCIe stay",
             ..NONE
         },
+        // Xeon D-1700 and D-2700, with ways of their own number.
         Generation {
             name: "Ice Lake-D",
             models: &[108],
@@ -154,11 +154,11 @@ pub const GENERATIONS: &[Generation] = {
             ..NONE
         },
         Generation {
-            name: "AMD before Zen 5",
+            name: "other AMD",
             vendor: AMD,
             family: 0,
             io_ways: IoWays::Absent,
-            source: "device writes go to memory: no register, no SDCI",
+            source: "no register and no SDCI before Zen 5; later families are not known to us",
             ..NONE
         },
     ]

@@ -248,9 +248,9 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     match known.map(|g| g.io_ways) {
         None => return absent("this processor is in no row of our table", None),
         Some(IoWays::Absent) if known.is_some_and(|g| g.io_alloc) => {
-            return absent("this processor has no such register", Some("the kernel's io_alloc sets them here"));
+            return absent("no such register is known of this processor", Some("the kernel's io_alloc sets them here"));
         }
-        Some(IoWays::Absent) => return absent("this processor has no such register", None),
+        Some(IoWays::Absent) => return absent("no such register is known of this processor", None),
         Some(_) if cpu.has("hypervisor") => {
             return absent("the hypervisor keeps the register to itself", Some("run on the host"));
         }

@@ -268,7 +268,8 @@ pub struct RingSpec {
 }
 
 impl RingSpec {
-    /// A ring of so many MiB, whose blocks wait for a millisecond, the least that the kernel knows.
+    /// A ring of so many MiB, whose blocks wait for a millisecond, or a tick of the kernel's timer where that is
+    /// longer (4 ms at 250 Hz).
     pub fn new(mib: u32) -> RingSpec {
         RingSpec { mib, timeout_ms: 1 }
     }
@@ -314,7 +315,8 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Opens interface `name`; [`Source::next`] gives [`Next::End`] once `stop` is set and no packet is left.
+    /// Opens interface `name`; [`Source::next`] gives [`Next::End`] once `stop` is set and no block that
+    /// the kernel has handed over is left.
     ///
     /// # Errors
     /// There is no such interface, no right to raw sockets, no memory for the ring.
@@ -481,6 +483,8 @@ impl Source for Ring {
                     let then = Duration::new(u64::from(head.tp_sec), head.tp_nsec);
                     // A clock that was put back makes a frame one that has just come.
                     let arrived = instant.checked_sub(of_day.saturating_sub(then)).unwrap_or(instant);
+                    // Where the clock was put back, or this thread aside between its two clocks, none came before the last.
+                    let arrived = arrived.max(self.arrived.unwrap_or(arrived));
                     self.arrived = Some(arrived);
                     packet.id = units::PacketId(self.taken);
                     packet.arrival = since(self.start, arrived);

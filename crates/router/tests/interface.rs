@@ -150,8 +150,7 @@ fn frames_come_as_they_were_sent_with_their_tags() {
         // A tag of 802.1Q, one of 802.1ad before it, the latter alone, a priority without a VLAN; and lengths that end anywhere.
         let tags: [&[[u16; 2]]; 5] =
             [&[], &[[0x8100, 42]], &[[0x88a8, 7], [0x8100, 0xe064]], &[[0x88a8, 9]], &[[0x8100, 0xa000]]];
-        // Both rounds of the ring's blocks, in portions that a plain socket has room for.
-        let mut sent = 0;
+        // Several rounds of the ring's eight blocks, in portions that a plain socket has room for.
         for round in 0..40 {
             let portion: Vec<Vec<u8>> = (0..60)
                 .map(|i| frame(round * 60 + i, 60 + (i as usize * 37 + round as usize) % 1400, tags[i as usize % 5]))
@@ -168,9 +167,7 @@ fn frames_come_as_they_were_sent_with_their_tags() {
                 assert_eq!(came[0].id.0, u64::from(round) * 60, "{name}");
                 assert!(came.is_sorted_by_key(|packet| packet.arrival), "{name}");
             }
-            sent += portion.iter().map(Vec::len).sum::<usize>();
         }
-        assert!(sent > 1 << 20, "{sent} bytes: every block of half the ring was in use");
         assert_eq!((ring.missed(), socket.missed()), (Some(0), Some(0)));
     });
 }

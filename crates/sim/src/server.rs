@@ -699,7 +699,7 @@ impl Server {
         self.memory.accept_gaps();
     }
 
-    /// Puts a core into a class of service from its next burst (or stint) on: packet cores come first, then those of
+    /// Puts a core into a class of service from its next request on: packet cores come first, then those of
     /// neighbours. Lines that it has in the LLC stay those of its class before. `false` where there is no such core.
     pub fn set_clos(&mut self, core: usize, clos: Clos) -> bool {
         if let Some(worker) = self.cores.get_mut(core) {

@@ -43,6 +43,8 @@ pub struct Stepped {
     stock: Arc<Stock>,
     /// Packet cores, and then those of each neighbour.
     cores: Vec<Range<usize>>,
+    /// All the time that was let pass.
+    until: Ps,
 }
 
 /// Between two looks at the time.
@@ -70,7 +72,7 @@ impl Stepped {
             cores.push(first..first + count as usize);
             first += count as usize;
         }
-        Ok(Stepped { server, stock, cores })
+        Ok(Stepped { server, stock, cores, until: Ps::ZERO })
     }
 
     /// Programs: the packet cores together, and then each neighbour.
@@ -88,7 +90,7 @@ impl Stepped {
         Ok(())
     }
 
-    /// Puts a program into a class of service from its next burst or stint on.
+    /// Puts a program into a class of service from its next request on.
     pub fn set_clos(&mut self, program: usize, clos: Clos) {
         for core in self.cores.get(program).cloned().unwrap_or_default() {
             self.server.set_clos(core, clos);
@@ -103,9 +105,10 @@ impl Stepped {
         self.server.set_ways(&Allocation { io_ways: Some(io), classes: classes.to_vec(), bypass: Vec::new() })
     }
 
-    /// Lets `by` of its time pass, to the first arrival after that.
+    /// Lets `by` of its time pass, to the first arrival after that; the next call takes so much less.
     pub fn advance(&mut self, by: Ps) {
-        let at = self.server.now() + by;
+        self.until += by;
+        let at = self.until;
         let pause = Pause { offered: u64::MAX, at };
         while self.server.now() < at && self.server.advance(EVENTS, pause, &mut Nobody) {}
     }

@@ -207,7 +207,7 @@ def _llc(it: Fitted, found: Measured) -> None:
 
 
 def _share(it: Fitted, found: Measured) -> None:
-    """Of the LLC what a program has that runs for long: a whole number of ways, or part of the first one."""
+    """Of the LLC what a program has that runs for long: by 32nds of it, and a way to either side of the nearest."""
     cache = max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
     bytes, ways = cache.bytes if cache else 32 * MIB, it.values["machine.llc.ways"]
     l2 = found.caches[2].bytes if 2 in found.caches else MIB
@@ -229,13 +229,13 @@ def _share(it: Fitted, found: Measured) -> None:
 
     way = bytes // ways
     for replacement in _REPLACEMENTS:
-        # Roughly, by shares, and then by ways about the best.
         near = min((bytes * share // 32 for share in _SHARES), key=lambda size: error(size, replacement))
         for size in (near - way, near + way):
             if way <= size <= bytes:
                 error(size, replacement)
     (size, replacement), off = min(seen.items(), key=lambda each: each[1])
-    said = f", where CPUID says {_size(bytes)}" if size != bytes else ", as CPUID says"
+    whole = "CPUID says" if cache else "is assumed"
+    said = f", of {_size(bytes)} that {whole}" if size != bytes else f", as {whole}"
     mean = 100 * (math.exp(math.sqrt(off / len(judged))) - 1)
     source = f"fitted: chases of {_size(judged[0])} to {_size(judged[-1])} in windows, {mean:.0f} % off{said}"
     it.put("machine.llc.size", _size(size), source)

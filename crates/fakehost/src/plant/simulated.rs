@@ -6,7 +6,7 @@
 //! - The server runs in slow motion: a second of the made machine is [`SimulatedSpec::slow`] times less of the server's time, and
 //!   what is counted in it counts as many times. So rates are the server's, a caller can afford it, and content follows a mask
 //!   over seconds, as on a machine whose caches turn over slowly; a real one under this load is done within a few milliseconds.
-//! - Programs that change groups do so with their next burst or stint.
+//! - Programs that change groups do so with their next request.
 //!
 //! Left out: packages beyond the first, division of memory bandwidth (MBA), which is accepted and has no effect.
 
