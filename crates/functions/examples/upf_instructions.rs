@@ -1,7 +1,8 @@
 //! What the user plane function executes, for `tests/instructions.rs` to count under valgrind, and what
 //! it reports to a probe.
 //!
-//! Usage: `upf_instructions null|report WORKLOAD[+single][+no_prefetch]`. `report` prints the
+//! Usage: `upf_instructions null|report WORKLOAD[+single][+no_prefetch][+new_flows|+flows]`: with `flows` flow tables know all
+//! packets' flows, with `new_flows` none. `report` prints the
 //! instructions that the function reports; `null` prints a digest of verdicts and bytes, and does the
 //! work in the function `upf_null`. Both print the number of packets first.
 
@@ -125,15 +126,18 @@ fn upf_null(upf: &mut Upf, burst: &mut [Packet], out: &mut Vec<Verdict>) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [mode, workload] = &args[..] else {
-        return Err("usage: upf_instructions null|report WORKLOAD[+single][+no_prefetch]".into());
+        return Err("usage: upf_instructions null|report WORKLOAD[+single][+no_prefetch][+new_flows|+flows]".into());
     };
     let mut options = workload.split('+');
     let workload = options.next().unwrap_or_default();
+    let mut is_known = false;
     let mut spec = UpfSpec { buffer: (BURST * BURSTS) as u32, ..UpfSpec::default() };
     for option in options {
         match option {
             "single" => spec.lookup = LookupMode::Single,
             "no_prefetch" => spec.prefetch = false,
+            "new_flows" => spec.flow_table = 1 << 16,
+            "flows" => (spec.flow_table, is_known) = (1 << 16, true),
             other => return Err(format!("{other}: unknown option").into()),
         }
     }
@@ -149,6 +153,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .collect();
     let mut out = Vec::with_capacity(packets.len());
+    if is_known {
+        let mut before = packets.clone();
+        before.chunks_mut(BURST).for_each(|burst| upf.process_burst(Ps::ZERO, burst, &mut Null, &mut out));
+        out.clear();
+    } else if spec.flow_table > 0 {
+        // Tables are made with the first burst.
+        upf.process_burst(Ps::ZERO, &mut [], &mut Null, &mut out);
+        packets.truncate(UES as usize);
+    }
     if mode == "null" {
         packets.chunks_mut(BURST).for_each(|burst| upf_null(&mut upf, burst, &mut out));
         let mut hash = 0u64;

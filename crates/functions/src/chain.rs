@@ -108,6 +108,15 @@ impl Chain {
         self.members.iter().map(|member| &member.function)
     }
 
+    pub(crate) fn fragments_mut(&mut self) -> &mut [Packet] {
+        let mut each = self.members.iter_mut().map(|member| member.function.fragments_mut());
+        each.find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    pub(crate) fn on_core(&mut self, core: usize) {
+        self.members.iter_mut().for_each(|member| member.function.on_core(core));
+    }
+
     /// What each member has done so far, in their order.
     pub fn shares(&self) -> Vec<Share> {
         self.members.iter().map(|member| member.share).collect()

@@ -5,16 +5,22 @@
 //! fragmented (DF, IPv6) gets the verdict that an ICMP message is due. The first fragment takes the packet's place, the
 //! others are new packets with its number: [`Fragment::fragments`]. Bytes are really cut and copied.
 //!
+//! In the form that gathers ([`Fragment::gathering`]), which is what kernels of the router run, payloads stay where they are:
+//! a buffer a packet takes the header that all later fragments have, and 8 bytes for each of them; whoever sends them puts
+//! them together ([`assemble`]), as a NIC does that is given a header and a piece of the payload.
+//!
 //! **References per packet**: 3 mbuf loads (where the data lies; type and length), 2 header loads (16 and 4 bytes): 5 for what
 //! fits. Cut into n fragments: 1 load for each option of the header, 2 header stores and 1 mbuf store for the first one; for
 //! each other one 1 load of a free buffer's address (8 bytes), 1 store of its header, a copy of its payload (a load and a
-//! store for each line), 1 store of its length. Best 3 (not IP).
+//! store for each line), 1 store of its length. Best 3 (not IP). Gathering: 1 load for each word of options (their sum) and for
+//! each option, 2 header stores and 1 mbuf store for the first one, 1 store of the header of the others (64 bytes), and 1 of 8
+//! bytes for each of them.
 //!
 //! **Regions**: buffers (2048 bytes each, or as many as the MTU needs), their ring (8 bytes each), shared by the cores;
-//! the packet and its mbuf.
+//! the packet and its mbuf. Gathering: a buffer a packet, of 64 bytes and 8 for each fragment that the longest packet gives.
 //!
-//! Left out: the ICMP message itself; chains of mbufs in place of copies, as DPDK's `rte_ipv4_fragment_packet` makes them;
-//! reassembly; IPv6 fragments, which only sources make.
+//! Left out: the ICMP message itself; chains of mbufs in place of copies, as DPDK's `rte_ipv4_fragment_packet` makes them, but
+//! for the form that gathers; reassembly; IPv6 fragments, which only sources make.
 //!
 //! **Source**: RFC 791 (J. Postel, 1981), sections 2.3 and 3.2 (the example fragmentation procedure) and 3.1 (options); RFC 1812
 //! 4.2.2.7; RFC 8200 5.
@@ -44,6 +50,11 @@ const OFFSET: u16 = 0x1fff;
 const COPIED: u8 = 0x80;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
+/// Of a buffer of the form that gathers: the header of all later fragments takes up to 15 words; their number is the last word
+/// of these 64 bytes; two words for each follow.
+const HEADER_PART: usize = 64;
+const COUNT_WORD: usize = 15;
+const RECORD_BYTES: usize = 8;
 
 /// Places of references, in program order.
 mod site {
@@ -67,6 +78,8 @@ mod site {
     pub(super) const FIRST_LENGTH: u16 = 17;
     pub(super) const DONE: u16 = 18;
     pub(super) const LATCH: u16 = 19;
+    pub(super) const OPTION_WORD: u16 = 20;
+    pub(super) const PART_STORE: u16 = 21;
 }
 
 /// Instructions of each part as compiled for x86-64; see `tests/instructions.rs`.
@@ -107,6 +120,8 @@ pub struct Fragment {
     /// Of the latest burst; packets behind `made` are kept for their memory.
     fragments: Vec<Packet>,
     made: usize,
+    /// Of the form that gathers: the latest packet's buffer.
+    parts: Option<Vec<u32>>,
 }
 
 impl Fragment {
@@ -133,13 +148,36 @@ impl Fragment {
             next: 0,
             fragments: Vec::new(),
             made: 0,
+            parts: None,
         })
+    }
+
+    /// The same in the form that gathers, on packets numbered so that no two with the same number modulo `buffers` are under
+    /// way at a time: see the module header.
+    ///
+    /// # Errors
+    /// As [`Fragment::new`].
+    pub fn gathering(spec: &FragmentSpec, ports: u16) -> Result<Fragment, FunctionError> {
+        let mut fragment = Fragment::new(spec, ports)?;
+        fragment.buffer_bytes = part_bytes(spec.mtu) as u64;
+        fragment.parts = Some(Vec::new());
+        Ok(fragment)
+    }
+
+    /// The MTU, and on how many ports.
+    pub fn link(&self) -> (u32, u16) {
+        (self.mtu as u32, self.ports)
     }
 
     /// The fragments after the first of the packets of the latest burst: those of a packet have its number, and are in
     /// order.
     pub fn fragments(&self) -> &[Packet] {
         &self.fragments[..self.made]
+    }
+
+    /// The same, for who takes them out and leaves other packets in their places.
+    pub fn fragments_mut(&mut self) -> &mut [Packet] {
+        &mut self.fragments[..self.made]
     }
 
     #[inline(always)]
@@ -200,49 +238,53 @@ impl Fragment {
         if self.mtu < header_bytes + 8 || last_offset > usize::from(OFFSET) {
             return Err(DropReason::Unfragmentable);
         }
-        self.cut(packet, Measured { at, total, header_bytes, place }, tape);
+        let measured = Measured { at, total, header_bytes, place };
+        match self.parts.take() {
+            None => self.cut(packet, measured, tape),
+            Some(mut parts) => {
+                self.gather(packet, measured, &mut parts, tape);
+                self.parts = Some(parts);
+            }
+        }
         Ok(port)
     }
 
-    fn cut<P: Probe>(&mut self, packet: &mut Packet, of: Measured, tape: &mut Tape<'_, P>) {
-        let Measured { at, total, header_bytes, place } = of;
-        let mut later = [0; 60];
-        later[..20].copy_from_slice(&packet.data[at..at + 20]);
-        let mut later_bytes = 20;
-        if header_bytes > 20 {
-            let options = &packet.data[at + 20..at + header_bytes];
-            let mut i = 0;
-            while let Some(&kind) = options.get(i).filter(|&&kind| kind != END_OF_OPTIONS) {
-                tape.touch(Ref::load(RegionId::PACKET, (at + 20 + i) as u64, 1, site::OPTION));
-                tape.work(site::OPTION_LATCH, cost::OPTION);
-                tape.latch(site::OPTION_LATCH);
-                let bytes = match (kind, options.get(i + 1)) {
-                    (NO_OPERATION, _) => 1,
-                    (_, Some(&bytes)) if bytes >= 2 && i + usize::from(bytes) <= options.len() => usize::from(bytes),
-                    // What follows a broken option is no option.
-                    _ => break,
-                };
-                if kind & COPIED != 0 {
-                    later[later_bytes..later_bytes + bytes].copy_from_slice(&options[i..i + bytes]);
-                    later_bytes += bytes;
-                }
-                i += bytes;
-            }
-            later_bytes = later_bytes.next_multiple_of(4);
+    /// What the form that gathers does in place of [`Fragment::cut`]: it writes a packet's parts, and only then are they put
+    /// together.
+    fn gather<P: Probe>(&mut self, packet: &mut Packet, of: Measured, parts: &mut Vec<u32>, tape: &mut Tape<'_, P>) {
+        let Measured { at, header_bytes, .. } = of;
+        let buffer = packet.id.0 % self.buffers * self.buffer_bytes;
+        for word in 0..(header_bytes - 20) / 4 {
+            tape.touch(Ref::load(RegionId::PACKET, (at + 20 + 4 * word) as u64, 4, site::OPTION_WORD));
         }
-        later[0] = 0x40 | (later_bytes / 4) as u8;
+        let (mut later, later_bytes) = later_header(packet, of, tape);
+        write_header(&mut later[..later_bytes], 0, 0);
+        later[10..12].fill(0);
+        tape.touch(Ref::store(BUFFERS, buffer, HEADER_PART as u16, site::HEADER_STORE));
+        parts.clear();
+        parts.extend(later.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])));
 
-        let payload = total - header_bytes;
-        let first = (self.mtu - header_bytes) / 8 * 8;
-        let each = (self.mtu - later_bytes) / 8 * 8;
-        let mut done = first;
-        while done < payload {
-            // The last one ends where the payload does, not at a multiple of 8.
-            let rest = payload - done;
-            let bytes = if later_bytes + rest <= self.mtu { rest } else { each };
-            let more = if done + bytes < payload { MORE_FRAGMENTS } else { place & MORE_FRAGMENTS };
-            let offset = (place & OFFSET) + (done / 8) as u16;
-            write_header(&mut later[..later_bytes], later_bytes + bytes, more | offset);
+        let first = of.first(self.mtu);
+        for (_, bytes, place) in of.later(self.mtu, later_bytes) {
+            write_header(&mut later[..later_bytes], later_bytes + bytes, place);
+            let record = buffer + (parts.len() * 4) as u64;
+            parts.push(((later_bytes + bytes) as u32) << 16 | u32::from(place));
+            parts.push(u32::from(u16::from_be_bytes([later[10], later[11]])));
+            parts[COUNT_WORD] += 1;
+            tape.touch(Ref::store(BUFFERS, record, RECORD_BYTES as u16, site::PART_STORE));
+            tape.work(site::FRAGMENT_LATCH, cost::FRAGMENT);
+            tape.latch(site::FRAGMENT_LATCH);
+        }
+        become_first(packet, of, first, tape);
+        self.made += assemble(packet, parts, &mut self.fragments, self.made).unwrap_or(0);
+    }
+
+    fn cut<P: Probe>(&mut self, packet: &mut Packet, of: Measured, tape: &mut Tape<'_, P>) {
+        let Measured { at, header_bytes, .. } = of;
+        let (mut later, later_bytes) = later_header(packet, of, tape);
+        let first = of.first(self.mtu);
+        for (done, bytes, place) in of.later(self.mtu, later_bytes) {
+            write_header(&mut later[..later_bytes], later_bytes + bytes, place);
             if self.made == self.fragments.len() {
                 self.fragments.push(Packet::default());
             }
@@ -259,15 +301,10 @@ impl Fragment {
             let to = (at + header_bytes + done + bytes).min(packet.data.len());
             fragment.data.extend_from_slice(&packet.data[from..to]);
             self.tell(of, (done, bytes, later_bytes), tape);
-            done += bytes;
         }
-        write_header(&mut packet.data[at..at + header_bytes], header_bytes + first, MORE_FRAGMENTS | place & OFFSET);
+        become_first(packet, of, first, tape);
         packet.data.truncate(at + header_bytes + first);
         packet.frame_bytes = (at + header_bytes + first) as u32;
-        tape.touch(Ref::store(RegionId::PACKET, at as u64 + 2, 6, site::FIRST_STORE));
-        tape.touch(Ref::store(RegionId::PACKET, at as u64 + 10, 2, site::FIRST_CHECKSUM));
-        tape.touch(Ref::store(RegionId::MBUF, mbuf::RX_FIELDS + 4, 8, site::FIRST_LENGTH));
-        tape.work(site::DONE, cost::SET_UP);
     }
 
     /// The references of a fragment of `bytes` bytes of payload from `done` on, behind `header` bytes.
@@ -299,6 +336,125 @@ struct Measured {
     place: u16,
 }
 
+/// Bytes of a buffer of the form that gathers: a line for the header, and a record for each later fragment of the longest
+/// packet, whose header may leave least room.
+pub fn part_bytes(mtu: u32) -> usize {
+    let each = (mtu as usize).saturating_sub(60).max(8) / 8 * 8;
+    let most = (usize::from(u16::MAX) - 20).div_ceil(each);
+    (HEADER_PART + most * RECORD_BYTES).next_multiple_of(LINE_BYTES as usize)
+}
+
+/// Puts the fragments of `packet` together, whose header is already the first one's and whose payload is still whole, from
+/// their `parts`: 15 words of the header that the later ones have, in the order of memory; their number; and two words for
+/// each, total length 16 | flags and offset 16, and checksum. The packet becomes the first; the others go into `out` from
+/// place `from` on, where packets may lie that are no longer needed. Returns how many others there are; [`None`] for parts
+/// that are none: a header that is too short, more fragments than there is room for, or that begin behind the packet.
+pub fn assemble(packet: &mut Packet, parts: &[u32], out: &mut Vec<Packet>, from: usize) -> Option<usize> {
+    let at = usize::from(packet.l3_offset);
+    let mut header = [0; 4 * COUNT_WORD];
+    for (bytes, word) in header.chunks_exact_mut(4).zip(parts) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
+    let count = *parts.get(COUNT_WORD)? as usize;
+    let own = packet.data.get(at..at + 20)?;
+    let header_bytes = usize::from(own[0] & 15) * 4;
+    let first = usize::from(u16::from_be_bytes([own[2], own[3]]));
+    let later_bytes = usize::from(header[0] & 15) * 4;
+    let mut done = at + first;
+    let records = parts[COUNT_WORD + 1..].chunks_exact(2);
+    if later_bytes < 20 || first < header_bytes || count > records.len() {
+        return None;
+    }
+    for (i, record) in records.take(count).enumerate() {
+        if out.len() == from + i {
+            out.push(Packet::default());
+        }
+        let fragment = &mut out[from + i];
+        let bytes = ((record[0] >> 16) as usize).saturating_sub(later_bytes);
+        (fragment.id, fragment.arrival, fragment.port) = (packet.id, packet.arrival, packet.port);
+        (fragment.l3_offset, fragment.l3) = (packet.l3_offset, L3::V4);
+        fragment.frame_bytes = (at + later_bytes + bytes) as u32;
+        fragment.data.clear();
+        fragment.data.extend_from_slice(&packet.data[..at]);
+        fragment.data.extend_from_slice(&header[..later_bytes]);
+        let own = &mut fragment.data[at..];
+        own[2..4].copy_from_slice(&((record[0] >> 16) as u16).to_be_bytes());
+        own[6..8].copy_from_slice(&(record[0] as u16).to_be_bytes());
+        own[10..12].copy_from_slice(&(record[1] as u16).to_be_bytes());
+        // A capture may have kept less than the frame.
+        let (begin, end) = (done.min(packet.data.len()), (done + bytes).min(packet.data.len()));
+        fragment.data.extend_from_slice(&packet.data[begin..end]);
+        done += bytes;
+    }
+    packet.data.truncate(at + first);
+    packet.frame_bytes = (at + first) as u32;
+    Some(count)
+}
+
+impl Measured {
+    /// Bytes of payload of the first fragment.
+    fn first(self, mtu: usize) -> usize {
+        (mtu - self.header_bytes) / 8 * 8
+    }
+
+    /// Of each later fragment, behind a header of `header` bytes: where its payload begins, how long it is, and its flags
+    /// and offset.
+    fn later(self, mtu: usize, header: usize) -> impl Iterator<Item = (usize, usize, u16)> {
+        let Measured { total, header_bytes, place, .. } = self;
+        let (payload, each) = (total - header_bytes, (mtu - header) / 8 * 8);
+        let mut next = self.first(mtu);
+        std::iter::from_fn(move || {
+            let done = next;
+            // The last one ends where the payload does, not at a multiple of 8.
+            let rest = payload.checked_sub(done).filter(|&rest| rest > 0)?;
+            let bytes = if header + rest <= mtu { rest } else { each };
+            next += bytes;
+            let more = if next < payload { MORE_FRAGMENTS } else { place & MORE_FRAGMENTS };
+            Some((done, bytes, more | ((place & OFFSET) + (done / 8) as u16)))
+        })
+    }
+}
+
+/// The header that later fragments have, but for what differs from one to the next, and how long it is: of the options those
+/// that are to be copied.
+#[inline(always)]
+fn later_header<P: Probe>(packet: &Packet, of: Measured, tape: &mut Tape<'_, P>) -> ([u8; HEADER_PART], usize) {
+    let mut later = [0; HEADER_PART];
+    later[..20].copy_from_slice(&packet.data[of.at..of.at + 20]);
+    let (mut later_bytes, mut i) = (20, 0);
+    let options = &packet.data[of.at + 20..of.at + of.header_bytes];
+    while let Some(&kind) = options.get(i).filter(|&&kind| kind != END_OF_OPTIONS) {
+        tape.touch(Ref::load(RegionId::PACKET, (of.at + 20 + i) as u64, 1, site::OPTION));
+        tape.work(site::OPTION_LATCH, cost::OPTION);
+        tape.latch(site::OPTION_LATCH);
+        let bytes = match (kind, options.get(i + 1)) {
+            (NO_OPERATION, _) => 1,
+            (_, Some(&bytes)) if bytes >= 2 && i + usize::from(bytes) <= options.len() => usize::from(bytes),
+            // What follows a broken option is no option.
+            _ => break,
+        };
+        if kind & COPIED != 0 {
+            later[later_bytes..later_bytes + bytes].copy_from_slice(&options[i..i + bytes]);
+            later_bytes += bytes;
+        }
+        i += bytes;
+    }
+    later_bytes = later_bytes.next_multiple_of(4);
+    later[0] = 0x40 | (later_bytes / 4) as u8;
+    (later, later_bytes)
+}
+
+/// The packet's header becomes that of its first fragment.
+#[inline(always)]
+fn become_first<P: Probe>(packet: &mut Packet, of: Measured, first: usize, tape: &mut Tape<'_, P>) {
+    let Measured { at, header_bytes, place, .. } = of;
+    write_header(&mut packet.data[at..at + header_bytes], header_bytes + first, MORE_FRAGMENTS | place & OFFSET);
+    tape.touch(Ref::store(RegionId::PACKET, at as u64 + 2, 6, site::FIRST_STORE));
+    tape.touch(Ref::store(RegionId::PACKET, at as u64 + 10, 2, site::FIRST_CHECKSUM));
+    tape.touch(Ref::store(RegionId::MBUF, mbuf::RX_FIELDS + 4, 8, site::FIRST_LENGTH));
+    tape.work(site::DONE, cost::SET_UP);
+}
+
 /// Total length, flags and offset, and the checksum.
 fn write_header(header: &mut [u8], total: usize, place: u16) {
     header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
@@ -315,6 +471,9 @@ impl PacketFunction for Fragment {
 
     fn regions(&self) -> Vec<RegionSpec> {
         let region = |id, name: &str, bytes| RegionSpec { id, name: name.into(), bytes, sharing: Sharing::Shared };
+        if self.parts.is_some() {
+            return vec![region(BUFFERS, "fragment_parts", self.buffers * self.buffer_bytes)];
+        }
         vec![
             region(BUFFERS, "fragment_buffers", self.buffers * self.buffer_bytes),
             region(RING, "fragment_ring", self.buffers * RING_ENTRY_BYTES),

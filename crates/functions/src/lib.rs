@@ -93,6 +93,39 @@ macro_rules! functions {
                 }
             }
 
+            /// The same, for who takes them out and leaves other packets in their places.
+            pub fn fragments_mut(&mut self) -> &mut [Packet] {
+                match self {
+                    Function::Fragment(f) => f.fragments_mut(),
+                    Function::Chain(chain) => chain.fragments_mut(),
+                    _ => &mut [],
+                }
+            }
+
+            /// What its flow tables have done, where it has any: a user plane's, or those of all in a chain.
+            pub fn flow_counters(&self) -> Option<upf::FlowCounters> {
+                match self {
+                    Function::Upf(upf) => upf.flow_counters(),
+                    Function::Chain(chain) => {
+                        let each = chain.members().filter_map(Function::flow_counters);
+                        each.reduce(|mut all, own| {
+                            all += own;
+                            all
+                        })
+                    }
+                    _ => None,
+                }
+            }
+
+            /// Says which core has the next bursts, to a function that keeps tables of each core.
+            pub fn on_core(&mut self, core: usize) {
+                match self {
+                    Function::Upf(upf) => upf.on_core(core),
+                    Function::Chain(chain) => chain.on_core(core),
+                    _ => {}
+                }
+            }
+
             /// [`PacketFunction::process_burst`] of anything but a chain, whose members are no chains: told apart here so
             /// that the probe of a member is not that of a member of a member, without end. A chain does nothing.
             pub(crate) fn process_alone<P: Probe>(

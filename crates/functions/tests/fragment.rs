@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use functions::fragment::assemble;
 use functions::{DropReason, Fragment, FragmentSpec, PacketFunction, Verdict};
 use packet::{Packet, internet_checksum};
 use probe::{Count, Null};
@@ -226,4 +227,23 @@ fn tshark_puts_the_fragments_together() {
     let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(text.lines().any(|line| line.split('\t').next() == Some(&hex)), "{text}");
     assert!(text.lines().all(|line| line.split('\t').nth(1) == Some("1")), "every checksum is right: {text}");
+}
+
+#[test]
+fn parts_that_are_none_are_told_and_not_put_together() {
+    let mut packet = Packet { data: vec![0; 14 + 40], l3_offset: 14, frame_bytes: 54, ..Packet::default() };
+    (packet.data[14], packet.data[17]) = (0x45, 28);
+    let mut parts = [0u32; 16 + 2];
+    let done = |parts: &[u32]| assemble(&mut packet.clone(), parts, &mut Vec::new(), 0);
+    assert_eq!(done(&parts), None, "a header of no bytes");
+    parts[0] = u32::from_ne_bytes([0x45, 0, 0, 0]);
+    assert_eq!(done(&parts), Some(0));
+    parts[15] = 1;
+    parts[16] = 32 << 16 | 1;
+    assert_eq!(done(&parts), Some(1));
+    parts[15] = 2;
+    assert_eq!(done(&parts), None, "more fragments than there is room for");
+    assert_eq!(done(&parts[..15]), None);
+    packet.data[17] = 10;
+    assert_eq!(assemble(&mut packet, &parts[..16], &mut Vec::new(), 0), None, "a first fragment within its header");
 }

@@ -122,6 +122,12 @@ fn the_work_that_the_upf_reports_is_what_is_executed_within_a_tenth() {
         "mixed",
         "uplink+single",
         "mixed+no_prefetch",
+        "uplink+flows",
+        "downlink_5+flows",
+        "metered+flows",
+        "uplink_5+new_flows",
+        "downlink_1+new_flows",
+        "mixed+flows",
     ];
     reported_is_executed("upf_null", &workloads, 0.1);
 }

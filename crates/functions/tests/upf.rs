@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use functions::upf::{
-    Action, Bucket, Direction, Far, GPDU, GTPU_PORT, NaiveUpf, PDU_SESSION_CONTAINER, Pdr, Qer, SdfFilter, Session,
-    Trigger, Urr, parse_gtpu,
+    Action, Bucket, Capacity, Direction, Far, GPDU, GTPU_PORT, NaiveUpf, PDU_SESSION_CONTAINER, Pdr, Qer, SdfFilter,
+    Session, Trigger, Urr, parse_gtpu,
 };
-use functions::{DropReason, Function, LookupMode, PacketFunction, Upf, UpfSpec, Verdict};
+use functions::{Chain, DropReason, Function, LookupMode, PacketFunction, Upf, UpfSpec, Verdict};
 use packet::{L3, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, Packet, internet_checksum, layers};
 use probe::{Access, Count, Event, Null, Record, Ref, RegionId};
 use proptest::prelude::*;
@@ -413,15 +413,93 @@ fn references_per_packet_are_what_the_module_header_says() {
     assert_eq!(refs(session(), frame(0, 0x0806, &[0; 28])), 6, "not IP");
 }
 
+#[test]
+fn references_of_a_flow_that_is_remembered_are_what_the_module_header_says() {
+    let mut s = session();
+    s.pdrs.retain(|p| p.id != 3 && p.id != 4);
+    s.qers[0].uplink = Some(Bucket { bits_per_s: 1 << 30, bytes: 1 << 20 });
+    s.qers[0].downlink = s.qers[0].uplink;
+    let mut upf = Upf::with_sessions(&UpfSpec { flow_table: 64, ..UpfSpec::default() }, &[s]).unwrap();
+    let refs = |upf: &mut Upf, mut packet: Packet| {
+        let mut count = Count::default();
+        upf.process_burst(Ps::ZERO, std::slice::from_mut(&mut packet), &mut count, &mut Vec::new());
+        count.refs()
+    };
+    for (port, k) in [(443, 1), (80, 2), (81, 3)] {
+        let up = uplink(0, 100, &user("10.64.0.1", REMOTE, 6, (50_000, port)));
+        let down = downlink(0, &user(REMOTE, "10.64.0.1", 6, (port, 50_000)));
+        for (packet, walked, known) in
+            [(up, UPLINK_REFS + k + 4, UPLINK_REFS - 1), (down, DOWNLINK_REFS + k + 4, DOWNLINK_REFS - 1)]
+        {
+            assert_eq!(refs(&mut upf, packet.clone()), walked, "rule {k}, a new flow");
+            assert_eq!(refs(&mut upf, packet.clone()), known, "rule {k}");
+        }
+    }
+    upf.set_action(1, 1, Action::ToCore).unwrap();
+    let up = uplink(0, 100, &user("10.64.0.1", REMOTE, 6, (50_000, 443)));
+    assert_eq!(refs(&mut upf, up), UPLINK_REFS + 1 + 6, "its entry and its session's generation are looked at in vain");
+}
+
+#[test]
+fn a_core_remembers_its_own_flows_until_their_session_changes_or_others_take_their_place() {
+    let spec = UpfSpec { flow_table: 8, ..UpfSpec::default() };
+    let mut upf = Upf::with_sessions(&spec, &[session()]).unwrap();
+    let of_port = |port: u16| uplink(0, 100, &user("10.64.0.1", REMOTE, 6, (port, 443)));
+    let mut now = 0;
+    let mut done = |upf: &mut Upf, ports: std::ops::Range<u16>| {
+        now += SECOND;
+        let before = upf.flow_counters().unwrap();
+        let mut packets: Vec<_> = ports.map(of_port).collect();
+        packets.chunks_mut(1).for_each(|packet| {
+            now += 1 << 20;
+            run_at(upf, Ps(now), packet);
+        });
+        let after = upf.flow_counters().unwrap() - before;
+        (after.hits, after.misses, after.stale, after.evictions)
+    };
+    assert_eq!(done(&mut upf, 0..8), (0, 8, 0, 0));
+    assert_eq!(done(&mut upf, 0..8), (8, 0, 0, 0));
+    upf.on_core(3);
+    assert_eq!(done(&mut upf, 0..1), (0, 1, 0, 0), "another core's table");
+    upf.on_core(0);
+    upf.set_action(1, 1, Action::ToCore).unwrap();
+    assert_eq!(done(&mut upf, 0..8), (0, 8, 8, 0), "the session has changed");
+    assert_eq!(done(&mut upf, 8..10), (0, 2, 0, 2), "the bucket was full");
+    assert_eq!(done(&mut upf, 2..10), (8, 0, 0, 0), "the two that were used longest ago went");
+    // In one burst a new flow comes before the one that was used longest ago.
+    let mut burst = [of_port(10), of_port(2)];
+    run_at(&mut upf, Ps(10 * SECOND), &mut burst);
+    assert_eq!(done(&mut upf, 2..3), (1, 0, 0, 0), "it was just used");
+    assert_eq!(done(&mut upf, 3..4), (0, 1, 0, 1), "the next oldest went");
+    let error = Upf::new(&UpfSpec { flow_table: (1 << 22) + 1, ..spec }, Capacity::default()).unwrap_err().to_string();
+    assert_eq!(error, "upf.flow_table = 4194305: allowed are up to 4194304");
+}
+
+#[test]
+fn as_a_member_of_a_chain_it_has_a_table_for_each_core_too() {
+    let upf = Upf::with_sessions(&UpfSpec { flow_table: 8, ..UpfSpec::default() }, &[session()]).unwrap();
+    let mut chain = Function::Chain(Chain::new(vec![Function::Upf(upf)]).unwrap());
+    for core in [0, 0, 3, 0, 3] {
+        chain.on_core(core);
+        let mut packet = [uplink(0, 100, &user("10.64.0.1", REMOTE, 6, (1, 443)))];
+        chain.process_burst(Ps::ZERO, &mut packet, &mut Null, &mut Vec::new());
+    }
+    let done = chain.flow_counters().unwrap();
+    assert_eq!((done.hits, done.misses), (3, 2));
+}
+
 /// The place whose reference gives the address of the reference at each place.
 fn source_of(site: u16) -> Option<&'static [u16]> {
     Some(match site {
         2 => &[1],
         8..=13 | 15..=17 => &[5],
-        18 | 24 | 25 | 26 => &[9, 16],
+        18 | 21 | 24 | 25 | 26 => &[9, 16],
+        22 => &[21],
+        23 => &[22],
         28 | 32 => &[25],
         33..=36 => &[32],
-        37 | 39 | 40 | 42 | 43 => &[36],
+        37 | 39 | 40 | 42 | 43 => &[22, 36],
+        38 => &[22, 25],
         47 => &[46, 47],
         48 => &[46],
         _ => return None,
@@ -586,10 +664,12 @@ fn any_packet() -> impl Strategy<Value = Packet> {
 }
 
 fn any_spec() -> impl Strategy<Value = UpfSpec> {
-    (any::<bool>(), any::<bool>()).prop_map(|(prefetch, single)| UpfSpec {
+    let flow_table = prop_oneof![Just(0u32), Just(1), Just(64)];
+    (any::<bool>(), any::<bool>(), flow_table).prop_map(|(prefetch, single, flow_table)| UpfSpec {
         prefetch,
         lookup: if single { LookupMode::Single } else { LookupMode::Bulk },
         buffer: 3,
+        flow_table,
         ..UpfSpec::default()
     })
 }
@@ -649,6 +729,77 @@ proptest! {
             let mut found = [packet.clone()];
             prop_assert_eq!(run(&mut function, &mut found)[0], naive.process(Ps::ZERO, &mut packet.clone()));
         }
+    }
+
+    /// Flows keep coming while sessions change under them, on cores with tables of one bucket and more: what becomes of each
+    /// packet, what is reported and what is buffered is as without tables.
+    #[test]
+    fn flow_tables_give_what_the_walk_gives(
+        sessions in any_sessions(),
+        others in any_sessions(),
+        spec in any_spec(),
+        few in any::<bool>(),
+        packets in burst(),
+        ops in prop::collection::vec((0u8..4, 0usize..4, 0usize..3, 1u32..5), 1..24),
+        step in 0u64..SECOND,
+    ) {
+        let room = Capacity { sessions: 4, pdrs: 400, fars: 64, qers: 64, urrs: 64 };
+        let with = UpfSpec { flow_table: if few { 1 } else { 256 }, ..spec.clone() };
+        let mut walks = Upf::new(&UpfSpec { flow_table: 0, ..spec }, room).unwrap();
+        let mut remembers = Upf::new(&with, room).unwrap();
+        for session in &sessions {
+            walks.establish(session).unwrap();
+            remembers.establish(session).unwrap();
+        }
+        let mut there = [true; 4];
+        let mut lookups = 0;
+        for (t, (op, which, core, far)) in ops.into_iter().enumerate() {
+            let seid = sessions[which].seid;
+            match op {
+                0 if there[which] => {
+                    prop_assert!(walks.release(seid) && remembers.release(seid));
+                    there[which] = false;
+                }
+                // Back as it was, or with other rules, in the place that any of those who left has left.
+                0 => {
+                    let session = if far % 2 == 0 { &sessions[which] } else { &others[which] };
+                    walks.establish(session).unwrap();
+                    remembers.establish(session).unwrap();
+                    there[which] = true;
+                }
+                1 => {
+                    let action = [Action::ToCore, Action::Drop, Action::Buffer][core];
+                    prop_assert_eq!(walks.set_action(seid, far, action), remembers.set_action(seid, far, action));
+                }
+                _ => {
+                    let now = Ps(step * t as u64);
+                    remembers.on_core(core);
+                    let (mut expected, mut found) = (packets.clone(), packets.clone());
+                    prop_assert_eq!(run_at(&mut remembers, now, &mut found), run_at(&mut walks, now, &mut expected));
+                    prop_assert_eq!(found, expected);
+                    lookups += 1;
+                }
+            }
+            prop_assert_eq!(walks.take_reports(), remembers.take_reports());
+        }
+        for (session, urr) in sessions.iter().flat_map(|s| s.urrs.iter().map(move |u| (s.seid, u.id))) {
+            prop_assert_eq!(walks.usage(session, urr), remembers.usage(session, urr));
+        }
+        let before_again = remembers.flow_counters().unwrap();
+        // Flows that have just come are known when they come again, but for those that had to leave.
+        let mut again = |t: u64| {
+            let verdicts = run_at(&mut remembers, Ps(step * t), &mut packets.clone());
+            let forwarded = verdicts.iter().filter(|v| matches!(v, Verdict::Forward { .. })).count() as u64;
+            (forwarded, remembers.flow_counters().unwrap())
+        };
+        let ((_, first), (forwarded, second)) = (again(1_000), again(1_001));
+        if second.evictions == before_again.evictions {
+            prop_assert!(second.hits - first.hits >= forwarded, "{} of {forwarded}", second.hits - first.hits);
+        }
+        lookups += 2;
+        let done = remembers.flow_counters().unwrap();
+        prop_assert!(done.hits + done.misses <= lookups * packets.len() as u64 && done.stale <= done.misses);
+        prop_assert_eq!(walks.flow_counters(), None);
     }
 
     /// What a layout and a machine rely on.

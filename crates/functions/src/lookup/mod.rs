@@ -13,8 +13,8 @@ mod table;
 pub(crate) use dir24::prefetch;
 pub use dir24::{Address, Dir24, Dir24_8, Dir24Spec, Entry, Lpm6};
 pub use naive::Naive;
-pub use poptrie::Poptrie;
-pub use route::{Lookup, Structure};
+pub use poptrie::{Node as PoptrieNode, Poptrie};
+pub use route::{Lookup, LookupTables, Structure};
 pub use table::Pages;
 
 use std::num::NonZeroU32;

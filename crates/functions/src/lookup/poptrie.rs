@@ -61,9 +61,10 @@ pub struct Poptrie<A> {
     rib: BTreeMap<(A, u8), u16>,
 }
 
+/// A node as it lies in memory: 24 bytes, none of them padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct Node {
+pub struct Node {
     /// A bit for each place that is a node.
     vector: u64,
     /// A bit for each place where a run of equal leaves begins.
@@ -177,6 +178,11 @@ impl<A: Address> Poptrie<A> {
         let removed = self.rib.remove(&(addr, len))?;
         self.refresh(addr, len);
         NextHop::from_payload(removed.into())
+    }
+
+    /// The table of the first 18 bits, the nodes and the leaves, as they lie in memory.
+    pub fn tables(&self) -> (&[u32], &[Node], &[u16]) {
+        (&self.direct, &self.nodes.items, &self.leaves.items)
     }
 
     /// How many routes there are.

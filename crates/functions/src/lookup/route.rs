@@ -79,6 +79,15 @@ enum Fib {
     Poptrie(Poptrie<u32>, Poptrie<u128>),
 }
 
+/// The tables of a [`Lookup`] as they lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum LookupTables<'a> {
+    /// tbl24 and tbl8 of IPv4, then of IPv6.
+    Dir24([&'a [u32]; 4]),
+    /// Of IPv4 and of IPv6: [`Poptrie::tables`].
+    Poptrie(&'a Poptrie<u32>, &'a Poptrie<u128>),
+}
+
 impl Lookup {
     /// Lookup in `routes` on a machine of `ports` ports; next hop `n` is reached by port `n % ports`. Of equal prefixes
     /// the last counts.
@@ -120,14 +129,39 @@ impl Lookup {
         }
     }
 
-    /// The tables as they lie in memory: tbl24 and tbl8 of IPv4, then of IPv6. [`None`] of a Poptrie.
-    pub fn tables(&self) -> Option<[&[u32]; 4]> {
+    /// Adds or replaces a route, or removes it where there is no next hop, without building anything but what it changes;
+    /// the next hop that the prefix had. [`None`], and nothing has happened, while a clone shares the tables: whoever
+    /// looks up in them must not see them change.
+    ///
+    /// # Errors
+    /// A next hop or a number of routes that the structure cannot hold, a prefix length that does not exist.
+    pub fn update(
+        &mut self,
+        prefix: Prefix,
+        next_hop: Option<NextHop>,
+    ) -> Option<Result<Option<NextHop>, FunctionError>> {
+        let fib = Arc::get_mut(&mut self.fib)?;
+        Some(match (fib, prefix, next_hop) {
+            (Fib::Dir24(t, _), Prefix::V4 { addr, len: len @ 0..=32 }, Some(hop)) => t.add(addr, len, hop),
+            (Fib::Dir24(_, t), Prefix::V6 { addr, len: len @ 0..=128 }, Some(hop)) => t.add(addr, len, hop),
+            (Fib::Poptrie(t, _), Prefix::V4 { addr, len: len @ 0..=32 }, Some(hop)) => t.add(addr, len, hop),
+            (Fib::Poptrie(_, t), Prefix::V6 { addr, len: len @ 0..=128 }, Some(hop)) => t.add(addr, len, hop),
+            (Fib::Dir24(t, _), Prefix::V4 { addr, len: len @ 0..=32 }, None) => Ok(t.remove(addr, len)),
+            (Fib::Dir24(_, t), Prefix::V6 { addr, len: len @ 0..=128 }, None) => Ok(t.remove(addr, len)),
+            (Fib::Poptrie(t, _), Prefix::V4 { addr, len: len @ 0..=32 }, None) => Ok(t.remove(addr, len)),
+            (Fib::Poptrie(_, t), Prefix::V6 { addr, len: len @ 0..=128 }, None) => Ok(t.remove(addr, len)),
+            (_, prefix, _) => Err(FunctionError::PrefixLength(prefix)),
+        })
+    }
+
+    /// The tables as they lie in memory.
+    pub fn tables(&self) -> LookupTables<'_> {
         match &*self.fib {
             Fib::Dir24(v4, v6) => {
                 let ((tbl24, tbl8), (tbl24_v6, tbl8_v6)) = (v4.entries(), v6.entries());
-                Some([tbl24, tbl8, tbl24_v6, tbl8_v6])
+                LookupTables::Dir24([tbl24, tbl8, tbl24_v6, tbl8_v6])
             }
-            Fib::Poptrie(..) => None,
+            Fib::Poptrie(v4, v6) => LookupTables::Poptrie(v4, v6),
         }
     }
 

@@ -74,7 +74,9 @@ impl Upf {
             let lines = list.iter().map(|(pdr, filter)| PdrLine::new(pdr, filter, session, fars.0, qers.0, urrs.0));
             put(&mut rules.pdrs, &mut rules.free.pdrs, lines)
         });
+        let free = rules.free.sessions.last().and_then(|&at| rules.sessions.get(at as usize));
         let line = SessionLine {
+            generation: free.map_or(0, |line| line.generation),
             seid: session.seid,
             ue_v6: v6.unwrap_or(0),
             ue_v4: session.ue_v4.map_or(0, u32::from),
@@ -134,7 +136,8 @@ impl Upf {
         give(&mut rules.free.fars, line.fars.0, line.fars.1);
         give(&mut rules.free.qers, line.qers.0, line.qers.1);
         give(&mut rules.free.urrs, known.first_urr, known.urrs.len() as u32);
-        rules.sessions[at as usize] = SessionLine::default();
+        rules.sessions[at as usize] =
+            SessionLine { generation: line.generation.wrapping_add(1), ..SessionLine::default() };
         rules.free.sessions.push(at);
         for (slot, kept) in self.buffer.iter_mut().enumerate() {
             if kept.as_ref().is_some_and(|k| k.session == at) {
@@ -154,6 +157,8 @@ impl Upf {
         let rules = Arc::make_mut(&mut self.rules);
         let first = rules.sessions[at as usize].fars.0;
         rules.fars[first as usize + place].action = action.into();
+        let generation = &mut rules.sessions[at as usize].generation;
+        *generation = generation.wrapping_add(1);
         if action == Action::Buffer {
             return Some(Vec::new());
         }

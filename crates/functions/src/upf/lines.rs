@@ -21,8 +21,11 @@ pub(super) struct SessionLine {
     pub(super) uplink_teid: u32,
     pub(super) fars: (u32, u32),
     pub(super) qers: (u32, u32),
+    /// Of the session or of the place's next one: another with each change.
+    pub(super) generation: u32,
 }
 
+pub(super) const GENERATION_OFFSET: u64 = std::mem::offset_of!(SessionLine, generation) as u64;
 pub(super) const HAS_V4: u32 = 1;
 pub(super) const HAS_V6: u32 = 2;
 

@@ -17,14 +17,18 @@
 //! loads, a store of 14 bytes and 2 mbuf stores, downlink the same with a store of 58 bytes into the
 //! headroom. Best 6 (not IP). The test of this number gives the exact packets.
 //!
+//! With a flow table ([`UpfSpec::flow_table`]) a flow that it knows has uplink 30 and downlink 24: of its bucket (3 with the
+//! prefetch, of which one is a store of its time), its entry, its session's generation, FAR, QER and URR as above, and
+//! none of the session's tables and PDRs. A new flow has 4 more than without a table, one of an older generation 6.
+//!
 //! **Regions**: `upf_teid`, `upf_ue_v4`, `upf_ue_v6` (hash tables of one-line buckets, twice as many
 //! slots as sessions), `upf_sessions` (a line each), `upf_pdrs` (a line each, a session's of one
 //! direction next to each other in order of precedence), `upf_fars` (32 bytes each), `upf_qers` and
 //! `upf_urrs` (a line each), `upf_buffer` (2048 bytes a packet), all shared by the cores. 20,000
-//! sessions of 40 PDRs take 59 MiB of them.
+//! sessions of 40 PDRs take 59 MiB of them. Flow tables add `upf_flows`, one for each core, 72 bytes a flow.
 //!
 //! A burst is worked on in stages over up to 32 packets, so that misses of different packets overlap:
-//! parse all, find all sessions, then rules and rewriting.
+//! parse all, find all sessions (or flows, where there is a table of them), then rules and rewriting.
 //!
 //! Left out: PFCP itself ([`Upf::establish`] and its siblings take what it carries), reassembly,
 //! outer IPv6 towards the access network, a time to live's decrement (the router beside it does that),
@@ -41,6 +45,7 @@
 //! **See also** `forward`.
 
 mod control;
+mod flows;
 mod gtpu;
 mod headers;
 mod lines;
@@ -51,6 +56,7 @@ mod sessions;
 mod stages;
 mod table;
 
+pub use flows::FlowCounters;
 pub use gtpu::{GPDU, GTPU_PORT, Gtpu, OUTER_BYTES, PDU_SESSION_CONTAINER, parse as parse_gtpu};
 pub use load::SessionLoad;
 pub use naive::NaiveUpf;
@@ -67,6 +73,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{PortId, Ps};
 
+use self::flows::FlowTable;
 use self::lines::{FarLine, PdrLine, QerLine, SessionLine, UrrLine};
 use self::table::Table;
 use crate::{FunctionError, LookupMode, PacketFunction, Verdict};
@@ -80,6 +87,7 @@ const FARS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 5);
 const QERS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 6);
 const URRS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 7);
 const BUFFER: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 8);
+const FLOWS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 9);
 
 /// Packets that pass a stage together.
 const BURST: usize = 32;
@@ -116,6 +124,9 @@ mod site {
     pub(super) const BUCKET_PREFETCH: u16 = 18;
     pub(super) const PARSED: u16 = 19;
     pub(super) const PARSE_LATCH: u16 = 20;
+    pub(super) const FLOW_TAGS: u16 = 21;
+    pub(super) const FLOW_ENTRY: u16 = 22;
+    pub(super) const FLOW_GENERATION: u16 = 23;
     pub(super) const KEYS: u16 = 24;
     pub(super) const VALUE: u16 = 25;
     pub(super) const PASSED: u16 = 26;
@@ -129,6 +140,7 @@ mod site {
     pub(super) const PDR_LATCH: u16 = 35;
     pub(super) const PDR_ACTION: u16 = 36;
     pub(super) const FAR: u16 = 37;
+    pub(super) const FLOW_STORE: u16 = 38;
     pub(super) const QER_LOAD: u16 = 39;
     pub(super) const QER_STORE: u16 = 40;
     pub(super) const QER_LATCH: u16 = 41;
@@ -155,6 +167,12 @@ mod cost {
     pub(super) const UPLINK: u32 = 386;
     pub(super) const EXTENSION: u32 = 14;
     pub(super) const DOWNLINK: u32 = 224;
+    /// Of a flow: its hash, and to look; the entry that has its signature; to keep it in time; to enter it.
+    pub(super) const FLOW_HASH: u32 = 60;
+    pub(super) const FLOW_TAGS: u32 = 45;
+    pub(super) const FLOW_ENTRY: u32 = 45;
+    pub(super) const FLOW_KEEP: u32 = 15;
+    pub(super) const FLOW_ENTER: u32 = 140;
     pub(super) const BUCKET: u32 = 30;
     pub(super) const FOUND: u32 = 25;
     pub(super) const NOT_FOUND: u32 = 14;
@@ -182,11 +200,33 @@ pub struct UpfSpec {
     pub lookup: LookupMode,
     /// Packets that can be buffered at a time.
     pub buffer: u32,
+    /// Flows of which each core remembers what rules they have, in a table that is looked at before sessions and rules, up
+    /// to 2^22 (UPG-VPP's most, 300 MiB a core); in buckets of 8, of which there is a power of two. 0 for none: every
+    /// packet goes through its session's rules.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub flow_table: u32,
+}
+
+impl UpfSpec {
+    /// Flows that the table of a core has room for; 0 without one.
+    pub fn flow_capacity(&self) -> u64 {
+        flows::buckets(self.flow_table) * flows::WAYS as u64
+    }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Default for UpfSpec {
     fn default() -> UpfSpec {
-        UpfSpec { address: Ipv4Addr::new(192, 168, 252, 3), prefetch: true, lookup: LookupMode::Bulk, buffer: 1024 }
+        UpfSpec {
+            address: Ipv4Addr::new(192, 168, 252, 3),
+            prefetch: true,
+            lookup: LookupMode::Bulk,
+            buffer: 1024,
+            flow_table: 0,
+        }
     }
 }
 
@@ -273,6 +313,11 @@ pub struct Upf {
     buffer: Vec<Option<Kept>>,
     free_buffers: Vec<u32>,
     reports: Vec<UsageReport>,
+    /// Of each core; empty until it has had a packet.
+    flows: Vec<FlowTable>,
+    /// Buckets of each; 0 without flow tables.
+    flow_buckets: u64,
+    core: usize,
 }
 
 /// What packets only read.
@@ -329,6 +374,7 @@ impl Upf {
             ("qers", room.qers, 1 << 28),
             ("urrs", room.urrs, 1 << 28),
             ("buffer", spec.buffer, 1 << 20),
+            ("flow_table", spec.flow_table, 1 << 22),
         ];
         if let Some((what, came, most)) = most.into_iter().find(|(_, n, most)| n > most) {
             let allowed = format!("allowed are up to {most}");
@@ -354,6 +400,9 @@ impl Upf {
             buffer: vec![None; spec.buffer as usize],
             free_buffers: (0..spec.buffer).rev().collect(),
             reports: Vec::new(),
+            flows: Vec::new(),
+            flow_buckets: flows::buckets(spec.flow_table),
+            core: 0,
         })
     }
 
@@ -369,9 +418,31 @@ impl Upf {
         Ok(upf)
     }
 
+    /// The core that has the next bursts: each has a flow table of its own. Without a word it is core 0.
+    pub fn on_core(&mut self, core: usize) {
+        self.core = core;
+    }
+
+    /// What the flow tables of all cores have done so far; none without them.
+    pub fn flow_counters(&self) -> Option<FlowCounters> {
+        let mut all = FlowCounters::default();
+        self.flows.iter().for_each(|table| all += table.counters);
+        (self.flow_buckets > 0).then_some(all)
+    }
+
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
         self.rules.known.len()
+    }
+
+    /// The flow table of the core that has a burst for the first time.
+    fn make_flow_table(&mut self) {
+        if self.flows.len() <= self.core {
+            self.flows.resize_with(self.core + 1, FlowTable::default);
+        }
+        if self.flows[self.core].buckets() == 0 {
+            self.flows[self.core] = FlowTable::new(self.flow_buckets);
+        }
     }
 
     /// How many packet detection rules there are, one for each filter.
@@ -395,7 +466,7 @@ impl PacketFunction for Upf {
             sharing: Sharing::Shared,
         };
         let (rules, room) = (&self.rules, &self.room);
-        vec![
+        let mut regions = vec![
             region(TEIDS, "upf_teid", rules.teids.bytes()),
             region(UE_V4, "upf_ue_v4", rules.ue_v4.bytes()),
             region(UE_V6, "upf_ue_v6", rules.ue_v6.bytes()),
@@ -405,13 +476,23 @@ impl PacketFunction for Upf {
             region(QERS, "upf_qers", u64::from(room.qers) * LINE),
             region(URRS, "upf_urrs", u64::from(room.urrs) * LINE),
             region(BUFFER, "upf_buffer", self.buffer.len() as u64 * BUFFER_BYTES),
-        ]
+        ];
+        if self.flow_buckets > 0 {
+            let of_core = region(FLOWS, "upf_flows", flows::bytes(self.flow_buckets));
+            regions.push(RegionSpec { sharing: Sharing::PerCore, ..of_core });
+        }
+        regions
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
-        match self.lookup {
-            LookupMode::Bulk => self.stages::<BURST, P>(now, burst, probe, out),
-            LookupMode::Single => self.stages::<1, P>(now, burst, probe, out),
+        if self.flow_buckets > 0 {
+            self.make_flow_table();
+        }
+        match (self.lookup, self.flow_buckets > 0) {
+            (LookupMode::Bulk, false) => self.stages::<BURST, 0, P>(now, burst, probe, out),
+            (LookupMode::Single, false) => self.stages::<1, 0, P>(now, burst, probe, out),
+            (LookupMode::Bulk, true) => self.stages::<BURST, BURST, P>(now, burst, probe, out),
+            (LookupMode::Single, true) => self.stages::<1, 1, P>(now, burst, probe, out),
         }
     }
 }

@@ -1,18 +1,19 @@
-//! A burst on its way through the stages: parse all, find all sessions, then rules and rewriting.
+//! A burst on its way through the stages: parse all, find all flows or sessions, then rules and rewriting.
 
 use packet::Packet;
 use probe::{Access, CopyLoop, Probe, Ref, RegionId};
 use units::Ps;
 
+use super::flows::{self, Slot};
 use super::headers::{Parsed, data_address, leave, prefetch_header, read};
 use super::lines::{
-    FarAction, HAS_REMOTE, IS_V4, PDR_ACTION_BYTES, PDR_ACTION_OFFSET, PDR_KEY_BYTES, PDR_REMOTE_OFFSET,
-    URR_STATE_BYTES,
+    FarAction, GENERATION_OFFSET, HAS_REMOTE, IS_V4, PDR_ACTION_BYTES, PDR_ACTION_OFFSET, PDR_KEY_BYTES,
+    PDR_REMOTE_OFFSET, URR_STATE_BYTES,
 };
 use super::table::{self, Found, Table};
 use super::{
-    BUFFER, BUFFER_BYTES, FAR_BYTES, FARS, Kept, LINE, PDRS, PREFETCH_AHEAD, QERS, Rules, SESSIONS, TEIDS, UE_V4,
-    UE_V6, URRS, Upf, cost, site,
+    BUFFER, BUFFER_BYTES, FAR_BYTES, FARS, FLOWS, Kept, LINE, PDRS, PREFETCH_AHEAD, QERS, Rules, SESSIONS, TEIDS,
+    UE_V4, UE_V6, URRS, Upf, cost, site,
 };
 use crate::lookup::prefetch;
 use crate::tape::{Mark, Tape, Trail};
@@ -28,10 +29,22 @@ enum Fate {
     /// The place of its session.
     UplinkOf(u32),
     DownlinkOf(u32),
+    /// In its flow's entry, which is the one at this place.
+    Flow(u32),
+}
+
+/// Where a packet's rules are known from.
+#[derive(Clone, Copy)]
+enum Whence {
+    /// They are to be looked for in the session at this place, and remembered under this hash.
+    Session(u32, u64),
+    /// What is remembered of its flow, and where that stands.
+    Flow(flows::Found, Slot),
 }
 
 impl Upf {
-    pub(super) fn stages<const N: usize, P: Probe>(
+    /// `N` packets at a time; `K` is `N` with flow tables, and 0 without, so that they cost nothing then.
+    pub(super) fn stages<const N: usize, const K: usize, P: Probe>(
         &mut self,
         now: Ps,
         burst: &mut [Packet],
@@ -46,21 +59,37 @@ impl Upf {
         while !rest.is_empty() {
             let mut fates = [Fate::Drop(DropReason::NotIp); N];
             let mut keys = [Parsed::default(); N];
+            // Of each packet's flow: its hash, and what is remembered.
+            let mut hashes = [0u64; K];
+            let mut known = [flows::Found::NOTHING; K];
             let mut trail = Trail::<P, N>::new();
-            self.parse(rest, &mut fates, &mut keys, &mut trail, &mut tape);
+            self.parse(rest, (&mut fates, &mut keys, &mut hashes), &mut trail, &mut tape);
             let n = rest.len().min(N);
             for i in 0..n {
                 tape.begin(trail.id(i));
-                fates[i] = self.find(fates[i], &keys[i], &mut trail, i, &mut tape);
+                let flow = hashes.get(i).zip(known.get_mut(i)).map(|(&hash, known)| (hash, now, known));
+                fates[i] = self.find(fates[i], &keys[i], flow, &mut trail, i, &mut tape);
                 tape.end(trail.id(i));
                 tape.latch(site::FOUND_LATCH);
             }
             let (packets, after) = rest.split_at_mut(n);
             for (i, packet) in packets.iter_mut().enumerate().take(N) {
                 tape.begin(packet.id);
+                let hash = hashes.get(i).copied().unwrap_or(0);
+                let from = trail.mark(i);
                 let verdict = match fates[i] {
-                    Fate::UplinkOf(at) => self.apply(now, packet, &keys[i], (at, 0, trail.mark(i)), &mut tape),
-                    Fate::DownlinkOf(at) => self.apply(now, packet, &keys[i], (at, 1, trail.mark(i)), &mut tape),
+                    Fate::UplinkOf(at) => {
+                        self.apply::<K, P>(now, packet, &keys[i], (Whence::Session(at, hash), 0, from), &mut tape)
+                    }
+                    Fate::DownlinkOf(at) => {
+                        self.apply::<K, P>(now, packet, &keys[i], (Whence::Session(at, hash), 1, from), &mut tape)
+                    }
+                    Fate::Flow(place) => {
+                        let way = usize::from(keys[i].teid == 0);
+                        let found = known.get(i).copied().unwrap_or(flows::Found::NOTHING);
+                        let whence = Whence::Flow(found, Slot::from(place));
+                        self.apply::<K, P>(now, packet, &keys[i], (whence, way, from), &mut tape)
+                    }
                     Fate::Drop(reason) => Verdict::Drop(reason),
                     Fate::Uplink(_) => Verdict::Drop(DropReason::UnknownTeid),
                     Fate::Downlink(_) => Verdict::Drop(DropReason::UnknownUe),
@@ -74,11 +103,10 @@ impl Upf {
     }
 
     #[inline(always)]
-    fn parse<const N: usize, P: Probe>(
+    fn parse<const N: usize, const K: usize, P: Probe>(
         &self,
         rest: &[Packet],
-        fates: &mut [Fate; N],
-        keys: &mut [Parsed; N],
+        (fates, keys, hashes): (&mut [Fate; N], &mut [Parsed; N], &mut [u64; K]),
         trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
@@ -94,7 +122,18 @@ impl Upf {
                 Ok((key, mark)) => {
                     let (table, region, value) = self.table_of(&key);
                     let bucket = table.home(value);
-                    if self.prefetch {
+                    if const { K > 0 }
+                        && let (Some(flows), Some(hash)) = (self.flows.get(self.core), hashes.get_mut(i))
+                    {
+                        *hash = flows::hash(&key);
+                        tape.work(site::BUCKET_PREFETCH, cost::FLOW_HASH);
+                        if self.prefetch {
+                            let slot = flows.bucket(*hash);
+                            prefetch(flows.address(slot));
+                            let line = Ref::load(FLOWS, slot.tags(), LINE as u16, site::BUCKET_PREFETCH);
+                            tape.touch_after(mark, line.with_access(Access::Prefetch));
+                        }
+                    } else if self.prefetch {
                         prefetch(table.address(bucket));
                         let at = bucket as u64 * table::BUCKET_BYTES;
                         let line = Ref::load(region, at, LINE as u16, site::BUCKET_PREFETCH);
@@ -129,12 +168,49 @@ impl Upf {
         }
     }
 
-    /// The session of a packet.
+    /// What is remembered of a packet's flow.
+    #[inline(always)]
+    fn flow<const N: usize, P: Probe>(
+        &mut self,
+        key: &Parsed,
+        (hash, now, known): (u64, Ps, &mut flows::Found),
+        trail: &mut Trail<P, N>,
+        i: usize,
+        tape: &mut Tape<'_, P>,
+    ) -> Option<Fate> {
+        let flows = self.flows.get_mut(self.core)?;
+        let tags = Ref::load(FLOWS, flows.bucket(hash).tags(), LINE as u16, site::FLOW_TAGS);
+        let bucket = tape.touch_after(trail.mark(i), tags);
+        tape.work(site::FLOW_TAGS, cost::FLOW_TAGS);
+        if let Some(slot) = flows.signed(hash) {
+            let line = Ref::load(FLOWS, slot.entry(self.flow_buckets), LINE as u16, site::FLOW_ENTRY);
+            let entry = tape.touch_after(bucket, line);
+            tape.work(site::FLOW_ENTRY, cost::FLOW_ENTRY);
+            if let Some((found, generation)) = flows.look(slot, key) {
+                let at = u64::from(found.session) * LINE + GENERATION_OFFSET;
+                tape.touch_after(entry, Ref::load(SESSIONS, at, 4, site::FLOW_GENERATION));
+                if self.rules.sessions.get(found.session as usize).is_some_and(|s| s.generation == generation) {
+                    flows.counters.hits += 1;
+                    // Now, and not when its rules are applied: a new flow of the burst would take its place.
+                    flows.keep(slot, now.0);
+                    trail.keep(i, entry);
+                    *known = found;
+                    return Some(Fate::Flow(slot.into()));
+                }
+                flows.counters.stale += 1;
+            }
+        }
+        flows.counters.misses += 1;
+        None
+    }
+
+    /// The session of a packet, or what is remembered of its flow.
     #[inline(always)]
     fn find<const N: usize, P: Probe>(
-        &self,
+        &mut self,
         fate: Fate,
         key: &Parsed,
+        flow: Option<(u64, Ps, &mut flows::Found)>,
         trail: &mut Trail<P, N>,
         i: usize,
         tape: &mut Tape<'_, P>,
@@ -144,6 +220,11 @@ impl Upf {
             Fate::Downlink(bucket) => (false, bucket as usize),
             other => return other,
         };
+        if let Some(flow) = flow
+            && let Some(flow) = self.flow(key, flow, trail, i, tape)
+        {
+            return flow;
+        }
         let (table, region, value) = self.table_of(key);
         let from = trail.mark(i);
         // As many buckets as there are at most: a table that is full of others ends there.
@@ -181,22 +262,20 @@ impl Upf {
         Fate::Drop(if uplink { DropReason::UnknownTeid } else { DropReason::UnknownUe })
     }
 
-    /// Applies the rules of a session. `way` is 0 for uplink, 1 for downlink.
+    /// The rules of a packet among those of its session, and the reference that names them. `way` is 0 for uplink, 1 for
+    /// downlink.
     #[inline(always)]
-    fn apply<P: Probe>(
-        &mut self,
-        now: Ps,
-        packet: &mut Packet,
+    fn walk<P: Probe>(
+        rules: &Rules,
         key: &Parsed,
         (at, way, from): (u32, usize, Mark),
         tape: &mut Tape<'_, P>,
-    ) -> Verdict {
-        let rules = &*self.rules;
-        let Some(session) = rules.sessions.get(at as usize) else { return Verdict::Drop(DropReason::NoPdr) };
+    ) -> Result<(flows::Found, Mark), DropReason> {
+        let Some(session) = rules.sessions.get(at as usize) else { return Err(DropReason::NoPdr) };
         let here = tape.touch_after(from, Ref::load(SESSIONS, u64::from(at) * LINE, LINE as u16, site::SESSION));
         if way == 0 && !session.is_of(key) {
             tape.work(site::DONE, cost::RULES);
-            return Verdict::Drop(DropReason::UeSpoofed);
+            return Err(DropReason::UeSpoofed);
         }
         let (first, n) = session.pdrs[way];
         let list = rules.pdrs.get(first as usize..(first + n) as usize).unwrap_or_default();
@@ -222,14 +301,57 @@ impl Upf {
         }
         let Some((pdr, line)) = found else {
             tape.work(site::DONE, cost::RULES);
-            return Verdict::Drop(DropReason::NoPdr);
+            return Err(DropReason::NoPdr);
         };
         let action = Ref::load(PDRS, line + PDR_ACTION_OFFSET, PDR_ACTION_BYTES, site::PDR_ACTION);
         let action = tape.touch_after(here, action);
-        let Some(far) = rules.fars.get(pdr.far as usize) else { return Verdict::Drop(DropReason::FarDrop) };
-        let far_at = u64::from(pdr.far) * FAR_BYTES;
+        Ok((flows::Found { session: at, far: pdr.far, qers: pdr.qers, urrs: pdr.urrs }, action))
+    }
+
+    /// Applies the rules of a packet. `way` is 0 for uplink, 1 for downlink.
+    #[inline(always)]
+    fn apply<const K: usize, P: Probe>(
+        &mut self,
+        now: Ps,
+        packet: &mut Packet,
+        key: &Parsed,
+        (whence, way, from): (Whence, usize, Mark),
+        tape: &mut Tape<'_, P>,
+    ) -> Verdict {
+        let rules = &*self.rules;
+        let (found, action) = match whence {
+            Whence::Flow(found, _) => (found, from),
+            Whence::Session(at, _) => match Upf::walk(rules, key, (at, way, from), tape) {
+                Ok(found) => found,
+                Err(reason) => return Verdict::Drop(reason),
+            },
+        };
+        let at = found.session;
+        let Some(far) = rules.fars.get(found.far as usize) else { return Verdict::Drop(DropReason::FarDrop) };
+        let far_at = u64::from(found.far) * FAR_BYTES;
         tape.touch_after(action, Ref::load(FARS, far_at, FAR_BYTES as u16, site::FAR));
         tape.work(site::FAR, cost::RULES);
+        if const { K > 0 }
+            && let (Some(flows), Some(session)) = (self.flows.get_mut(self.core), rules.sessions.get(at as usize))
+        {
+            let slot = match whence {
+                Whence::Flow(_, slot) => {
+                    tape.work(site::FLOW_STORE, cost::FLOW_KEEP);
+                    slot
+                }
+                Whence::Session(_, hash) => {
+                    let slot = flows.enter(hash, key, found, session.generation, now.0);
+                    let entry = Ref::store(FLOWS, slot.entry(self.flow_buckets), LINE as u16, site::FLOW_STORE);
+                    tape.touch_after(from, entry);
+                    let signature = slot.tags() + flows::TAG_BYTES * u64::from(slot.way);
+                    tape.touch_after(from, Ref::store(FLOWS, signature, flows::TAG_BYTES as u16, site::FLOW_STORE));
+                    tape.work(site::FLOW_STORE, cost::FLOW_ENTER);
+                    slot
+                }
+            };
+            let used = slot.tags() + flows::USED_OFFSET + flows::USED_BYTES * u64::from(slot.way);
+            tape.touch_after(from, Ref::store(FLOWS, used, flows::USED_BYTES as u16, site::FLOW_STORE));
+        }
         match far.action {
             FarAction::Drop => return Verdict::Drop(DropReason::FarDrop),
             FarAction::Buffer => {
@@ -248,8 +370,8 @@ impl Upf {
             }
             FarAction::ToCore | FarAction::ToAccess { .. } => {}
         }
-        let (seid, urrs, action_far) = (session.seid, pdr.urrs, far.action);
-        for qer_at in pdr.qers {
+        let (urrs, action_far) = (found.urrs, far.action);
+        for qer_at in found.qers {
             let Some(qer) = self.qers.get_mut(qer_at as usize) else { break };
             let line = u64::from(qer_at) * LINE;
             let half = line + 32 * way as u64;
@@ -278,6 +400,7 @@ impl Upf {
             match counted {
                 Ok(None) => {}
                 Ok(Some(trigger)) => {
+                    let seid = self.rules.sessions.get(at as usize).map_or(0, |s| s.seid);
                     let id = urr_id(&self.rules, seid, urr_at);
                     self.reports.push(urr.report(seid, id, trigger));
                 }
