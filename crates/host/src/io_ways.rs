@@ -79,7 +79,8 @@ pub const GENERATIONS: &[Generation] = {
             name: "Haswell-EP",
             models: &[63],
             ways: Some(20),
-            source: "Intel's firmware for Haswell-EP sets it (IIO_LLC_WAYS) where bit 30 of CAPID6 has it; no measurement",
+            source: "Intel's firmware for Haswell-EP sets it (IIO_LLC_WAYS) where bit 30 of CAPID6 has it; FastClick's DDIOTune (its pull \
+                     request 253, 2020) names 0x60000 as what it holds, which are not the highest of 20 ways; no measurement",
             ..NONE
         },
         Generation { name: "Broadwell-EP", models: &[79], ways: Some(20), source: "as Haswell-EP", ..NONE },

@@ -264,7 +264,8 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     };
     let shared = resctrl.and_then(|r| r.rule().ok()).map(|r| r.shareable);
     let told = format!(
-        "device writes fill {ways}{}{}",
+        "device writes fill {ways}{}{}{}",
+        known.and_then(|g| g.ways).map(|all| format!(", {} of {all} ways", ways.ways())).unwrap_or_default(),
         match known.and_then(|g| g.default) {
             Some(default) if default != ways => format!(" (after a start: {default})"),
             _ => String::new(),
@@ -274,19 +275,19 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
             _ => String::new(),
         }
     );
-    let generation_name = known.map_or("this processor", |g| g.name);
+    let (generation_name, source) = known.map_or(("this processor", ""), |g| (g.name, g.source));
     let finding = match known.map(|g| g.io_ways) {
         Some(IoWays::Works) => finding(IO, State::Works, told, None),
         Some(IoWays::NoEffect) => finding(
             IO,
             State::Limited,
-            format!("{told}; on {generation_name} a write reads back and changes nothing"),
+            format!("{told}; on {generation_name} a write reads back and changes nothing ({source})"),
             Some("wirespeedd leaves it alone and divides the other ways"),
         ),
         _ => finding(
             IO,
             State::Limited,
-            format!("{told}; whether a write has an effect on {generation_name} is not known"),
+            format!("{told}; whether a write has an effect on {generation_name} is not known ({source})"),
             Some("wirespeedd leaves it alone unless io.backend = \"register\", and measures the effect then"),
         ),
     };

@@ -46,6 +46,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
             io_ways: 0b11,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram,
     }

@@ -190,6 +190,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             io_ways: 0b11,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: machine::dram::DramSpec {
             standard: None,

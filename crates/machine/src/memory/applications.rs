@@ -282,6 +282,7 @@ impl Hierarchy {
         }
         let share = self.share_of(request.clos);
         let (by, spot) = (Requester::Core(core), self.llc.spot(line));
+        self.meet_tenants(spot, now);
         let cast = self.cast(spot, by, now);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, now) };
         let mut path = Path::of(Reason::L2, self.l2_latency);
@@ -390,6 +391,7 @@ impl Hierarchy {
             return false;
         }
         let spot = self.llc.spot(line);
+        self.meet_tenants(spot, now);
         let mut is_sent = victim.dirty;
         if comes_in {
             // A miss has not filled the LLC.
@@ -416,7 +418,7 @@ impl Hierarchy {
 
     /// Application `n` begins to skip the LLC or to use it: slices change hands, and lines that have no business there any
     /// more leave.
-    fn change_use(&mut self, n: usize, using: Using, now: Ps) {
+    pub(super) fn change_use(&mut self, n: usize, using: Using, now: Ps) {
         let Some(applications) = self.applications.as_deref_mut() else { return };
         let uses = using != Using::Nothing;
         let application = &mut applications.all[n];

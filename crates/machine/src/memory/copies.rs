@@ -134,8 +134,15 @@ impl Hierarchy {
             return Reply::Done(Response { at: now, served: Served::Engine, path: Path::default() });
         };
         copies.counters.searches += 1;
-        let (latency, original) = (copies.latency, copies.table.original(src));
+        let latency = copies.latency;
+        if self.llc.has_tenants() {
+            // They may push out what it is a copy of.
+            let original = copies.table.original(src);
+            self.meet_tenants(self.llc.spot(original), now);
+        }
+        let original = self.copies.as_ref().map_or(src, |copies| copies.table.original(src));
         let spot = self.llc.spot(original);
+        self.meet_tenants(spot, now);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, distance * 2);
@@ -153,7 +160,9 @@ impl Hierarchy {
             self.settle_copies(at);
             // All of the target is overwritten: nobody's copy of it counts any more.
             self.invalidate_private(dst);
-            self.llc.remove(self.llc.spot(dst));
+            let target = self.llc.spot(dst);
+            self.meet_tenants(target, at);
+            self.llc.remove(target);
             let held = self.invalidate_private(original);
             if held.is_some() {
                 path.push(Reason::Snoop, self.snoop_latency);
@@ -206,6 +215,12 @@ impl Hierarchy {
         let line = request.addr.line();
         let copies = self.copies.as_mut()?;
         copies.counters.searches += 1;
+        if self.llc.has_tenants() {
+            // They may push out the source, which ends the copy.
+            let (src, _) = copies.table.source(line)?;
+            self.meet_tenants(self.llc.spot(src), now);
+        }
+        let copies = self.copies.as_mut()?;
         let (src, _) = copies.table.source(line)?;
         copies.table.share(line);
         copies.counters.hits += 1;

@@ -42,6 +42,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             io_ways,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: DramSpec {
             standard: None,

@@ -257,6 +257,7 @@ impl Hierarchy {
             self.snoop(line, sharers, false, Requester::Device, share, now);
         }
         let spot = self.llc.spot(line);
+        self.meet_tenants(spot, now);
         let Some(dirty) = self.llc.remove(spot) else { return };
         if dirty {
             if let Some(engine) = &mut self.engine {
@@ -270,7 +271,9 @@ impl Hierarchy {
     /// Writes `line` in DRAM, `whole` or in part; no cache has it afterwards.
     fn store_around(&mut self, line: Line, whole: bool, now: Ps) {
         let held = self.invalidate_private(line) == Some(true);
-        let dirty = self.llc.remove(self.llc.spot(line)) == Some(true);
+        let spot = self.llc.spot(line);
+        self.meet_tenants(spot, now);
+        let dirty = self.llc.remove(spot) == Some(true);
         if (held || dirty) && !whole {
             self.write_back(line, now);
         }

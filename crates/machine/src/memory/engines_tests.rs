@@ -43,6 +43,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             io_ways,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: DramSpec {
             standard: None,

@@ -1,8 +1,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Size, Span};
+use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Rate, Size, Span};
 
 use super::placement::Placement;
+use super::tenants::{Tenants, is_of_tenants};
 use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
 use crate::divisor::Divisor;
@@ -146,6 +147,11 @@ pub struct LlcSpec {
     /// Who finds out which private caches have a line.
     #[serde(default, skip_serializing_if = "Coherence::is_usual")]
     pub coherence: Coherence,
+    /// How fast programs outside the scenario bring lines into this cache, such as those of other guests on a host: by
+    /// chance, into the ways of class of service 0. What a program keeps depends on how fast it comes back to its lines.
+    /// Nobody does when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Rate>,
 }
 
 impl LlcSpec {
@@ -200,6 +206,8 @@ pub(super) const LONGEST_ROW: usize = 64;
 
 /// The owner of lines that devices have brought in.
 pub(super) const DEVICES: u8 = u8::MAX;
+/// The owner of lines that [tenants](super::tenants) have brought in.
+pub(super) const TENANTS: u8 = u8::MAX - 1;
 
 /// Who asks the LLC.
 #[derive(Clone, Copy, Debug)]
@@ -262,6 +270,7 @@ pub(super) struct Llc {
     owned: Box<[u64; 256]>,
     /// Applications with slices of their own; the hash decides when left out.
     placement: Option<Box<Placement>>,
+    tenants: Option<Box<Tenants>>,
 }
 
 /// The queue of a slice.
@@ -442,6 +451,7 @@ impl Llc {
             wires,
             owned: Box::new([0; 256]),
             placement: None,
+            tenants: spec.tenants.and_then(|rate| Tenants::new(rate, sets * u64::from(n), spec.ways)).map(Box::new),
         })
     }
 
@@ -476,6 +486,9 @@ impl Llc {
         let (hash, placement, slices) = (self.hash, self.placement.as_deref(), self.slices.len());
         let name = |slice, within| Placement::name(placement, within).unwrap_or_else(|| hash.join(slice, within));
         let wants = |slice, within| {
+            if is_of_tenants(within) {
+                return false;
+            }
             let line = name(slice, within);
             goes(line) || placement.is_some_and(|placement| placement.home(line).0 != slice)
         };
@@ -679,10 +692,14 @@ impl Llc {
     ) -> Result<Option<Victim>, NoWay> {
         let victim = victim?;
         self.owned[usize::from(owner)] += 1;
-        Ok(victim.map(|v| {
+        Ok(victim.and_then(|v| {
             self.owned[usize::from(v.owner)] -= 1;
+            if v.owner == TENANTS {
+                // Nobody here knows of it.
+                return None;
+            }
             let named = Placement::name(self.placement.as_deref(), v.line);
-            Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice as usize, v.line)), ..v }
+            Some(Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice as usize, v.line)), ..v })
         }))
     }
 
@@ -699,7 +716,25 @@ impl Llc {
     /// Whether sets of a row lie side by side and lines come and go by no wires, as [`Llc::write_row`] and [`Llc::find_row`] want it.
     #[inline(always)]
     pub(super) fn has_rows(&self) -> bool {
-        matches!(self.tags, Tags::Lru(_)) && self.wires.is_none() && self.placement.is_none()
+        matches!(self.tags, Tags::Lru(_)) && self.wires.is_none() && self.placement.is_none() && self.tenants.is_none()
+    }
+
+    #[inline(always)]
+    pub(super) fn has_tenants(&self) -> bool {
+        self.tenants.is_some()
+    }
+
+    /// How many lines tenants have brought into the set at `spot` by `now`, which are to come in by [`Llc::fill_for_tenant`].
+    pub(super) fn brought(&mut self, spot: Spot, now: Ps) -> u32 {
+        let set = spot.set as usize * self.slices.len() + spot.slice as usize;
+        self.tenants.as_mut().map_or(0, |tenants| tenants.bring(set, now))
+    }
+
+    /// A tenant's line comes into the set at `spot`; who has to go for it.
+    pub(super) fn fill_for_tenant(&mut self, spot: Spot, ways: Cbm, age: u8) -> Result<Option<Victim>, NoWay> {
+        let Some(tenants) = &mut self.tenants else { return Ok(None) };
+        let within = tenants.number();
+        self.fill(Spot { within, ..spot }, Share { ways, age, owner: TENANTS }, false)
     }
 
     #[inline(always)]
@@ -890,6 +925,7 @@ mod tests {
             io_ways: 0b11,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         }
     }
 

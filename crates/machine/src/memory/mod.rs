@@ -44,6 +44,9 @@ mod sockets;
 mod sockets_tests;
 mod tables_in_stack;
 mod tails;
+mod tenants;
+#[cfg(test)]
+mod tenants_tests;
 mod tlb;
 mod wires;
 
@@ -729,6 +732,7 @@ impl Hierarchy {
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
         if self.snooping.is_some() {
             self.looked_up_for_device(self.directory.get(line), line, true);
@@ -768,6 +772,7 @@ impl Hierarchy {
     /// When the data of `line` are there, and whether a cache had them.
     #[inline(always)]
     fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
+        self.meet_tenants(spot, now);
         let sharers = self.directory.get(line);
         let from_core = self.snooping.is_some() && self.core_sends_device(line, spot, sharers);
         let at = self.reach_llc(spot, false, !from_core, now);
@@ -1121,6 +1126,7 @@ impl Hierarchy {
             }
         }
         let spot = self.llc.spot(line);
+        self.meet_tenants(spot, now);
         if self.applications.is_some() {
             let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
             if !found {
@@ -1144,6 +1150,24 @@ impl Hierarchy {
         }
         let victim = self.llc.fill(spot, share, dirty);
         self.evict_from_llc(line, dirty, victim, now);
+    }
+
+    /// Tenants have done to the set at `spot` by `now` what they do. Comes before what anybody else does to it.
+    #[inline(always)]
+    fn meet_tenants(&mut self, spot: Spot, now: Ps) {
+        if self.llc.has_tenants() {
+            self.let_tenants_in(spot, now);
+        }
+    }
+
+    #[inline(never)]
+    fn let_tenants_in(&mut self, spot: Spot, now: Ps) {
+        let (ways, age) = (self.class_ways[0].unwrap_or(ALL_WAYS), self.core_age);
+        for _ in 0..self.llc.brought(spot, now) {
+            if let Ok(Some(victim)) = self.llc.fill_for_tenant(spot, ways, age) {
+                self.evict_from_llc(victim.line, false, Ok(Some(victim)), now);
+            }
+        }
     }
 
     /// `line` has come into the LLC, or found no way there, and `victim` has to go.
@@ -1431,6 +1455,10 @@ impl Memory for Hierarchy {
         {
             return reply;
         }
+        let spot = self.llc.spot(line);
+        if !matches!(lookup.route, Route::Drawn(_)) {
+            self.meet_tenants(spot, now);
+        }
         let mut pinned = false;
         if self.copies.is_some() {
             if write {
@@ -1442,7 +1470,6 @@ impl Memory for Hierarchy {
             }
         }
 
-        let spot = self.llc.spot(line);
         let cast = self.cast(spot, Requester::Core(core), now);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now + cast.waited);
         // What the LLC waits for other cores to answer, if they have to.

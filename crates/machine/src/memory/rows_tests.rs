@@ -34,6 +34,7 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
             io_ways: 0b1100,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: DramSpec::of_standard("ddr4-2400u", ns(30.0)).unwrap(),
         copy_table: None,

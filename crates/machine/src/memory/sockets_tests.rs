@@ -49,6 +49,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
             io_ways: 0b0011,
             snoop: ns(10.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: DramSpec {
             standard: None,

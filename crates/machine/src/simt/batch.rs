@@ -178,6 +178,9 @@ pub fn run(
     }
     let mut outcome = run.outcome;
     outcome.warp_clocks = run.shaders.warp_clocks(outcome.end);
+    for (member, &clocks) in outcome.members.iter_mut().zip(run.shaders.member_clocks()) {
+        member.warp_clocks = clocks;
+    }
     outcome.issued = run.shaders.issued();
     outcome.memory = run.shaders.memory().counters();
     outcome.dram = run.shaders.memory().dram();
@@ -277,9 +280,7 @@ impl Run<'_> {
                     let to = (next + WARP as u32).min(end);
                     lanes_of(self.arrivals, &self.outcome.accepted[next as usize..to as usize], &mut wanted);
                     let program = self.programs.of(self.lanes, &wanted)?;
-                    let of = self.programs.code.program(program);
-                    self.outcome.instructions += of.issued;
-                    self.outcome.lanes += of.lanes;
+                    self.programs.count(program, &mut self.outcome);
                     let at = Placement { first: next % self.layout.slots, ..self.layout };
                     self.shaders.launch(turn, program, at, tag, &self.programs.code, now);
                     running += 1;

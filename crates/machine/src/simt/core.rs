@@ -11,11 +11,14 @@
 //! pipeline apart, and as long as nobody else is ready in one of these clocks, nothing has to be done before the last of
 //! them. Who is ready in such a clock ends that: the warp is one of those that are ready then, with what is left of its run. So
 //! a core in which few warps are ready costs the host little for each instruction, and nothing that is simulated changes.
+//!
+//! Where a program is a chain of functions, the time of each resident warp is told by function: it is the next one's from when
+//! the first instruction of that could go, so that a function waits for its own loads, and until its slot is released.
 
 use std::collections::HashMap;
 
 use super::memory::{Sectors, SimtMemory};
-use super::merge::{Code, Kind, Placement};
+use super::merge::{Code, Kind, MEMBERS, Placement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;
 
@@ -68,6 +71,9 @@ struct Slot {
     /// In the order of launches.
     age: u64,
     at: Placement,
+    /// The function of the chain that it is in, and since when.
+    member: u8,
+    entered: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -310,6 +316,8 @@ pub struct Shaders {
     scheduler: Scheduler,
     pipeline: u64,
     slots_an_instruction: u64,
+    /// Clocks of warps by the function of the chain that they were in.
+    member_clocks: [u64; MEMBERS],
 }
 
 impl Shaders {
@@ -337,6 +345,7 @@ impl Shaders {
             scheduler: spec.scheduler,
             pipeline: u64::from(spec.pipeline),
             slots_an_instruction: u64::from(super::merge::WARP as u32 / spec.simd_width),
+            member_clocks: [0; MEMBERS],
         })
     }
 
@@ -371,6 +380,12 @@ impl Shaders {
         self.cores.iter().map(|core| core.warp_clocks).sum()
     }
 
+    /// Clocks of the warps that were released, by the function of the chain that they were in: they sum to
+    /// [`Shaders::warp_clocks`] once all are.
+    pub fn member_clocks(&self) -> &[u64; MEMBERS] {
+        &self.member_clocks
+    }
+
     /// When the next thing happens; `u64::MAX` if nothing does.
     #[inline]
     pub fn next(&self) -> u64 {
@@ -390,8 +405,10 @@ impl Shaders {
         of.free &= !(1 << slot);
         of.resident += 1;
         of.launched += 1;
+        let member = if program.from == program.to { 0 } else { code.inst(program.from).member() as u8 };
+        let age = of.launched;
         of.slots[slot as usize] =
-            Slot { pc: program.from, to: program.to, tag, age: of.launched, at, ..Slot::default() };
+            Slot { pc: program.from, to: program.to, tag, age, at, member, entered: now, ..Slot::default() };
         if program.from == program.to {
             of.ending |= 1 << slot;
         }
@@ -405,7 +422,11 @@ impl Shaders {
     pub fn release(&mut self, core: u32, slot: u32, now: u64) {
         let of = &mut self.cores[core as usize];
         of.count(now);
-        of.resident -= u64::from(of.free >> slot & 1 == 0);
+        if of.free >> slot & 1 == 0 {
+            let Slot { member, entered, .. } = of.slots[slot as usize];
+            self.member_clocks[usize::from(member)] += now - entered;
+            of.resident -= 1;
+        }
         of.free |= 1 << slot;
     }
 
@@ -516,8 +537,15 @@ impl Shaders {
         if warp.pc == warp.to {
             of.ending |= 1 << slot;
             at = at.max(warp.loads);
-        } else if code.inst(warp.pc).waits {
-            at = at.max(warp.loads);
+        } else {
+            let next = code.inst(warp.pc);
+            if next.waits {
+                at = at.max(warp.loads);
+            }
+            if next.enters {
+                self.member_clocks[usize::from(warp.member)] += at - warp.entered;
+                (warp.member, warp.entered) = (next.member() as u8, at);
+            }
         }
         of.schedule(slot, at, now);
         Ok(())

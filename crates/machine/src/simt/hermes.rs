@@ -233,6 +233,9 @@ impl Run<'_> {
         }
         let mut outcome = self.outcome;
         outcome.warp_clocks = self.shaders.warp_clocks(outcome.end);
+        for (member, &clocks) in outcome.members.iter_mut().zip(self.shaders.member_clocks()) {
+            member.warp_clocks = clocks;
+        }
         outcome.issued = self.shaders.issued();
         outcome.memory = self.shaders.memory().counters();
         outcome.dram = self.shaders.memory().dram();
@@ -345,9 +348,7 @@ impl Run<'_> {
         if let Some(dcq) = &mut self.dcq {
             dcq.allocate(tag, core as u32, slot);
         }
-        let of = self.programs.code.program(program);
-        self.outcome.instructions += of.issued;
-        self.outcome.lanes += of.lanes;
+        self.programs.count(program, &mut self.outcome);
         let record = WarpRecord { first, count, filled, started: now, copied: now, finished: 0, committed: 0 };
         self.warps.push(record);
         self.turn = (core + 1) % cores;

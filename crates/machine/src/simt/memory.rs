@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     fn load(mask: u32) -> Inst {
-        Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false }
+        Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false, enters: false }
     }
 
     fn at(memory: &mut SimtMemory, core: usize, words: &[u32], now: u64) -> u64 {

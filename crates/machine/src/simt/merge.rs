@@ -13,6 +13,10 @@ use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind, SECTOR_BYTES};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
+/// Sites of each function of a chain: which multiple an instruction's site is says whose it is.
+pub const SITES_A_MEMBER: u16 = 128;
+/// Functions of a chain that are told apart.
+pub const MEMBERS: usize = 64;
 
 /// What a warp instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,16 @@ pub struct Inst {
     pub kind: Kind,
     /// Whether earlier loads of the warp must be back.
     pub waits: bool,
+    /// Whether the instruction before is of another function of the chain.
+    pub enters: bool,
+}
+
+impl Inst {
+    /// Which function of a chain it is of: 0 where there is but one.
+    #[inline(always)]
+    pub fn member(&self) -> usize {
+        usize::from(self.site / SITES_A_MEMBER).min(MEMBERS - 1)
+    }
 }
 
 /// A program: where it lies, and what it comes to.
@@ -191,6 +205,8 @@ pub enum MergeError {
 pub struct Merger {
     sectors: Vec<u32>,
     holders: HashMap<u32, usize>,
+    /// Of the latest program: the lanes of its instructions, by the function that these are of.
+    lanes: Vec<u64>,
 }
 
 /// No operation is left, or it cannot go.
@@ -206,6 +222,11 @@ impl Merger {
     /// Ready to merge.
     pub fn new() -> Merger {
         Merger::default()
+    }
+
+    /// The lanes of the instructions of the latest program, summed by the function of the chain that they are of.
+    pub fn member_lanes(&self) -> &[u64] {
+        &self.lanes
     }
 
     /// Merges `wanted` lanes of `lanes` into a program of `code`, whose number is returned.
@@ -233,6 +254,7 @@ impl Merger {
             keys[lane] = streams[lane].first().map_or(NONE, key);
         }
         self.holders.clear();
+        self.lanes.clear();
         let from = code.insts.len() as u32;
         let mut program = Program { from, to: from, issued: 0, lanes: 0 };
         loop {
@@ -253,6 +275,7 @@ impl Merger {
                 // Every lane at this place waits for a lock, and so was left out; another place is least now.
                 continue;
             }
+            let before = program.lanes;
             match kind {
                 OpKind::Latch => {}
                 OpKind::Work => {
@@ -263,12 +286,25 @@ impl Merger {
                     });
                     program.issued += u64::from(most);
                     program.lanes += sum;
-                    code.insts.push(Inst { mask: moved, word: most, count: 0, site, kind: Kind::Alu, waits: true });
+                    code.insts.push(Inst {
+                        mask: moved,
+                        word: most,
+                        count: 0,
+                        site,
+                        kind: Kind::Alu,
+                        waits: true,
+                        enters: false,
+                    });
                 }
                 OpKind::Load | OpKind::Store => {
                     let waits = self.gather(&streams, moved);
                     let kind = if kind == OpKind::Load { Kind::Load } else { Kind::Store };
-                    push(code, &mut program, &self.sectors, Inst { mask: moved, word: 0, count: 0, site, kind, waits });
+                    push(
+                        code,
+                        &mut program,
+                        &self.sectors,
+                        Inst { mask: moved, word: 0, count: 0, site, kind, waits, enters: false },
+                    );
                 }
                 OpKind::Lock | OpKind::Unlock => {
                     self.sectors.clear();
@@ -277,10 +313,15 @@ impl Merger {
                         self.give_locks(&streams, &mut keys, moved)?;
                     }
                     let kind = if kind == OpKind::Lock { Kind::Lock } else { Kind::Unlock };
-                    let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits: true };
+                    let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits: true, enters: false };
                     push(code, &mut program, &self.sectors, inst);
                 }
             }
+            let member = usize::from(site / SITES_A_MEMBER).min(MEMBERS - 1);
+            if self.lanes.len() <= member {
+                self.lanes.resize(member + 1, 0);
+            }
+            self.lanes[member] += program.lanes - before;
             each(moved, |i| {
                 streams[i] = &streams[i][1..];
                 keys[i] = streams[i].first().map_or(NONE, key);
@@ -290,6 +331,10 @@ impl Merger {
             return Err(self.deadlock(&streams));
         }
         program.to = code.insts.len() as u32;
+        let insts = &mut code.insts[from as usize..];
+        for i in 1..insts.len() {
+            insts[i].enters = insts[i].member() != insts[i - 1].member();
+        }
         code.programs.push(program);
         Ok(code.programs.len() as u32 - 1)
     }

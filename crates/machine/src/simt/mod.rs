@@ -30,6 +30,6 @@ pub use dcq::{DcqSpec, DelayCommitQueue};
 pub use hermes::{HermesSpec, Timeout};
 pub use lane::{LaneOp, LaneRecorder, Lanes};
 pub use memory::{Sectors, SimtMemory};
-pub use merge::{Code, Inst, Kind, MergeError, Merger, WARP};
-pub use outcome::{Arrival, Outcome, Part, WarpRecord};
+pub use merge::{Code, Inst, Kind, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP};
+pub use outcome::{Arrival, MemberShare, Outcome, Part, WarpRecord};
 pub use spec::{CacheLevelSpec, KernelSpec, MemorySpec, Scheduler, SimtSpec};

@@ -3,7 +3,7 @@
 use super::core::Deadlock;
 use super::lane::Lanes;
 use super::memory::MemoryCounters;
-use super::merge::{Code, MergeError, Merger, Program, WARP};
+use super::merge::{Code, Kind, MergeError, Merger, Program, WARP};
 use crate::MachineError;
 use crate::dram::DramCounters;
 
@@ -81,6 +81,28 @@ impl WarpRecord {
     }
 }
 
+/// What a function of a chain has taken, or the only one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberShare {
+    /// Warp instructions.
+    pub instructions: u64,
+    /// Their lanes, summed.
+    pub lanes: u64,
+    /// Those of them that load or store.
+    pub references: u64,
+    /// Sectors that these touch.
+    pub sectors: u64,
+    /// Resident warps that were in it, summed over cores and clocks.
+    pub warp_clocks: u64,
+}
+
+impl MemberShare {
+    /// Lanes that take part in an instruction, of those a warp has.
+    pub fn efficiency(&self) -> f64 {
+        Program { from: 0, to: 0, issued: self.instructions, lanes: self.lanes }.efficiency()
+    }
+}
+
 /// A run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -104,6 +126,8 @@ pub struct Outcome {
     pub busy_clocks: u64,
     /// Warps a core can hold.
     pub resident: u32,
+    /// By function of a chain, up to the last that has an instruction: their sums are those of the whole.
+    pub members: Vec<MemberShare>,
     /// Of the memory system.
     pub memory: MemoryCounters,
     /// Of the DRAM.
@@ -148,6 +172,8 @@ pub(super) struct Programs {
     pub(super) code: Code,
     merger: Merger,
     known: std::collections::HashMap<(u32, u32), u32>,
+    /// Of each program what its functions take, with their numbers.
+    shares: Vec<Vec<(usize, MemberShare)>>,
 }
 
 /// Programs may take 2 GiB.
@@ -174,7 +200,45 @@ impl Programs {
         if let Some(key) = key {
             self.known.insert(key, program);
         }
+        let mut shares: Vec<(usize, MemberShare)> = Vec::with_capacity(1);
+        for inst in self.code.insts(program) {
+            if shares.last().is_none_or(|&(member, _)| member != inst.member()) {
+                shares.push((inst.member(), MemberShare::default()));
+            }
+            let Some((_, share)) = shares.last_mut() else { continue };
+            match inst.kind {
+                Kind::Alu => share.instructions += u64::from(inst.word),
+                _ => share.instructions += 1,
+            }
+            if matches!(inst.kind, Kind::Load | Kind::Store) {
+                share.references += 1;
+                share.sectors += u64::from(inst.count);
+            }
+        }
+        for (member, share) in &mut shares {
+            // Once: a function has one run of instructions in a program, as sites grow from function to function.
+            share.lanes = self.merger.member_lanes().get(*member).copied().unwrap_or(0);
+        }
+        debug_assert_eq!(self.shares.len(), program as usize);
+        self.shares.push(shares);
         Ok(program)
+    }
+
+    /// A warp of `program` runs.
+    pub(super) fn count(&self, program: u32, outcome: &mut Outcome) {
+        let of = self.code.program(program);
+        outcome.instructions += of.issued;
+        outcome.lanes += of.lanes;
+        for &(member, share) in &self.shares[program as usize] {
+            if outcome.members.len() <= member {
+                outcome.members.resize(member + 1, MemberShare::default());
+            }
+            let sum = &mut outcome.members[member];
+            sum.instructions += share.instructions;
+            sum.lanes += share.lanes;
+            sum.references += share.references;
+            sum.sectors += share.sectors;
+        }
     }
 }
 
