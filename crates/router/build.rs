@@ -1,8 +1,17 @@
 //! Compiles the kernels as C for the host, so that what a GPU would run can run and be tested without one.
 
 fn main() {
-    for file in ["platform.h", "router.h", "functions.h", "classify.h", "inspect.h", "program.h", "router.cu", "twin.c"]
-    {
+    for file in [
+        "platform.h",
+        "router.h",
+        "functions.h",
+        "classify.h",
+        "fragment.h",
+        "inspect.h",
+        "program.h",
+        "router.cu",
+        "twin.c",
+    ] {
         println!("cargo:rerun-if-changed=kernels/{file}");
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,14 +1,15 @@
 /* Packet functions of one lane that need no more than headers and routes; classify.h and inspect.h have the others, and
  * program.h what a packet goes through.
  *
- * A lowering of crates/functions (check.rs, lookup/dir24.rs, ttl.rs, forward.rs): the same verdicts, the same bytes, and the
+ * A lowering of crates/functions (check.rs, lookup/, ttl.rs, forward.rs): the same verdicts, the same bytes, and the
  * same references to the packet and to the tables, but for two that a register saves: the descriptor is one load where
  * Rust reads six fields of an mbuf, and the time to live is kept from the header check.
  *
  * A header is brought in by aligned loads of 16 bytes, two for IPv4 and three or four for IPv6: byte by byte it would be as
  * many loads as fields. Nothing here reads or writes a single byte of memory.
  *
- * Source: RFC 1812 5.2.2, 5.3.1, 5.3.7; RFC 8200 3; RFC 1624 equation 3; Gupta, Lin, McKeown, IEEE INFOCOM 1998. */
+ * Source: RFC 1812 5.2.2, 5.3.1, 5.3.7; RFC 8200 3; RFC 1624 equation 3; Gupta, Lin, McKeown, IEEE INFOCOM 1998;
+ * Asai, Ohara, ACM SIGCOMM 2015. */
 #ifndef WIRESPEED_FUNCTIONS_H
 #define WIRESPEED_FUNCTIONS_H
 
@@ -251,6 +252,55 @@ FUNCTION uint32_t look_up(const Lane *lane, const Function *program, Descriptor 
         TOUCH(lane, REGION_PACKET, packet.l3_offset + 24, 16, ACCESS_LOAD);
         for (uint32_t i = 0; i < 4; i++) header.word[6 + i] = *(const uint32_t *)(slot + at + 24 + 4 * i);
         hop = look_up_v6(lane, program, &header);
+    } else {
+        return DROP_FOR(DROP_NOT_IP);
+    }
+    return hop ? FORWARD_BY((hop - 1) % program->ports & 0xffff) : DROP_FOR(DROP_NO_ROUTE);
+}
+
+/* The longest match in a Poptrie of `high`:`low`, an address of 128 bits, or one of 32 in the upper half of `high`: the next
+ * hop's number plus 1, or 0. Regions are those from `region` on. A node is three loads of 8 bytes. */
+FUNCTION uint32_t walk(const Lane *lane, uint16_t region, const uint32_t *direct, const uint64_t *nodes,
+                       const uint16_t *leaves, uint64_t high, uint64_t low) {
+    (void)lane, (void)region;
+    TOUCH(lane, region, (high >> 46) * 4, 4, ACCESS_LOAD);
+    uint32_t entry = direct[high >> 46];
+    if (entry >> 31) return entry & 0x7fffffff;
+    high = high << 18 | low >> 46, low <<= 18;
+    /* An address of 128 bits has 19 nodes below the first 18 bits. */
+    for (uint32_t level = 0; level < 19; level++) {
+        const uint64_t *node = nodes + (uint64_t)entry * 3;
+        TOUCH(lane, region + 1, (uint64_t)entry * 24, 24, ACCESS_LOAD);
+        uint64_t vector = node[0], runs = node[1], firsts = node[2], bit = 1ull << (high >> 58);
+        /* The place's bit and all below it. */
+        uint64_t upto = bit << 1 ? (bit << 1) - 1 : ~0ull;
+        if (!(vector & bit)) {
+            uint32_t leaf = (uint32_t)firsts + ones(runs & upto) - 1;
+            TOUCH(lane, region + 2, (uint64_t)leaf * 2, 2, ACCESS_LOAD);
+            return leaves[leaf];
+        }
+        entry = (uint32_t)(firsts >> 32) + ones(vector & upto) - 1;
+        high = high << 6 | low >> 58, low <<= 6;
+    }
+    return 0;
+}
+
+/* Route lookup alone, by a Poptrie. */
+FUNCTION uint32_t look_up_poptrie(const Lane *lane, const Function *program, Descriptor packet, const uint8_t *slot) {
+    uint32_t at = FRAME_OFFSET + packet.l3_offset, hop;
+    if (packet.l3 == 4) {
+        if (packet.captured < packet.l3_offset + 20u) return DROP_FOR(DROP_TRUNCATED);
+        uint64_t address = swap32(packet_word(lane, slot, at + 16));
+        hop = walk(lane, REGION_DIRECT, (const uint32_t *)program->tbl24, (const uint64_t *)program->tbl8, program->leaves,
+                   address << 32, 0);
+    } else if (packet.l3 == 6) {
+        if (packet.captured < packet.l3_offset + 40u) return DROP_FOR(DROP_TRUNCATED);
+        TOUCH(lane, REGION_PACKET, packet.l3_offset + 24, 16, ACCESS_LOAD);
+        const uint32_t *word = (const uint32_t *)(slot + at + 24);
+        uint64_t high = (uint64_t)swap32(word[0]) << 32 | swap32(word[1]);
+        uint64_t low = (uint64_t)swap32(word[2]) << 32 | swap32(word[3]);
+        hop = walk(lane, REGION_DIRECT_V6, program->tbl24_v6, (const uint64_t *)program->tbl8_v6, program->leaves_v6, high,
+                   low);
     } else {
         return DROP_FOR(DROP_NOT_IP);
     }

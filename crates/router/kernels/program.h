@@ -8,6 +8,7 @@
 #ifndef WIRESPEED_PROGRAM_H
 #define WIRESPEED_PROGRAM_H
 
+#include "fragment.h"
 #include "inspect.h"
 
 FUNCTION Descriptor descriptor_of(const Lane *lane, const Packets *packets, uint32_t place) {
@@ -39,7 +40,7 @@ FUNCTION uint32_t process_headers(const Lane *lane, const Program *program, cons
 
 /* Any function, or a chain. */
 FUNCTION uint32_t process_any(Lane *lane, const Program *program, const Packets *packets) {
-    uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict = 0, routed = 0, class_of = NONE, mark;
+    uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict = 0, routed = 0, cut = 0, class_of = NONE, mark;
     uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
     Descriptor packet = descriptor_of(lane, packets, place);
     for (uint32_t i = 0; i < program->members; i++) {
@@ -54,18 +55,22 @@ FUNCTION uint32_t process_any(Lane *lane, const Program *program, const Packets 
             case FUNCTION_TUPLES: own = classify(lane, function, packet, slot, 1, &mark), class_of = mark; break;
             case FUNCTION_AUTOMATON: own = inspect(lane, function, packet, slot, 0, &mark), class_of = mark; break;
             case FUNCTION_WINDOWS: own = inspect(lane, function, packet, slot, 1, &mark), class_of = mark; break;
+            case FUNCTION_POPTRIE: own = look_up_poptrie(lane, function, packet, slot); break;
+            case FUNCTION_FRAGMENT: own = fragment(lane, function, packets, place, packet, slot); break;
             default: own = forward(lane, function, packet, slot);
         }
         if (own >> 16 == VERDICT_DROP) {
             verdict = own | i << VERDICT_MEMBER_SHIFT;
             break;
         }
+        /* The last member may cut, and leaves the port to one that routes. */
+        cut |= own & VERDICT_CUT;
         uint32_t routes = program->routes >> i & 1;
         if (routes || !routed) verdict = own;
         routed |= routes;
     }
     packets->classes[place] = class_of;
-    return verdict;
+    return verdict | cut;
 }
 
 #endif

@@ -39,19 +39,23 @@ enum {
 enum { REGION_PACKET = 0, REGION_MBUF = 1, REGION_TBL24 = 16, REGION_TBL8 = 17, REGION_TBL24_V6 = 18, REGION_TBL8_V6 = 19,
        REGION_NEXT_HOPS = 20, REGION_RULES = 16, REGION_TUPLES = 16, REGION_CLASS_BUCKETS = 17, REGION_CLASS_ENTRIES = 18,
        REGION_PATTERNS = 16, REGION_ROOT = 17, REGION_STATES = 18, REGION_WIDE = 19, REGION_OUTPUTS = 20, REGION_LISTS = 21,
-       REGION_FILTERS = 17, REGION_BUCKETS = 18, REGION_ENTRIES = 19 };
+       REGION_FILTERS = 17, REGION_BUCKETS = 18, REGION_ENTRIES = 19, REGION_DIRECT = 16, REGION_NODES = 17, REGION_LEAVES = 18,
+       REGION_DIRECT_V6 = 19, REGION_NODES_V6 = 20, REGION_LEAVES_V6 = 21, REGION_PARTS = 16 };
 enum { ACCESS_LOAD = 0, ACCESS_STORE = 1 };
 
 /* A verdict: member of the chain that drops 8 | kind 8 | port or reason 16. */
 #define VERDICT_MEMBER_SHIFT 24u
-enum { VERDICT_FORWARD = 1, VERDICT_DROP = 2 };
+enum { VERDICT_FORWARD = 1, VERDICT_DROP = 2, VERDICT_FRAGMENTS = 3 };
+/* What makes of "forward" "forward, and its fragments". */
+#define VERDICT_CUT (2u << 16)
 enum { DROP_NOT_IP, DROP_TRUNCATED, DROP_BAD_VERSION, DROP_BAD_HEADER_LENGTH, DROP_BAD_TOTAL_LENGTH, DROP_BAD_CHECKSUM,
        DROP_SOURCE_MARTIAN, DROP_DESTINATION_MARTIAN, DROP_DESTINATION_MULTICAST, DROP_DESTINATION_BROADCAST,
-       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED, DROP_UNCLASSIFIED, DROP_SIGNATURE_FOUND };
+       DROP_LINK_LOCAL, DROP_NO_ROUTE, DROP_TTL_EXPIRED, DROP_HOP_LIMIT_EXCEEDED, DROP_UNCLASSIFIED, DROP_SIGNATURE_FOUND,
+       DROP_FRAGMENTATION_NEEDED, DROP_PACKET_TOO_BIG, DROP_UNFRAGMENTABLE };
 
 /* What is done with a packet. */
 enum { FUNCTION_FORWARD = 0, FUNCTION_CHECK = 1, FUNCTION_LOOKUP = 2, FUNCTION_TTL = 3, FUNCTION_CLASSIFY = 4,
-       FUNCTION_TUPLES = 5, FUNCTION_AUTOMATON = 6, FUNCTION_WINDOWS = 7 };
+       FUNCTION_TUPLES = 5, FUNCTION_AUTOMATON = 6, FUNCTION_WINDOWS = 7, FUNCTION_POPTRIE = 8, FUNCTION_FRAGMENT = 9 };
 
 /* What a NIC tells of a packet: 16 bytes, one load. */
 typedef struct {
@@ -69,8 +73,11 @@ typedef struct {
     uint8_t *slots;
     uint32_t *verdicts;
     uint32_t *classes; /* of the latest classifier a rule's number, of the latest inspection the first pattern found; or all ones */
+    uint8_t *parts; /* of fragmentation: a buffer for each slot; see fragment.h */
     uint32_t mask;
     uint32_t stride; /* bytes of a slot, a multiple of 64 */
+    uint32_t part_bytes; /* of a slot's buffer, a multiple of 64 */
+    uint32_t unused;
 } Packets;
 
 /* A function and its tables, as crates/functions lays them out. */
@@ -101,6 +108,10 @@ typedef struct {
     const void *wide;    /* of an automaton, 64 bytes each; of windows their lengths, 16 bytes each */
     const void *outputs; /* 12 bytes each */
     const void *lists;   /* 12 bytes each */
+    const uint16_t *leaves; /* of a Poptrie, whose direct table is tbl24 and whose nodes, 24 bytes each, are tbl8 */
+    const uint16_t *leaves_v6;
+    uint32_t mtu; /* of fragmentation: bytes of the largest IP packet that the next link carries */
+    uint32_t unused;
 } Function;
 
 /* What is done with packets: one function, or a chain of them. A kernel's argument. */

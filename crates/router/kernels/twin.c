@@ -38,6 +38,10 @@ uint32_t wirespeed_router_layout(uint32_t which) {
         case 14: return offsetof(Program, member);
         case 15: return offsetof(Function, lists);
         case 16: return REGIONS_A_MEMBER;
+        case 17: return offsetof(Packets, parts);
+        case 18: return offsetof(Packets, part_bytes);
+        case 19: return offsetof(Function, leaves);
+        case 20: return offsetof(Function, mtu);
         default: return 0;
     }
 }

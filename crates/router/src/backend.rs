@@ -1,7 +1,7 @@
 //! What takes tasks and commits them, and the backend that every machine has: threads with the packet functions themselves.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use functions::{Function, PacketFunction, Verdict};
 use packet::Packet;
 use probe::Null;
 use serde::Serialize;
-use units::Ps;
+use units::{PacketId, Ps};
 
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
 use crate::program::Share;
@@ -103,6 +103,11 @@ pub trait Backend {
     /// There is no verdict.
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError>;
 
+    /// Of the packet that was taken last, the fragments after the first, which has the packet's place.
+    fn fragments(&self) -> &[Packet] {
+        &[]
+    }
+
     /// Of a chain, what each member has done with what was taken; of one function nothing. Complete after the end.
     fn shares(&self) -> Vec<Share> {
         Vec::new()
@@ -151,6 +156,9 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         (**self).take(number, packet)
     }
+    fn fragments(&self) -> &[Packet] {
+        (**self).fragments()
+    }
     fn shares(&self) -> Vec<Share> {
         (**self).shares()
     }
@@ -197,14 +205,23 @@ pub struct Cpu {
     commit: Commit,
     watchdog: Watchdog,
     slots: u64,
+    /// Of the packet that was taken last.
+    fragments: Vec<Packet>,
+    name: String,
+    mtu: Option<u32>,
 }
 
 struct Shared {
     ring: Ring<AtomicU64>,
     packets: Box<[UnsafeCell<Packet>]>,
     verdicts: Box<[UnsafeCell<Option<Verdict>>]>,
+    /// Where packets may become several: by slot, the fragments after the first.
+    fragments: Box<[UnsafeCell<Vec<Packet>>]>,
     /// Of a chain: what the workers that have ended have done.
     shares: Mutex<Vec<Share>>,
+    /// What took the place of the function that the workers began with, and how often that happened.
+    replaced: Mutex<Option<Function>>,
+    replacements: AtomicU64,
 }
 
 // SAFETY: a slot belongs to the host until a task with it is posted, then to the worker that draws that task's ticket, and to
@@ -214,7 +231,7 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// A worker ends: what it has done is added up, and how long each member of a chain took.
+    /// A worker ends, or its function is replaced: what it has done is added up, and how long each member of a chain took.
     fn leave(&self, function: &Function, times: &[Duration]) {
         let Function::Chain(chain) = function else { return };
         let Ok(mut all) = self.shares.lock() else { return };
@@ -278,7 +295,10 @@ impl Cpu {
             ring: Ring::new(RING_ENTRIES, base),
             packets: (0..slots).map(|_| UnsafeCell::default()).collect(),
             verdicts: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
+            fragments: (0..if program.mtu().is_some() { slots } else { 0 }).map(|_| UnsafeCell::default()).collect(),
             shares: Mutex::default(),
+            replaced: Mutex::default(),
+            replacements: AtomicU64::new(0),
         });
         let workers = (0..threads)
             .map(|_| {
@@ -287,7 +307,36 @@ impl Cpu {
             })
             .collect();
         let (ledger, watchdog) = (Ledger::new(RING_ENTRIES, base), Watchdog::new(deadline));
-        Ok(Cpu { shared, workers, ledger, commit, watchdog, slots })
+        Ok(Cpu {
+            shared,
+            workers,
+            ledger,
+            commit,
+            watchdog,
+            slots,
+            fragments: Vec::new(),
+            name: program.name(),
+            mtu: program.mtu(),
+        })
+    }
+
+    /// From the next task that is posted on, packets go through `program`; those that were posted before may still go through
+    /// the one before. A worker gives that up, and the tables that it shares, with the first task that it draws from now on,
+    /// or at its end. So that tables change while packets go: one copy is looked up in, the other is updated, and they change
+    /// places.
+    ///
+    /// # Errors
+    /// Members of another number or with other names, or fragmentation of another MTU.
+    pub fn replace(&mut self, program: &Program) -> Result<(), RouterError> {
+        if program.name() != self.name || program.mtu() != self.mtu {
+            let (came, allowed) = (program.name(), "must be the functions that the backend was made for");
+            return Err(RouterError::Setting { what: "function", came, allowed });
+        }
+        *self.shared.replaced.lock().map_err(|_| RouterError::Panicked { backend: "cpu" })? =
+            Some(program.function().clone());
+        // Before any task that is posted from now on, which a worker draws by an acquiring load.
+        self.shared.replacements.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     fn place(&self, number: u64) -> usize {
@@ -296,7 +345,9 @@ impl Cpu {
 }
 
 fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
-    let mut verdicts = Vec::with_capacity(256);
+    let (mut verdicts, mut ids) = (Vec::with_capacity(256), Vec::new());
+    let cuts = !shared.fragments.is_empty();
+    let mut seen = 0;
     let mask = shared.packets.len() - 1;
     let mut times = match &function {
         Function::Chain(chain) => vec![Duration::ZERO; chain.members().count()],
@@ -305,6 +356,15 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
     loop {
         let ticket = shared.ring.draw();
         let Some(task) = shared.ring.wait(ticket) else { return shared.leave(&function, &times) };
+        let latest = shared.replacements.load(Ordering::Acquire);
+        if latest != seen {
+            seen = latest;
+            let next = shared.replaced.lock().ok().and_then(|replaced| replaced.clone());
+            if let Some(next) = next {
+                shared.leave(&std::mem::replace(&mut function, next), &times);
+                times.fill(Duration::ZERO);
+            }
+        }
         if let Some(hook) = hook {
             hook(task);
         }
@@ -319,6 +379,12 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
                 let slots = shared.packets.as_ptr().add(from);
                 std::slice::from_raw_parts_mut(UnsafeCell::raw_get(slots), n)
             };
+            if cuts {
+                // Fragments tell of their packet by its number: one that is its own.
+                ids.clear();
+                ids.extend(burst.iter().map(|packet| packet.id));
+                (0..).zip(burst.iter_mut()).for_each(|(i, packet)| packet.id = PacketId(i));
+            }
             match &mut function {
                 // A clock is read once a member and burst, some 25 ns for up to 32 packets.
                 Function::Chain(chain) => {
@@ -329,6 +395,17 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
                     });
                 }
                 one => one.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts),
+            }
+            if cuts {
+                for (packet, &id) in burst.iter_mut().zip(&ids) {
+                    packet.id = id;
+                }
+                for fragment in function.fragments_mut() {
+                    let i = fragment.id.0 as usize;
+                    fragment.id = ids[i];
+                    // SAFETY: as above.
+                    unsafe { (*shared.fragments[from + i].get()).push(std::mem::take(fragment)) };
+                }
             }
         }
         for (i, &verdict) in verdicts.iter().enumerate() {
@@ -403,10 +480,18 @@ impl Backend for Cpu {
         // SAFETY: the packet was committed: its slot is the host's.
         let verdict = unsafe {
             std::ptr::swap(self.shared.packets[place].get(), packet);
+            if let Some(fragments) = self.shared.fragments.get(place) {
+                self.fragments.clear();
+                self.fragments.append(&mut *fragments.get());
+            }
             (*self.shared.verdicts[place].get()).take()
         };
         let what = || format!("packet {number} was committed without a verdict");
         verdict.ok_or_else(|| RouterError::Protocol { backend: "cpu", what: what() })
+    }
+
+    fn fragments(&self) -> &[Packet] {
+        &self.fragments
     }
 
     fn shares(&self) -> Vec<Share> {

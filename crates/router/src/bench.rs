@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use functions::classify::Search;
 use functions::inspect::Method;
+use functions::lookup::Structure;
 use functions::{ChecksumCheck, PacketFunction, Verdict};
 use packet::Packet;
 use probe::Null;
 use serde::{Deserialize, Serialize};
 use traffic::{Blueprint, Load, SourceSpec};
-use units::{PacketRate, Ps};
+use units::{PacketId, PacketRate, Ps};
 
 use crate::backend::{Backend, Commit, Cpu};
 use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
@@ -44,6 +45,10 @@ pub struct BenchSpec {
     pub search: Option<Search>,
     /// How payloads are searched.
     pub method: Method,
+    /// By what routes are looked up; DIR-24-8 if left out.
+    pub structure: Option<Structure>,
+    /// Bytes of the largest IP packet that the next links carry; 1500 if left out.
+    pub mtu: Option<u32>,
     /// Rules for classification; made ones if left out.
     pub rules: Option<PathBuf>,
     /// Strings for inspection; made ones if left out.
@@ -76,6 +81,8 @@ impl Default for BenchSpec {
             function: Functions::default(),
             search: None,
             method: Method::default(),
+            structure: None,
+            mtu: None,
             rules: None,
             patterns: None,
             table: None,
@@ -129,7 +136,7 @@ pub struct Point {
     pub iqr_us: Option<f64>,
     /// Packets.
     pub packets: u64,
-    /// Verdicts that differ from the scalar function's: 0, or there is a bug.
+    /// Verdicts, or numbers of fragments, that differ from the scalar function's: 0, or there is a bug.
     pub wrong: u64,
 }
 
@@ -182,7 +189,7 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
     let sources = ProgramSpec {
         functions: &spec.function,
-        methods: Methods { search: spec.search, method: spec.method },
+        methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
         rules: spec.rules.as_ref(),
         patterns: spec.patterns.as_ref(),
         ports: 4,
@@ -233,7 +240,8 @@ fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, Rout
     let load = Load::Packets(PacketRate::from_mpps(1.0));
     let mut source = Blueprint::new(&traffic, Some(table))?.source(spec.seed, &load)?;
     let (mut packets, mut packet) = (Vec::with_capacity(spec.packets as usize), Packet::default());
-    let payloads = spec.function.has(FunctionName::Inspect);
+    // Threads copy the payloads that they cut.
+    let payloads = spec.function.has(FunctionName::Inspect) || spec.function.has(FunctionName::Fragment);
     while (packets.len() as u64) < spec.packets && source.next(&mut packet) {
         if !payloads {
             packet.data.truncate(FRAME_BYTES);
@@ -243,19 +251,26 @@ fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, Rout
     Ok(packets)
 }
 
-fn verdicts(program: &Program, packets: &[Packet]) -> Vec<Verdict> {
-    let (mut function, mut verdicts) = (program.function().clone(), Vec::with_capacity(packets.len()));
+/// What is to become of each packet, and how many fragments it is to have beside the first.
+fn verdicts(program: &Program, packets: &[Packet]) -> Vec<(Verdict, usize)> {
+    let (mut function, mut expected) = (program.function().clone(), Vec::with_capacity(packets.len()));
     for burst in packets.chunks(1024) {
-        function.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut Null, &mut verdicts);
+        let (mut burst, mut verdicts, first) = (burst.to_vec(), Vec::new(), expected.len());
+        (0..).zip(&mut burst).for_each(|(i, packet)| packet.id = PacketId(i));
+        function.process_burst(Ps::ZERO, &mut burst, &mut Null, &mut verdicts);
+        expected.extend(verdicts.into_iter().map(|verdict| (verdict, 0)));
+        for fragment in function.fragments() {
+            expected[first + fragment.id.0 as usize].1 += 1;
+        }
     }
-    verdicts
+    expected
 }
 
 struct Bench<'a> {
     spec: &'a BenchSpec,
     program: &'a Program,
     packets: &'a [Packet],
-    expected: &'a [Verdict],
+    expected: &'a [(Verdict, usize)],
     frame_bytes: usize,
 }
 
@@ -330,7 +345,8 @@ impl Bench<'_> {
         backend.settle(count)?;
         let (mut wrong, mut packet) = (0, Packet::default());
         for (number, expected) in (0..count).zip(self.expected) {
-            wrong += u64::from(backend.take(number, &mut packet)? != *expected);
+            let verdict = backend.take(number, &mut packet)?;
+            wrong += u64::from((verdict, backend.fragments().len()) != *expected);
         }
         let carried_mpps = count as f64 / last.max(1.0) * 1e3;
         // A batch is waited for, and so the last commit is that much after the last arrival.

@@ -110,12 +110,6 @@ pub enum RouterError {
         /// How long was waited.
         waited: Duration,
     },
-    /// A packet function that kernels do not have.
-    #[error("the function {function} has no form for GPUs: use --backend cpu")]
-    NoLowering {
-        /// Which.
-        function: &'static str,
-    },
     /// A ring said what it cannot say.
     #[error("the {backend} backend broke the protocol: {what}; this is a bug")]
     Protocol {

@@ -144,10 +144,16 @@ pub struct Packets {
     /// A word a packet: of the latest classifier a rule's number, of the latest inspection the first pattern found; or all
     /// ones.
     pub classes: u64,
+    /// Of fragmentation: a buffer for each slot, as [`functions::fragment::assemble`] reads it.
+    pub parts: u64,
     /// Slots less 1; their number is a power of two.
     pub mask: u32,
     /// Bytes of a slot, a multiple of 64.
     pub stride: u32,
+    /// Bytes of a slot's buffer, a multiple of 64.
+    pub part_bytes: u32,
+    /// Nothing.
+    pub unused: u32,
 }
 
 /// A function's tables.
@@ -206,6 +212,14 @@ pub struct Tables {
     pub outputs: u64,
     /// Of an automaton, 12 bytes each.
     pub lists: u64,
+    /// Of a Poptrie for IPv4, whose direct table is `tbl24` and whose nodes, 24 bytes each, are `tbl8`.
+    pub leaves: u64,
+    /// Of a Poptrie for IPv6.
+    pub leaves_v6: u64,
+    /// Of fragmentation.
+    pub mtu: u32,
+    /// Nothing.
+    pub unused: u32,
 }
 
 /// Members of a chain that kernels take.
@@ -309,6 +323,10 @@ mod tests {
             offset_of!(Members, member),
             offset_of!(Tables, lists),
             usize::from(REGIONS_A_MEMBER),
+            offset_of!(Packets, parts),
+            offset_of!(Packets, part_bytes),
+            offset_of!(Tables, leaves),
+            offset_of!(Tables, mtu),
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

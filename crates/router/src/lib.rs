@@ -8,7 +8,7 @@
 //! - [`route()`] connects a [`Source`](source::Source), a backend and a [`Sink`](sink::Sink), and measures.
 //!
 //! Left out: receive side scaling over several sources, IP options beyond their checksum, ICMP errors, updates of tables
-//! while packets are routed.
+//! while packets are routed by a kernel ([`Cpu::replace`] has them for threads).
 //!
 //! **Source**: Y. Zhu, Y. Deng, Y. Chen, "Hermes: An Integrated CPU/GPU Microarchitecture for IP Routing", DAC 2011. What it
 //! proposed as hardware, a task FIFO, warps of 32 packets and in-order commit, is built here on a kernel that stays.

@@ -8,7 +8,7 @@ use packet::Packet;
 
 use crate::layout::{Members, Touch};
 use crate::machine::Twin;
-use crate::memory::PacketMemory;
+use crate::memory::{Fragments, PacketMemory};
 use crate::program::verdict_of;
 use crate::{Program, RouterError};
 
@@ -17,6 +17,7 @@ pub struct Lowering {
     memory: PacketMemory,
     members: Members,
     any: bool,
+    fragments: Vec<Packet>,
     /// Owns the memory.
     _machine: Twin,
     /// Owns the tables.
@@ -33,7 +34,7 @@ impl Lowering {
         let memory = PacketMemory::new(&mut machine, &program, burst.max(1).next_power_of_two() as u64, frame_bytes)?;
         let members = program.place(&mut machine)?;
         let any = program.is_any();
-        Ok(Lowering { memory, members, any, _machine: machine, _program: program })
+        Ok(Lowering { memory, members, any, fragments: Vec::new(), _machine: machine, _program: program })
     }
 
     /// Processes a burst, changes its bytes, and appends verdicts to `out`. With room for `references` it returns what was
@@ -63,13 +64,22 @@ impl Lowering {
             let allowed = "the burst makes more: make room for them";
             return Err(RouterError::Setting { what: "references", came: references.to_string(), allowed });
         }
+        let mut cut = Fragments::default();
+        self.fragments.clear();
         for (number, packet) in (0..).zip(burst.iter_mut()) {
             // SAFETY: the batch is done.
-            let word = unsafe { self.memory.take(number, packet) };
+            let word = unsafe { self.memory.take(number, packet, &mut cut) };
+            self.fragments.extend_from_slice(cut.all());
             let what = || format!("verdict {word:#x} on packet {number}");
             out.push(verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: "twin", what: what() })?);
         }
         Ok(touches)
+    }
+
+    /// Of the packets of the latest burst the fragments but for the first one of each, as
+    /// [`functions::Function::fragments`] has them.
+    pub fn fragments(&self) -> &[Packet] {
+        &self.fragments
     }
 
     /// The same, from now on, by the kernels for any function and any chain, whether or not it takes them.

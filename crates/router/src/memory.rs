@@ -8,10 +8,12 @@
 
 use std::ptr::NonNull;
 
+use functions::fragment::{assemble, part_bytes};
 use packet::{L3, Packet};
 
 use crate::layout::{Descriptor, FRAME_OFFSET, Packets, SLOT_MARGIN};
 use crate::machine::Machine;
+use crate::program::is_cut;
 use crate::{Program, RouterError};
 
 /// Memory that the host and a device see, each by its own address.
@@ -52,6 +54,8 @@ pub(crate) struct PacketMemory {
     pub(crate) slots: Shared,
     pub(crate) verdicts: Shared,
     pub(crate) classes: Shared,
+    /// Of fragmentation: what fragments are put together from, and bytes of a slot's part of it.
+    parts: Option<(Shared, usize)>,
     pub(crate) count: u64,
     pub(crate) stride: usize,
     /// Packets of whose frames only a part had room, where a verdict depends on all of it.
@@ -75,7 +79,12 @@ impl PacketMemory {
         }
         let stride = (frame_bytes.clamp(64, 1 << 16) + SLOT_MARGIN).next_multiple_of(64);
         let slots = count as usize;
+        let parts = match program.mtu().map(part_bytes) {
+            Some(bytes) => Some((rmalloc(machine, "parts of fragments", slots * bytes)?, bytes)),
+            None => None,
+        };
         Ok(PacketMemory {
+            parts,
             descriptors: rmalloc(machine, "packet descriptors", slots * size_of::<Descriptor>())?,
             slots: rmalloc(machine, "packet memory", slots * stride)?,
             verdicts: rmalloc(machine, "verdicts", slots * 4)?,
@@ -109,11 +118,13 @@ impl PacketMemory {
         Ok(())
     }
 
-    /// What comes back, with its bytes a packet: verdicts; packets if they are changed, classes if they get one.
+    /// What comes back, with its bytes a packet: verdicts; packets if they are changed, classes if they get one, what
+    /// fragments are put together from if they are cut.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&Shared, usize)> {
         let all =
             [(true, &self.verdicts, 4), (self.writes, &self.slots, self.stride), (self.classifies, &self.classes, 4)];
-        all.into_iter().filter(|&(comes, ..)| comes).map(|(_, memory, bytes)| (memory, bytes))
+        let parts = self.parts.iter().map(|(memory, bytes)| (memory, *bytes));
+        all.into_iter().filter(|&(comes, ..)| comes).map(|(_, memory, bytes)| (memory, bytes)).chain(parts)
     }
 
     /// Places that follow each other: two runs where the packets go over the end.
@@ -134,8 +145,11 @@ impl PacketMemory {
             slots: self.slots.device,
             verdicts: self.verdicts.device,
             classes: self.classes.device,
+            parts: self.parts.as_ref().map_or(0, |(memory, _)| memory.device),
             mask: (self.count - 1) as u32,
             stride: self.stride as u32,
+            part_bytes: self.parts.as_ref().map_or(0, |&(_, bytes)| bytes as u32),
+            unused: 0,
         }
     }
 
@@ -172,11 +186,33 @@ impl PacketMemory {
         }
     }
 
-    /// The verdict on packet `number`, whose changed bytes go into `packet`, which [`PacketMemory::put`] was given.
+    /// The verdict on packet `number`, whose changed bytes go into `packet`, which [`PacketMemory::put`] was given. If it was
+    /// cut, the packet becomes its first fragment, and `fragments` has the others.
     ///
     /// # Safety
     /// The packet was committed.
-    pub(crate) unsafe fn take(&self, number: u64, packet: &mut Packet) -> u32 {
+    pub(crate) unsafe fn take(&self, number: u64, packet: &mut Packet, fragments: &mut Fragments) -> u32 {
+        // SAFETY: as the caller promises.
+        let word = unsafe { self.back(number, packet) };
+        fragments.made = 0;
+        if is_cut(word)
+            && let Some((parts, bytes)) = &self.parts
+        {
+            // SAFETY: the packet's buffer, which belongs to the host as the slot does, and is aligned to 64 bytes.
+            let parts = unsafe {
+                let at = parts.host.as_ptr().add(self.place(number) * bytes);
+                std::slice::from_raw_parts(at.cast::<u32>(), bytes / 4)
+            };
+            let Some(made) = assemble(packet, parts, &mut fragments.packets, 0) else {
+                // No verdict is this: whoever asked says that the protocol is broken.
+                return 0;
+            };
+            fragments.made = made;
+        }
+        word
+    }
+
+    unsafe fn back(&self, number: u64, packet: &mut Packet) -> u32 {
         let place = self.place(number);
         let kept = packet.data.len().min(self.room()).min(usize::from(u16::MAX));
         // SAFETY: as for `put`.
@@ -194,6 +230,20 @@ impl PacketMemory {
     pub(crate) unsafe fn verdict(&self, number: u64) -> u32 {
         // SAFETY: within the memory.
         unsafe { self.verdicts.host.as_ptr().cast::<u32>().add(self.place(number)).read() }
+    }
+}
+
+/// Of the packet that was taken last: its fragments after the first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fragments {
+    /// Those behind `made` are kept for their memory.
+    packets: Vec<Packet>,
+    made: usize,
+}
+
+impl Fragments {
+    pub(crate) fn all(&self) -> &[Packet] {
+        &self.packets[..self.made]
     }
 }
 

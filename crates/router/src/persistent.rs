@@ -14,7 +14,7 @@ use crate::layout::{
     unused_word, word_generation, word_task,
 };
 use crate::machine::Machine;
-use crate::memory::{PacketMemory, Shared};
+use crate::memory::{Fragments, PacketMemory, Shared};
 use crate::program::{Share, Tally, verdict_of};
 use crate::protocol::Ledger;
 use crate::{Program, RouterError};
@@ -56,6 +56,7 @@ pub struct Persistent<M: Machine> {
     _program: Program,
     tally: Tally,
     memory: PacketMemory,
+    fragments: Fragments,
     fifo: Words,
     control: Words,
     status: Words,
@@ -151,6 +152,7 @@ impl<M: Machine> Persistent<M> {
             _program: program,
             packets: vec![Packet::default(); memory.count as usize],
             memory,
+            fragments: Fragments::default(),
             fifo,
             control,
             status,
@@ -282,10 +284,14 @@ impl<M: Machine> Backend for Persistent<M> {
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
         // SAFETY: the packet was committed.
-        let word = unsafe { self.memory.take(number, packet) };
+        let word = unsafe { self.memory.take(number, packet, &mut self.fragments) };
         self.tally.count(word);
         let what = || format!("packet {number} was committed with verdict {word:#x}");
         verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.machine.name(), what: what() })
+    }
+
+    fn fragments(&self) -> &[Packet] {
+        self.fragments.all()
     }
 
     fn shares(&self) -> Vec<Share> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use functions::classify::{ClassifyTables, Search};
 use functions::inspect::{InspectTables, Method};
+use functions::lookup::{LookupTables, PoptrieNode, Structure};
 use functions::{
-    Chain, ChecksumCheck, Classify, ClassifySpec, DropReason, Entries, Forward, Function, HeaderCheck, Inspect,
-    InspectSpec, Lookup, PacketFunction, Ttl, Verdict,
+    Chain, ChecksumCheck, Classify, ClassifySpec, DropReason, Entries, Forward, Fragment, FragmentSpec, Function,
+    HeaderCheck, Inspect, InspectSpec, Lookup, PacketFunction, Ttl, Verdict,
 };
 use packet::Rule;
 use units::PortId;
@@ -26,6 +27,8 @@ const PAYLOADS: usize = 9234;
 pub struct Program {
     function: Function,
     lowered: Vec<Lowered>,
+    /// What kernels do that threads do in another form: fragments are gathered, and not copied.
+    gathering: Option<Function>,
 }
 
 /// What a kernel needs of a member.
@@ -40,7 +43,8 @@ enum Lowered {
     Classify(Arc<ClassifyTables>, bool, u16),
     /// Bytes of a payload, whether what has a pattern is dropped, ports.
     Inspect(Arc<InspectTables>, u32, bool, u16),
-    Not(&'static str),
+    /// MTU, ports.
+    Fragment(u32, u16),
 }
 
 /// What a member of a chain has done.
@@ -58,7 +62,7 @@ pub struct Share {
 
 impl Program {
     fn one(function: Function, lowered: Lowered) -> Program {
-        Program { function, lowered: vec![lowered] }
+        Program { function, lowered: vec![lowered], gathering: None }
     }
 
     /// IP forwarding: header check, lookup, time to live, Ethernet addresses.
@@ -83,14 +87,21 @@ impl Program {
         Program::one(function, Lowered::Check(checksum, ports.max(1)))
     }
 
-    /// Route lookup alone, on a router of `ports` ports as `lookup` has it. By a Poptrie, kernels do not have it.
+    /// Route lookup alone, on a router of `ports` ports as `lookup` has it.
     pub fn lookup(lookup: Lookup, ports: u16) -> Program {
-        let function = Function::Lookup(lookup.clone());
-        let lowered = match lookup.tables() {
-            Some(_) => Lowered::Lookup(lookup, ports.max(1)),
-            None => Lowered::Not("lookup by a Poptrie"),
-        };
-        Program::one(function, lowered)
+        Program::one(Function::Lookup(lookup.clone()), Lowered::Lookup(lookup, ports.max(1)))
+    }
+
+    /// Fragmentation for links of that MTU. Threads copy payloads, kernels leave that to whoever sends: the fragments are the
+    /// same to the byte.
+    ///
+    /// # Errors
+    /// An MTU outside its range.
+    pub fn fragment(mtu: u32, ports: u16) -> Result<Program, RouterError> {
+        let spec = FragmentSpec { mtu, ..FragmentSpec::default() };
+        let function = Function::Fragment(Fragment::new(&spec, ports)?);
+        let gathering = Some(Function::Fragment(Fragment::gathering(&spec, ports)?));
+        Ok(Program { function, lowered: vec![Lowered::Fragment(mtu, ports.max(1))], gathering })
     }
 
     /// The time to live alone.
@@ -118,19 +129,28 @@ impl Program {
     /// One after the other. A program of one member is that member.
     ///
     /// # Errors
-    /// None, or more than 6 members, which is what kernels take.
+    /// None, or more than 6 members, which is what kernels take; fragmentation before another member, which would see the
+    /// first fragment only.
     pub fn chain(members: Vec<Program>) -> Result<Program, RouterError> {
         let lowered: Vec<Lowered> = members.iter().flat_map(|member| member.lowered.iter().cloned()).collect();
         if !(1..=MOST_MEMBERS).contains(&lowered.len()) {
             let came = format!("{} functions", lowered.len());
             return Err(RouterError::Setting { what: "function", came, allowed: "a chain has 1 to 6 of them" });
         }
-        let mut functions: Vec<Function> = members.into_iter().map(|member| member.function).collect();
-        let function = match functions.len() {
-            1 => functions.remove(0),
-            _ => Function::Chain(Chain::new(functions)?),
+        if lowered.iter().rev().skip(1).any(|member| matches!(member, Lowered::Fragment(..))) {
+            let came = members.iter().map(Program::name).collect::<Vec<_>>().join(",");
+            let allowed = "fragment must be the last of a chain: what follows would see the first fragment only";
+            return Err(RouterError::Setting { what: "function", came, allowed });
+        }
+        let joined = |mut functions: Vec<Function>| match functions.len() {
+            1 => Ok(functions.remove(0)),
+            _ => Chain::new(functions).map(Function::Chain),
         };
-        Ok(Program { function, lowered })
+        let gathers = members.iter().any(|member| member.gathering.is_some());
+        let gathering = members.iter().map(|member| member.gathering.as_ref().unwrap_or(&member.function).clone());
+        let gathering = if gathers { Some(joined(gathering.collect())?) } else { None };
+        let function = joined(members.into_iter().map(|member| member.function).collect())?;
+        Ok(Program { function, lowered, gathering })
     }
 
     /// Its name on the command line; of a chain its members' names with commas between.
@@ -152,13 +172,28 @@ impl Program {
         &self.function
     }
 
+    /// As kernels run it: the references that they make are this one's, and its verdicts and packets are those of
+    /// [`Program::function`].
+    pub fn lowered(&self) -> &Function {
+        self.gathering.as_ref().unwrap_or(&self.function)
+    }
+
+    /// The MTU of fragmentation, where that is a member: packets may become several.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        self.lowered.iter().find_map(|member| match member {
+            Lowered::Fragment(mtu, _) => Some(*mtu),
+            _ => None,
+        })
+    }
+
     /// Whether it takes the kernels for any function and any chain, or those for one function of headers will do, which take
     /// fewer registers.
     pub(crate) fn is_any(&self) -> bool {
         let tuples = |tables: &ClassifyTables| matches!(tables, ClassifyTables::TupleSpace { .. });
         match &self.lowered[..] {
             [Lowered::Classify(tables, ..)] => tuples(tables),
-            [Lowered::Inspect(..)] => true,
+            [Lowered::Inspect(..) | Lowered::Fragment(..)] => true,
+            [Lowered::Lookup(lookup, _)] => matches!(lookup.tables(), LookupTables::Poptrie(..)),
             [_] => false,
             _ => true,
         }
@@ -176,7 +211,9 @@ impl Program {
 
     /// Whether packets are changed: where they are not, a copy of them need not come back.
     pub(crate) fn writes(&self) -> bool {
-        self.lowered.iter().any(|member| matches!(member, Lowered::Forward(..) | Lowered::Ttl(_)))
+        self.lowered
+            .iter()
+            .any(|member| matches!(member, Lowered::Forward(..) | Lowered::Ttl(_) | Lowered::Fragment(..)))
     }
 
     /// Whether packets get a class.
@@ -227,18 +264,31 @@ impl Lowered {
                 ..none
             },
             Lowered::Lookup(lookup, ports) => {
-                let refused = RouterError::NoLowering { function: "lookup" };
-                let [tbl24, tbl8, tbl24_v6, tbl8_v6] = lookup.tables().ok_or(refused)?;
-                Tables {
-                    function: 2,
-                    tbl24: machine.table("tbl24", bytes(tbl24))?,
-                    tbl8: machine.table("tbl8", bytes(tbl8))?,
-                    tbl24_v6: machine.table("tbl24_v6", bytes(tbl24_v6))?,
-                    tbl8_v6: machine.table("tbl8_v6", bytes(tbl8_v6))?,
-                    tbl8_entries: tbl8.len() as u64,
-                    tbl8_v6_entries: tbl8_v6.len() as u64,
-                    ports: u32::from(*ports),
-                    ..none
+                let none = Tables { ports: u32::from(*ports), ..none };
+                match lookup.tables() {
+                    LookupTables::Dir24([tbl24, tbl8, tbl24_v6, tbl8_v6]) => Tables {
+                        function: 2,
+                        tbl24: machine.table("tbl24", bytes(tbl24))?,
+                        tbl8: machine.table("tbl8", bytes(tbl8))?,
+                        tbl24_v6: machine.table("tbl24_v6", bytes(tbl24_v6))?,
+                        tbl8_v6: machine.table("tbl8_v6", bytes(tbl8_v6))?,
+                        tbl8_entries: tbl8.len() as u64,
+                        tbl8_v6_entries: tbl8_v6.len() as u64,
+                        ..none
+                    },
+                    LookupTables::Poptrie(v4, v6) => {
+                        let ((direct, nodes, leaves), (direct_v6, nodes_v6, leaves_v6)) = (v4.tables(), v6.tables());
+                        Tables {
+                            function: 8,
+                            tbl24: machine.table("the Poptrie's table", bytes(direct))?,
+                            tbl8: machine.table("the Poptrie's nodes", bytes(nodes))?,
+                            leaves: machine.table("the Poptrie's leaves", bytes(leaves))?,
+                            tbl24_v6: machine.table("the table of the Poptrie of IPv6", bytes(direct_v6))?,
+                            tbl8_v6: machine.table("the nodes of the Poptrie of IPv6", bytes(nodes_v6))?,
+                            leaves_v6: machine.table("the leaves of the Poptrie of IPv6", bytes(leaves_v6))?,
+                            ..none
+                        }
+                    }
                 }
             }
             Lowered::Ttl(ports) => Tables { function: 3, ports: u32::from(*ports), ..none },
@@ -289,7 +339,7 @@ impl Lowered {
                     },
                 }
             }
-            Lowered::Not(function) => return Err(RouterError::NoLowering { function }),
+            Lowered::Fragment(mtu, ports) => Tables { function: 9, mtu: *mtu, ports: u32::from(*ports), ..none },
         })
     }
 }
@@ -301,10 +351,11 @@ fn raw(entries: Entries<'_>) -> (&[u8], u64, u32) {
     }
 }
 
-/// Integers: every byte of them is one.
+/// Integers, and what consists of them: every byte of them is one.
 trait Plain: Copy {}
 impl Plain for u16 {}
 impl Plain for u32 {}
+impl Plain for PoptrieNode {}
 
 fn bytes<T: Plain>(of: &[T]) -> &[u8] {
     // SAFETY: the same memory for as long as it is borrowed, with no byte that is not initialised.
@@ -312,7 +363,7 @@ fn bytes<T: Plain>(of: &[T]) -> &[u8] {
 }
 
 /// In the order of `kernels/router.h`.
-const REASONS: [DropReason; 16] = [
+const REASONS: [DropReason; 19] = [
     DropReason::NotIp,
     DropReason::Truncated,
     DropReason::BadVersion,
@@ -329,15 +380,23 @@ const REASONS: [DropReason; 16] = [
     DropReason::HopLimitExceeded,
     DropReason::Unclassified,
     DropReason::SignatureFound,
+    DropReason::FragmentationNeeded,
+    DropReason::PacketTooBig,
+    DropReason::Unfragmentable,
 ];
 
 /// What a kernel's word says; [`None`] if it says nothing that there is.
 pub fn verdict_of(word: u32) -> Option<Verdict> {
     match word >> 16 & 0xff {
-        1 => Some(Verdict::Forward { port: PortId(word as u16) }),
+        1 | 3 => Some(Verdict::Forward { port: PortId(word as u16) }),
         2 => REASONS.get(usize::from(word as u16)).map(|&reason| Verdict::Drop(reason)),
         _ => None,
     }
+}
+
+/// Whether a kernel's word says that the packet became several.
+pub(crate) fn is_cut(word: u32) -> bool {
+    word >> 16 & 0xff == 3
 }
 
 /// Counts by the words of kernels what each member of a chain has done.
@@ -374,13 +433,17 @@ impl Tally {
     }
 }
 
-/// How rules are searched, and payloads.
+/// How rules are searched, and payloads and routes, and how long packets may be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Methods {
     /// Of rules; linear if left out.
     pub search: Option<Search>,
     /// Of payloads.
     pub method: Method,
+    /// Of routes; DIR-24-8 if left out.
+    pub structure: Option<Structure>,
+    /// Of the links that fragments are for; 1500 if left out.
+    pub mtu: Option<u32>,
 }
 
 impl Methods {

@@ -76,6 +76,10 @@ pub struct Report {
     pub packets: u64,
     /// Packets that left.
     pub forwarded: u64,
+    /// Packets that were cut, and frames that left beside the first one of each.
+    pub fragmented: u64,
+    /// Those frames.
+    pub fragments: u64,
     /// Packets that were dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Packets that left, by port.
@@ -336,7 +340,12 @@ impl<'a> Run<'a> {
             Verdict::Forward { port } => {
                 self.report.forwarded += 1;
                 *self.report.ports.entry(port.0).or_default() += 1;
-                self.sink.send(&self.spare, port)
+                self.sink.send(&self.spare, port)?;
+                // The others leave behind the first, and nothing between them.
+                let fragments = self.backend.fragments();
+                self.report.fragmented += u64::from(!fragments.is_empty());
+                self.report.fragments += fragments.len() as u64;
+                fragments.iter().try_for_each(|fragment| self.sink.send(fragment, port))
             }
             Verdict::Drop(reason) => {
                 *self.report.dropped.entry(reason.name()).or_default() += 1;

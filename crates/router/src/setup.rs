@@ -8,7 +8,7 @@ use std::time::Duration;
 use functions::classify::Search;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
-use functions::{ChecksumCheck, Forward, ForwardSpec, Inspect, Lookup, NextHop};
+use functions::{ChecksumCheck, Forward, ForwardSpec, FragmentSpec, Inspect, Lookup, NextHop};
 use serde::{Deserialize, Serialize};
 use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
 use units::PacketRate;
@@ -66,16 +66,19 @@ pub enum FunctionName {
     Classify,
     /// Inspection of payloads for strings.
     Inspect,
+    /// Fragmentation.
+    Fragment,
 }
 
 impl FunctionName {
-    const ALL: [(&'static str, FunctionName); 6] = [
+    const ALL: [(&'static str, FunctionName); 7] = [
         ("forward", FunctionName::Forward),
         ("check", FunctionName::Check),
         ("lookup", FunctionName::Lookup),
         ("ttl", FunctionName::Ttl),
         ("classify", FunctionName::Classify),
         ("inspect", FunctionName::Inspect),
+        ("fragment", FunctionName::Fragment),
     ];
 }
 
@@ -101,8 +104,7 @@ impl TryFrom<String> for Functions {
     fn try_from(names: String) -> Result<Functions, RouterError> {
         let named = |name: &str| FunctionName::ALL.iter().find(|(own, _)| *own == name.trim()).map(|&(_, name)| name);
         let found: Option<Vec<FunctionName>> = names.split(',').map(named).collect();
-        let allowed =
-            "must be of forward, check, lookup, ttl, classify and inspect, with commas between those of a chain";
+        let allowed = "must be of forward, check, lookup, ttl, classify, inspect and fragment, with commas between those of a chain";
         found.map(Functions).ok_or(RouterError::Setting { what: "function", came: names, allowed })
     }
 }
@@ -144,6 +146,10 @@ pub struct RunSpec {
     pub search: Option<Search>,
     /// How payloads are searched.
     pub method: Method,
+    /// By what routes are looked up; DIR-24-8 if left out.
+    pub structure: Option<Structure>,
+    /// Bytes of the largest IP packet that the next links carry; 1500 if left out.
+    pub mtu: Option<u32>,
     /// Rules for classification, in the form of ClassBench; made ones if left out.
     pub rules: Option<PathBuf>,
     /// A table of strings for inspection; made ones if left out.
@@ -228,7 +234,7 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
     let sources = ProgramSpec {
         functions: &spec.function,
-        methods: Methods { search: spec.search, method: spec.method },
+        methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
         rules: spec.rules.as_ref(),
         patterns: spec.patterns.as_ref(),
         ports: spec.ports.unwrap_or(4),
@@ -344,6 +350,12 @@ pub(crate) fn program(
     if let Some(search) = spec.methods.search.filter(|_| !functions.has(FunctionName::Classify)) {
         return clash("search", format!("{search:?}"), "only with the function classify");
     }
+    if let Some(structure) = spec.methods.structure.filter(|_| !functions.has(FunctionName::Lookup)) {
+        return clash("structure", format!("{structure:?}"), "only with the function lookup: forward has DIR-24-8");
+    }
+    if let Some(mtu) = spec.methods.mtu.filter(|_| !functions.has(FunctionName::Fragment)) {
+        return clash("mtu", mtu.to_string(), "only with the function fragment");
+    }
     if let Some(path) = spec.patterns.filter(|_| !functions.has(FunctionName::Inspect)) {
         return clash("patterns", path.display().to_string(), "only with the function inspect");
     }
@@ -375,12 +387,15 @@ fn member(
             (Program::forward(forward), routes)
         }
         FunctionName::Lookup => {
-            let lookup = Lookup::new(routes(), ports, Structure::Dir24)?;
+            let lookup = Lookup::new(routes(), ports, methods.structure.unwrap_or_default())?;
             let routes = lookup.routes();
             (Program::lookup(lookup, ports), routes)
         }
         FunctionName::Check => (Program::check(checksum, ports), (0, 0)),
         FunctionName::Ttl => (Program::ttl(ports), (0, 0)),
+        FunctionName::Fragment => {
+            (Program::fragment(methods.mtu.unwrap_or(FragmentSpec::default().mtu), ports)?, (0, 0))
+        }
         FunctionName::Classify => {
             let rules = match spec.rules {
                 Some(path) => Rules::open(path)?,

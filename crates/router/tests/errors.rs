@@ -31,7 +31,6 @@ fn every_error_says_what_came_what_is_allowed_and_what_to_do() {
         RouterError::Silent { backend: "cuda", uncommitted: 17, waited },
         RouterError::Stuck { backend: "cuda", waited },
         RouterError::Copy { waited },
-        RouterError::NoLowering { function: "lookup by a Poptrie" },
         RouterError::Protocol { backend: "twin", what: "task 5 was committed twice".into() },
         RouterError::Panicked { backend: "cpu" },
         RouterError::Setting { what: "threads", came: "0".into(), allowed: "allowed are 1 to 1024" },

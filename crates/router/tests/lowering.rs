@@ -13,13 +13,13 @@ use functions::{
     ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Inspect, InspectSpec, Lookup, LookupMode,
     NextHop, PacketFunction, Verdict,
 };
-use packet::{Packet, internet_checksum};
+use packet::{Packet, Prefix, internet_checksum};
 use probe::{Event, Record, RegionId};
 use proptest::prelude::*;
 use router::layout::{REGIONS_A_MEMBER, Touch};
 use router::persistent::Setup;
 use router::{Backend, Commit, Cpu, Lowering, Persistent, Program, Twin};
-use traffic::{Capture, PatternSelection, Rules, SignatureStrings, Table};
+use traffic::{Capture, PatternSelection, Rules, SignatureStrings, Table, UpdateKind};
 use units::{LINE_BYTES, PacketId, Ps};
 
 const BURST: usize = 64;
@@ -94,6 +94,15 @@ fn region_of(name: &str) -> RegionId {
             "inspect_lists",
         ],
         &["inspect_patterns", "inspect_filters", "inspect_buckets", "inspect_entries"],
+        &[
+            "poptrie_direct",
+            "poptrie_nodes",
+            "poptrie_leaves",
+            "poptrie_direct_v6",
+            "poptrie_nodes_v6",
+            "poptrie_leaves_v6",
+        ],
+        &["fragment_parts"],
     ];
     let at = tables.iter().find_map(|tables| tables.iter().position(|&table| table == name));
     RegionId(RegionId::FIRST_TABLE.0 + at.unwrap_or_else(|| panic!("kernels have no region {name}")) as u16)
@@ -150,12 +159,13 @@ struct Compared {
     packets: u64,
     verdicts: BTreeMap<String, u64>,
     references: u64,
+    fragments: u64,
 }
 
 fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], so_far: &mut Compared) {
     let (mut ours, mut theirs) = (burst.to_vec(), burst.to_vec());
-    for (i, packet) in ours.iter_mut().enumerate() {
-        packet.id = PacketId(i as u64);
+    for (i, packet) in ours.iter_mut().chain(&mut theirs).enumerate() {
+        packet.id = PacketId((i % burst.len()) as u64);
     }
     let (mut record, mut expected, mut found) = (Record::new(), Vec::new(), Vec::new());
     function.process_burst(Ps::ZERO, &mut ours, &mut record, &mut expected);
@@ -166,6 +176,7 @@ fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], s
         let what = || format!("packet {} after {}: {:x?}", i, so_far.packets, burst[i]);
         assert_eq!(found[i], expected[i], "verdict of {}", what());
         assert_eq!(theirs[i].data, ours[i].data, "bytes of {}", what());
+        assert_eq!(theirs[i].frame_bytes, ours[i].frame_bytes, "length of {}", what());
         assert_eq!(by_lowering[i], by_function[i], "lines of {}", what());
         match &*function {
             Function::Classify(classifier) => {
@@ -184,6 +195,8 @@ fn compare(function: &mut Function, lowering: &mut Lowering, burst: &[Packet], s
         *so_far.verdicts.entry(name.into()).or_default() += 1;
         so_far.references += by_function[i].values().map(|&n| u64::from(n)).sum::<u64>();
     }
+    assert_eq!(lowering.fragments(), function.fragments(), "fragments after {} packets", so_far.packets);
+    so_far.fragments += function.fragments().len() as u64;
     so_far.packets += burst.len() as u64;
 }
 
@@ -363,11 +376,15 @@ fn each_function_alone_equals_its_lowering_on_real_captures() {
             compare_capture(path, most, &mut function, &mut lowering, &mut so_far);
         }
         println!("{}: {} packets, {} lines, {:?}", program.name(), so_far.packets, so_far.references, so_far.verdicts);
+        if program.name().ends_with("fragment") && so_far.packets > 10_000 {
+            println!("{} fragments", so_far.fragments);
+            assert!(so_far.fragments > 0, "packets of captures are cut");
+        }
     }
 }
 
 fn both(program: &Program, frame_bytes: usize) -> (Function, Lowering) {
-    (program.function().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
+    (program.lowered().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
 }
 
 /// Strings of a rule set for intrusion detection, with some that occur in any traffic, of one byte and of many.
@@ -388,7 +405,10 @@ fn programs(forward: Forward, table: &Table) -> Vec<Program> {
     let linear = |drop_unmatched| ClassifySpec { search: Search::Linear, drop_unmatched };
     let routes = table.routes.iter().filter(|route| route.prefix.prefix_len() > 8).enumerate();
     let routes = routes.filter_map(|(i, route)| Some((route.prefix, NextHop::new(i as u32 % 1000)?)));
-    let lookup = Program::lookup(Lookup::new(routes, 5, Structure::Dir24).unwrap(), 5);
+    let routes: Vec<_> = routes.collect();
+    let lookup = |structure| Program::lookup(Lookup::new(routes.iter().copied(), 5, structure).unwrap(), 5);
+    let (lookup, poptrie) = (lookup(Structure::Dir24), lookup(Structure::Poptrie));
+    let fragment = |mtu, ports| Program::fragment(mtu, ports).unwrap();
     let classify =
         |search, drop_unmatched| Program::classify(&rules.rules, &ClassifySpec { search, drop_unmatched }, 2).unwrap();
     let patterns = patterns();
@@ -427,6 +447,12 @@ fn programs(forward: Forward, table: &Table) -> Vec<Program> {
             classify(Search::TupleSpace, true),
         ]),
         chain(vec![Program::ttl(2), Program::ttl(2)]),
+        poptrie.clone(),
+        fragment(1500, 1),
+        fragment(576, 4),
+        fragment(68, 3),
+        // Fragments go where the lookup says, with what is left of their time to live.
+        chain(vec![Program::check(ChecksumCheck::Nic, 2), poptrie, Program::ttl(4), fragment(300, 4)]),
     ]
 }
 
@@ -554,6 +580,170 @@ fn both_forms_of_a_program_do_the_same() {
     for program in programs(small(), &Table::synthetic(1, 500, 9)) {
         let (mut function, lowering) = both(&program, 256);
         compare(&mut function, &mut lowering.in_any_form(), &bursts, &mut Compared::default());
+    }
+}
+
+/// The whole table that a Poptrie is to hold, by both structures: the lowering of each does what its function does, and the two
+/// say the same.
+#[test]
+fn a_poptrie_of_the_full_table_equals_its_function_and_the_other_structure_on_real_captures() {
+    let table = table();
+    let routes = table.routes.iter().enumerate();
+    let routes: Vec<_> = routes
+        .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i as u32) % 30_000)?)))
+        .collect();
+    let program = |structure| Program::lookup(Lookup::new(routes.iter().copied(), 7, structure).unwrap(), 7);
+    let (mut poptrie, mut lowered) = both(&program(Structure::Poptrie), 2048);
+    let (_, mut other) = both(&program(Structure::Dir24), 2048);
+    let mut so_far = Compared::default();
+    for path in files("traces") {
+        compare_capture(&path, 20_000, &mut poptrie, &mut lowered, &mut so_far);
+        let Ok(capture) = Capture::open(&path) else { continue };
+        for burst in taken(capture, 5_000).chunks(BURST) {
+            let (mut by_trie, mut by_table) = (Vec::new(), Vec::new());
+            lowered.process_burst(&mut burst.to_vec(), 0, &mut by_trie).unwrap();
+            other.process_burst(&mut burst.to_vec(), 0, &mut by_table).unwrap();
+            assert_eq!(by_trie, by_table, "{}", path.display());
+        }
+    }
+    println!("{} packets, {} lines, {:?}", so_far.packets, so_far.references, so_far.verdicts);
+    assert!(so_far.packets == 0 || so_far.packets > 50_000, "of all captures");
+}
+
+/// A quarter of an hour of real updates, one after the other into the tables: what threads and kernels read then is what tables
+/// say that are built from the routes that are left.
+#[test]
+fn tables_after_real_updates_are_those_that_kernels_read() {
+    let path = shared("tables/ris_rrc15_updates.20100227.1600.mrt.gz");
+    let mut changes: Vec<(Prefix, Option<NextHop>)> = Vec::new();
+    if path.exists() {
+        let updates = (0u32..).zip(traffic::Updates::open(&path).unwrap());
+        changes.extend(updates.map(|(i, update)| match update.kind {
+            UpdateKind::Announce(_) => (update.prefix, NextHop::new(i * 7 % 30_000)),
+            UpdateKind::Withdraw => (update.prefix, None),
+        }));
+        assert!(changes.len() > 50_000, "{}", changes.len());
+    } else {
+        println!("no updates in shared/data: made ones take their place");
+    }
+    let table = Table::synthetic(5, 100_000, 500);
+    let routes: Vec<_> = table.prefixes().zip((0u16..500).cycle().map(NextHop::from)).collect();
+    // And of the table's own prefixes some go, some change.
+    changes.extend(routes.iter().step_by(9).map(|&(prefix, _)| (prefix, None)));
+    changes.extend(routes.iter().step_by(14).map(|&(prefix, _)| (prefix, Some(NextHop::from(501)))));
+    let left: BTreeMap<String, (Prefix, Option<NextHop>)> = routes
+        .iter()
+        .map(|&(prefix, hop)| (prefix, Some(hop)))
+        .chain(changes.iter().copied())
+        .map(|(prefix, hop)| (prefix.to_string(), (prefix, hop)))
+        .collect();
+    // To an address of each changed prefix.
+    let frames: Vec<Packet> = changes
+        .iter()
+        .step_by(5)
+        .map(|(prefix, _)| {
+            let data = match *prefix {
+                Prefix::V4 { addr, .. } => ipv4(0, 9, (addr | 1).to_be_bytes(), 0),
+                Prefix::V6 { addr, .. } => ipv6(9, addr | 1, 0),
+            };
+            let mut packet = Packet::default();
+            packet.set_frame(&data, data.len() as u32);
+            packet
+        })
+        .collect();
+    for structure in [Structure::Dir24, Structure::Poptrie] {
+        let mut updated = Lookup::new(routes.iter().copied(), 999, structure).unwrap();
+        let shared = updated.clone();
+        assert!(updated.update(changes[0].0, None).is_none(), "not while somebody looks up in it");
+        drop(shared);
+        for &(prefix, next_hop) in &changes {
+            updated.update(prefix, next_hop).unwrap().unwrap();
+        }
+        let built = left.values().filter_map(|&(prefix, hop)| Some((prefix, hop?)));
+        let built = Program::lookup(Lookup::new(built, 999, structure).unwrap(), 999);
+        let (mut built, mut expected) = (built.function().clone(), Vec::new());
+        let (mut function, mut lowering) = both(&Program::lookup(updated, 999), 256);
+        let mut found = Vec::new();
+        for burst in frames.chunks(BURST) {
+            built.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut probe::Null, &mut expected);
+            compare(&mut function, &mut lowering, burst, &mut Compared::default());
+            lowering.process_burst(&mut burst.to_vec(), 0, &mut found).unwrap();
+        }
+        assert_eq!(found, expected, "{structure:?}");
+        assert!(found.contains(&Verdict::Forward { port: units::PortId(501) }));
+    }
+}
+
+/// Options of all kinds, some of them broken, in words.
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    let option = prop_oneof![
+        Just(vec![1u8]),
+        Just(vec![0u8]),
+        (any::<u8>(), 0usize..7).prop_map(|(kind, more)| {
+            let mut bytes = vec![kind.max(2), more as u8 + 2];
+            bytes.extend((0..more).map(|i| kind ^ i as u8));
+            bytes
+        }),
+        any::<u8>().prop_map(|byte| vec![byte]),
+    ];
+    prop::collection::vec(option, 0..8).prop_map(|options| {
+        let mut all = options.concat();
+        all.truncate(40);
+        all.resize(all.len().next_multiple_of(4), 0);
+        all
+    })
+}
+
+/// An IPv4 packet behind an Ethernet header and tags; `place` is flags and offset.
+fn long(options: &[u8], payload: usize, place: u16, tags: usize) -> Packet {
+    let mut frame = [vec![0xee; 12], [0x81, 0, 0, 7].repeat(tags), vec![8, 0]].concat();
+    let total = (20 + options.len() + payload) as u16;
+    let mut ip = vec![0x45 + (options.len() / 4) as u8, 9];
+    ip.extend([total.to_be_bytes(), [0xbe, 0xef], place.to_be_bytes(), [64, 17]].concat());
+    ip.extend([0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+    ip.extend(options);
+    let sum = internet_checksum(&ip).to_be_bytes();
+    ip[10..12].copy_from_slice(&sum);
+    frame.extend(ip);
+    frame.extend((0..payload).map(|i| (i * 7 + i / 256) as u8));
+    let mut packet = Packet::default();
+    packet.set_frame(&frame, frame.len() as u32);
+    packet
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Any options, offsets and flags, some bytes of padding, some of the frame not captured; by the function that gathers, and
+    /// the one that copies.
+    #[test]
+    fn fragments_of_the_lowering_match_the_functions(
+        packets in prop::collection::vec(
+            (options(), 0usize..4000, any::<u16>(), 0usize..3, 0u32..20, prop::option::of(any::<prop::sample::Index>())),
+            1..12,
+        ),
+        mtu in 68u32..2000,
+        flags in prop_oneof![3 => Just(0x20ffu16), 1 => Just(0xffff)],
+    ) {
+        let burst: Vec<Packet> = packets
+            .into_iter()
+            .map(|(options, bytes, place, tags, slack, cut)| {
+                let mut packet = long(&options, bytes, place & flags, tags);
+                packet.frame_bytes += slack;
+                if let Some(cut) = cut {
+                    packet.data.truncate(cut.index(packet.data.len()) + 1);
+                }
+                packet
+            })
+            .collect();
+        let program = Program::fragment(mtu, 2).unwrap();
+        // Slots for headers only: payloads are not the kernel's.
+        let (mut function, mut lowering) = both(&program, 256);
+        compare(&mut function, &mut lowering, &burst, &mut Compared::default());
+        let (mut copying, mut copied, mut out) = (program.function().clone(), burst.clone(), Vec::new());
+        copied.iter_mut().enumerate().for_each(|(i, packet)| packet.id = PacketId(i as u64));
+        copying.process_burst(Ps::ZERO, &mut copied, &mut probe::Null, &mut out);
+        prop_assert_eq!(copying.fragments(), function.fragments());
     }
 }
 

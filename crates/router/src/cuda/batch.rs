@@ -19,7 +19,7 @@ use super::driver::{Handle, NOT_READY};
 use super::gpu::{Gpu, GpuSpec, Placement};
 use crate::backend::{Backend, Committed, Watchdog};
 use crate::layout::{Descriptor, Members};
-use crate::memory::PacketMemory;
+use crate::memory::{Fragments, PacketMemory};
 use crate::program::{Share, Tally, verdict_of};
 use crate::{Program, RouterError};
 
@@ -67,6 +67,7 @@ pub struct Batch {
     members: Members,
     any: bool,
     memory: PacketMemory,
+    fragments: Fragments,
     mode: BatchMode,
     batch: u32,
     streams: Vec<Handle>,
@@ -112,6 +113,7 @@ impl Batch {
             _program: program,
             members,
             memory,
+            fragments: Fragments::default(),
             mode,
             batch,
             graphs: Vec::new(),
@@ -262,10 +264,14 @@ impl Backend for Batch {
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
         // SAFETY: the packet was committed.
-        let word = unsafe { self.memory.take(number, packet) };
+        let word = unsafe { self.memory.take(number, packet, &mut self.fragments) };
         self.tally.count(word);
         let what = || format!("packet {number} was committed with verdict {word:#x}");
         verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.mode.name(), what: what() })
+    }
+
+    fn fragments(&self) -> &[Packet] {
+        self.fragments.all()
     }
 
     fn shares(&self) -> Vec<Share> {

@@ -20,6 +20,8 @@ static uint64_t fifo[RING_ENTRIES], control[CONTROL_WORDS], status[STATUS_WORDS]
 static Descriptor descriptors[SLOTS];
 static uint8_t slots[SLOTS * STRIDE] __attribute__((aligned(64)));
 static uint32_t verdicts[SLOTS], classes[SLOTS];
+#define PART_BYTES 128u
+static uint8_t parts[SLOTS * PART_BYTES] __attribute__((aligned(64)));
 static uint32_t hops[2][4] __attribute__((aligned(16)));
 
 /* The form of the program. */
@@ -45,7 +47,15 @@ static void put(uint64_t number) {
 
 static uint32_t expected(uint64_t number) {
     if (number % 3 == 0) return DROP_FOR(DROP_NO_ROUTE);
-    return number % 7 ? FORWARD_BY(5) : DROP_FOR(DROP_TTL_EXPIRED);
+    if (number % 7 == 0) return DROP_FOR(DROP_TTL_EXPIRED);
+    return any ? FORWARD_BY(5) | VERDICT_CUT : FORWARD_BY(5);
+}
+
+/* What the second fragment of a packet of 46 bytes is made of, where the first one takes 36 of 40: read by the host, as sinks do. */
+static int is_cut_in_two(uint64_t number) {
+    const uint8_t *buffer = parts + (number % SLOTS) * PART_BYTES;
+    const uint32_t *word = (const uint32_t *)buffer;
+    return word[PART_COUNT_WORD] == 1 && word[16] == (30u << 16 | 2);
 }
 
 static int fail(const char *what, uint64_t number) {
@@ -95,6 +105,9 @@ static int route(uint32_t commit, uint64_t base) {
             for (uint32_t i = 0; i < 1 + task % 32; i++) {
                 uint64_t number = task * 32 + i;
                 if (verdicts[number % SLOTS] != expected(number)) return fail("a wrong verdict", number);
+                if (any && verdicts[number % SLOTS] & VERDICT_CUT && verdicts[number % SLOTS] >> 16 == VERDICT_FRAGMENTS &&
+                    !is_cut_in_two(number))
+                    return fail("wrong fragments", number);
             }
             committed++;
             while (oldest < posted && seen[oldest]) oldest++;
@@ -112,16 +125,19 @@ int main(void) {
     for (uint32_t i = 10 << 16; i < 11 << 16; i++) tbl24[i] = 2;
     hops[1][3] = 5;
     Function forward = {.tbl24 = tbl24, .next_hops = hops, .next_hop_count = 2, .entry_bytes = 2, .ports = 1};
-    Program program = {.members = 1, .routes = 1, .member = {forward}};
-    Packets packets = {descriptors, slots, verdicts, classes, SLOTS - 1, STRIDE};
+    Function cut = {.function = FUNCTION_FRAGMENT, .mtu = 40, .ports = 1};
+    Program program = {.members = 1, .routes = 1, .member = {forward, cut}};
+    Packets packets = {.descriptors = descriptors, .slots = slots, .verdicts = verdicts, .classes = classes, .parts = parts,
+                       .mask = SLOTS - 1, .stride = STRIDE, .part_bytes = PART_BYTES};
     router.program = program, router.packets = packets;
     router.fifo = fifo, router.control = control, router.status = status, router.commits = commits;
     router.tasks = tasks, router.done = done, router.state = state;
     router.deadline_ns = 60000000000ull, router.warps = WORKERS + 1;
     for (uint32_t commit = COMMIT_DEVICE; commit <= COMMIT_UNORDERED; commit++) {
-        any = 0;
+        any = 0, router.program.members = 1;
         if (route(commit, 0)) return 1;
-        any = 1;
+        /* And a chain that ends in fragmentation. */
+        any = 1, router.program.members = 2;
         if (route(commit, 65534ull * RING_ENTRIES + 500)) return 1;
     }
     return 0;
