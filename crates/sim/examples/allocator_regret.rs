@@ -27,7 +27,7 @@ const WAYS: u32 = 11;
 const MOST_IO: u32 = 8;
 const SIZES: [u32; 6] = [64, 128, 256, 512, 1024, 1500];
 const SPOILT: [&str; 3] = ["policy.noise=0.02", "policy.lag=1", "policy.missing=0.05"];
-const SCALED: [&str; 12] = [
+const SCALED: [&str; 18] = [
     "machine.llc.size=\"4.125 MiB\"",
     "machine.llc.slices=4",
     "machine.l2.size=\"128 KiB\"",
@@ -38,7 +38,13 @@ const SCALED: [&str; 12] = [
     "policy.interval=\"125 us\"",
     "policy.io_ways=2",
     "policy.others=1",
-    // The driver and the receiving core of the runs that docs/numbers.md tells of.
+    // The driver, receiving core, flows and rules of the runs that docs/numbers.md tells of.
+    "function.upf.processing.flow_table=0",
+    "traffic.flows.count=200000",
+    "traffic.flows.popularity.zipf=0.67",
+    "traffic.flows.destinations.count=117000",
+    "traffic.flows.destinations.popularity.zipf=0.6",
+    "pipeline.header_lines=15",
     "nic.refill=computed",
     "pipeline.instructions=880",
 ];

@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let kernel = KernelSpec { registers: 16, shared: 0 };
     let spec = WorkloadSpec {
         application,
+        then: Vec::new(),
         kernel,
         traffic: Default::default(),
         packets: recorded,

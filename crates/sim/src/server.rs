@@ -18,6 +18,7 @@ use std::ops::Sub;
 
 use control::Allocation;
 use engine::{Engine, Seed};
+use functions::upf::FlowCounters;
 use functions::{Function, PacketFunction, Share, Verdict};
 use machine::MachineError;
 use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
@@ -623,6 +624,11 @@ impl Server {
         }
     }
 
+    /// What the user plane's flow tables have done so far; none without them.
+    pub fn flow_tables(&self) -> Option<FlowCounters> {
+        self.function.flow_counters()
+    }
+
     /// Counters of each core; of a burst under way the time so far is among `busy`.
     pub fn cores(&self) -> Vec<CoreCounters> {
         let of = |w: &Worker| {
@@ -945,6 +951,7 @@ impl Server {
         let id = worker.core.id();
         let script = worker.core.script();
         self.verdicts.clear();
+        self.function.on_core(usize::from(id.0));
         self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
         // Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
         for fragment in self.function.fragments() {

@@ -14,6 +14,7 @@
 //! going to be measured (four times as many while mbufs are unused), warm-up ends there and the result says so.
 
 use engine::Seed;
+use functions::upf::FlowCounters;
 use functions::{Function, Share};
 use machine::buffer::BufferCounters;
 use machine::dram::{CommandReport, DramCounters, Work};
@@ -92,6 +93,8 @@ pub struct Measured {
     pub simulated: u64,
     /// Of a chain: what each member did in the measured time; none of a function alone.
     pub members: Vec<Share>,
+    /// What the user plane's flow tables did in the measured time, all cores together; none without them.
+    pub flow_tables: Option<FlowCounters>,
     /// What each of the scenario's neighbours did in the measured time.
     pub neighbours: Vec<NeighbourCounters>,
     /// Lines of the LLC at the end of the measured time that devices, receiving cores, working cores and others have
@@ -213,6 +216,7 @@ impl Setup<'_> {
             cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
             llc_lines: to.llc_lines,
+            flow_tables: to.flow_tables.zip(from.flow_tables).map(|(to, from)| to - from),
             members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
             span: to.at.since(from.at),
@@ -323,6 +327,7 @@ struct Snapshot {
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
     members: Vec<Share>,
+    flow_tables: Option<FlowCounters>,
     neighbours: Vec<NeighbourCounters>,
     llc_lines: [u64; 4],
 }
@@ -348,6 +353,7 @@ impl Snapshot {
             cores: server.cores(),
             pcie: server.pcie_bytes(),
             members: server.members(),
+            flow_tables: server.flow_tables(),
             neighbours: server.neighbours(),
             llc_lines: server.llc_lines(),
         }

@@ -176,6 +176,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
         }),
     );
     put("members", members(measured));
+    put("flow_table", flow_table(scenario, measured));
     put("neighbours", neighbours(scenario, measured));
     let owners = ["devices", "receiving", "working", "others"].into_iter().zip(measured.llc_lines);
     let owned: Map<_, _> = owners.map(|(owner, lines)| (owner.into(), json!(lines * LINE_BYTES))).collect();
@@ -376,6 +377,20 @@ fn members(measured: &Measured) -> Value {
         })
     };
     measured.members.iter().map(member).collect()
+}
+
+/// What the user plane's flow tables did after warm-up; null without them.
+fn flow_table(scenario: &Scenario, measured: &Measured) -> Value {
+    let Some(c) = measured.flow_tables else { return Value::Null };
+    let lookups = c.hits + c.misses;
+    json!({
+        "flows_per_core": scenario.function.upf.processing.flow_capacity(),
+        "hits": c.hits,
+        "misses": c.misses,
+        "stale": c.stale,
+        "evictions": c.evictions,
+        "hit_rate": c.hits as f64 / lookups as f64,
+    })
 }
 
 /// What the copy table did; null without one.

@@ -204,6 +204,7 @@ fn counters(summary: &Value, id: &str) -> RecordBatch {
     add("DRAM controllers", &summary["dram"]["controllers"], None);
     add("DRAM read latency", &summary["dram"]["controllers"]["read_latency_ns"], Some("ns"));
     add("DRAM energy", &summary["dram"]["energy_nj"], Some("nJ"));
+    add("flow table", &summary["flow_table"], None);
     for (n, application) in summary["applications"].as_array().into_iter().flatten().enumerate() {
         add(&format!("LLC application {n}"), application, None);
     }

@@ -46,6 +46,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             io_ways: io_ways.0,
             snoop: ns(20.0),
             coherence: Default::default(),
+            tenants: None,
         },
         dram: DramSpec {
             standard: None,

@@ -170,3 +170,76 @@ fn a_seed_gives_the_same_outcome() {
     let run = || point(Application::Lookup, |_, _| ()).run(&Workloads::default(), &mut || true).unwrap().unwrap();
     assert_eq!(run(), run());
 }
+
+/// A chain in one kernel: what its functions take sums to what the whole takes, and each one's instructions are those that it
+/// takes alone where all packets come to it.
+#[test]
+fn a_chain_tells_what_each_function_takes_and_the_sums_are_the_whole() {
+    let members = [Application::CheckHeader, Application::Inspect, Application::Lookup, Application::DecTtl];
+    let shared = Workloads::default();
+    let batch = |point: &mut Point| {
+        let link = "64 Gbps";
+        let batch = serde_json::json!({ "batch": {
+            "packets": 128, "block": 8, "overlap": "nothing", "results": "frames", "link": link, "copy": "10 us",
+            "launch": "5 us", "buffer": { "size": "1 MiB", "slot": "2 KiB", "nic": true },
+        }});
+        point.system = serde_json::from_value(batch).unwrap();
+    };
+    for is_batch in [false, true] {
+        let with = |first: Application, then: &[Application]| {
+            let mut point = point(first, |_, _| ());
+            point.workload.then = then.to_vec();
+            if is_batch {
+                batch(&mut point);
+            }
+            point.run(&shared, &mut || true).unwrap().unwrap()
+        };
+        let chain = with(members[0], &members[1..]);
+        let of = |found: &serde_json::Value, name: &str| found[name]["value"].as_f64().unwrap();
+        let shares = chain["members"].as_array().unwrap();
+        let names: Vec<_> = shares.iter().map(|share| share["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["check_header", "inspect", "lookup", "dec_ttl"]);
+        let sum = |name: &str| shares.iter().map(|share| of(share, name)).sum::<f64>();
+        let equal = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * a.max(b), "{a} {b}");
+        // Of the warps that were resident, which each core counts apart.
+        equal(sum("time_share"), 1.0);
+        equal(sum("instructions_per_warp"), of(&chain, "instructions_per_warp"));
+        equal(sum("sectors_per_warp"), of(&chain, "sectors_per_warp"));
+        let lanes: f64 = shares.iter().map(|s| of(s, "instructions_per_warp") * of(s, "simd_efficiency")).sum();
+        assert!((lanes / of(&chain, "instructions_per_warp") / of(&chain, "simd_efficiency") - 1.0).abs() < 0.01);
+        for share in shares {
+            assert!(of(share, "time_share") > 0.0 && of(share, "references_per_warp") > 0.0, "{share}");
+            assert!(
+                of(share, "packets_share") <= 1.0 && of(share, "clocks_per_warp") > of(share, "instructions_per_warp")
+            );
+        }
+        // The header check comes first: it does what it does alone. Of the others a chain lets fewer packets come, and all of
+        // these are among those that came before.
+        let alone = with(members[0], &[]);
+        assert!(alone.get("members").is_none(), "one function has no shares");
+        equal(of(&shares[0], "instructions_per_warp"), of(&alone, "instructions_per_warp"));
+        equal(of(&shares[0], "sectors_per_warp"), of(&alone, "sectors_per_warp"));
+        equal(of(&shares[0], "packets_share"), 1.0);
+        // Inspection reads payloads, a byte at a time.
+        let inspect = of(&shares[1], "time_share");
+        assert!(inspect > 0.9 && shares.iter().all(|share| of(share, "time_share") <= inspect), "{inspect}");
+    }
+}
+
+#[test]
+fn chains_that_cannot_be_are_refused() {
+    let error = |first, then: &[Application]| {
+        let mut point = point(first, |_, _| ());
+        point.workload.then = then.to_vec();
+        point.run(&Workloads::default(), &mut || true).unwrap_err().to_string()
+    };
+    let refused = error(Application::Fragment, &[Application::DecTtl]);
+    assert!(refused.contains("workload.then") && refused.contains("fragment as the last"), "{refused}");
+    let refused = error(Application::DecTtl, &[Application::DecTtl; 6]);
+    assert!(refused.contains("6 applications: allowed is up to 5"), "{refused}");
+}
+
+#[test]
+fn functions_of_a_chain_are_told_apart_by_the_sites_that_chains_give_them() {
+    assert_eq!(machine::simt::SITES_A_MEMBER, functions::chain::SITES_A_MEMBER);
+}

@@ -46,6 +46,26 @@ fn a_scenario_of_the_user_plane_runs_and_names_what_it_rejects() {
 }
 
 #[test]
+fn flow_tables_change_what_is_touched_and_no_verdict() {
+    let set = ["traffic.flows.count=300", "traffic.profile=isp"];
+    let walks = document(&set, None);
+    let remembers = document(&[&set[..], &["function.upf.processing.flow_table=4000"]].concat(), None);
+    for name in ["packets", "rejected", "lost", "drops"] {
+        assert_eq!(walks[name], remembers[name], "{name}");
+    }
+    assert_eq!(walks["flow_table"], Value::Null);
+    let found = &remembers["flow_table"];
+    let count = |name: &str| found[name].as_u64().unwrap();
+    // Each measured packet is looked for once, but for those in flight at the ends.
+    let (lookups, packets) = (count("hits") + count("misses"), remembers["packets"].as_u64().unwrap());
+    assert!(lookups.abs_diff(packets) < 300, "{lookups} of {packets}: {found}");
+    assert_eq!((count("flows_per_core"), count("stale")), (4096, 0));
+    assert!(found["hit_rate"].as_f64().unwrap() > 0.5, "{found}");
+    let work = |document: &Value| document["cores"][0]["instructions_per_packet"].as_f64().unwrap();
+    assert!(work(&remembers) < 0.9 * work(&walks), "{} of {}", work(&remembers), work(&walks));
+}
+
+#[test]
 fn sessions_come_from_a_file_and_errors_name_its_line() {
     let folder = std::env::temp_dir().join(format!("upf-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

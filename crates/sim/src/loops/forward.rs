@@ -12,7 +12,7 @@
 //! Work besides references is `instructions` a packet and stream, which is calibrated. Left out: mbuf chains, the
 //! 4 KiB pages of the shared ring, and the time in which rings are refilled by other processes.
 
-use machine::nic::{Mempool, MempoolKind, MempoolSpec, POOL_CACHE, POOL_RING};
+use machine::nic::{Mempool, MempoolKind, MempoolSpec};
 use probe::{Probe, Ref, RegionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,11 @@ pub enum Devices {
 }
 
 impl ForwardSpec {
+    /// Bytes of the pool, or of a ring's slots.
+    pub(super) fn largest(&self) -> u64 {
+        (u64::from(self.pool) * STRIDE).max(self.descriptors * SLOT)
+    }
+
     pub(super) fn check(&self) -> Result<(), ScenarioError> {
         let within = |path: &str, came: u64, low: u64, high: u64| {
             if (low..=high).contains(&came) {
@@ -97,8 +102,7 @@ const MBUFS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 2);
 const PACKETS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 3);
 /// Descriptors of both rings, then slots of both.
 const RINGS: [RegionId; 2] = [RegionId(RegionId::FIRST_TABLE.0 + 4), RegionId(RegionId::FIRST_TABLE.0 + 5)];
-const SLOTS: [RegionId; 2] = [RegionId(RegionId::FIRST_TABLE.0 + 6), RegionId(RegionId::FIRST_TABLE.0 + 7)];
-const _: () = assert!(POOL_RING.0 != MBUFS.0 && POOL_CACHE.0 != MBUFS.0);
+const SLOTS: [RegionId; 2] = [RegionId(RegionId::FIRST_TABLE.0 + 8), RegionId(RegionId::FIRST_TABLE.0 + 9)];
 /// Head and tail of a ring, before its descriptors, on lines of their own.
 const ENTRIES: u64 = 2 * LINE_BYTES;
 const BURST_INSTRUCTIONS: u32 = 60;
@@ -291,9 +295,10 @@ fn data(mbuf: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LoopSpec, run};
+    use super::super::{LoopSpec, SETS, run};
     use super::*;
     use crate::{Overrides, Scenario};
+    use machine::nic::{POOL_CACHE, POOL_RING};
     use probe::Count;
 
     fn rate(spec: ForwardSpec) -> Timed {
@@ -319,6 +324,15 @@ mod tests {
             let lines = (24 * copies) as f64;
             assert!(stores > lines && stores < lines + 10.0, "{stores} stores a packet, {lines} lines");
         }
+    }
+
+    #[test]
+    fn no_two_regions_share_an_address() {
+        let own = [MBUFS, PACKETS, RINGS[0], RINGS[1], SLOTS[0], SLOTS[1], POOL_RING, POOL_CACHE];
+        let mut places: Vec<u64> = own.iter().map(|each| u64::from(each.0) % SETS).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), own.len());
     }
 
     #[test]

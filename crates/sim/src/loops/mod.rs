@@ -122,8 +122,11 @@ const LOOP_INSTRUCTIONS: u32 = 2;
 const RANDOM_INSTRUCTIONS: u32 = 12;
 /// A line copied by vector instructions of 32 bytes: two loads, two stores, and their share of the loop.
 const COPY_INSTRUCTIONS: u32 = 5;
-/// Sets begin so far apart: no two share a page.
-const APART: u64 = 1 << 34;
+/// Sets begin so far apart at least, and at a power of two that holds the largest: no two share a page, and what is kept for
+/// each line up to the last one is little.
+const LEAST_APART: u64 = 2 << 20;
+/// Of regions, by their number.
+const SETS: u64 = 16;
 const SET: RegionId = RegionId::FIRST_TABLE;
 const OTHER_SET: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 
@@ -133,7 +136,7 @@ const OTHER_SET: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 /// A machine or a loop that cannot be.
 pub fn run(machine: &MachineSpec, spec: &LoopSpec, seed: u64) -> Result<Timed, ScenarioError> {
     check(spec)?;
-    let mut bench = Bench::new(machine)?;
+    let mut bench = Bench::new(machine, spec.largest())?;
     let mut random = Pcg64::seed_from_u64(seed);
     if let LoopSpec::Forward(spec) = spec {
         return forward::run(spec, machine, &mut bench);
@@ -168,6 +171,20 @@ pub fn run_json(machine: &MachineSpec, loops: &str, seed: u64) -> Result<Value, 
     let timed: Result<Vec<Value>, ScenarioError> =
         loops.iter().map(|each| run(machine, each, seed).map(|timed| json!(timed))).collect();
     Ok(Value::Array(timed?))
+}
+
+impl LoopSpec {
+    /// Bytes of the largest set.
+    fn largest(&self) -> u64 {
+        match *self {
+            LoopSpec::Chase { bytes, .. }
+            | LoopSpec::Random { bytes, .. }
+            | LoopSpec::Stride { bytes, .. }
+            | LoopSpec::Stream { bytes, .. }
+            | LoopSpec::Copy { bytes, .. } => bytes,
+            LoopSpec::Forward(ref spec) => spec.largest(),
+        }
+    }
 }
 
 fn value(path: &str, message: String) -> ScenarioError {
@@ -224,12 +241,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(machine: &MachineSpec) -> Result<Bench, ScenarioError> {
+    /// `largest`: bytes of the largest set.
+    fn new(machine: &MachineSpec, largest: u64) -> Result<Bench, ScenarioError> {
         machine.core.check("machine.core")?;
         Ok(Bench {
             core: Core::new(&machine.core, CoreId(0), "machine.core")?,
             memory: Hierarchy::new(&machine.memory_at_once(), machine.cores, "machine")?,
-            layout: Sets,
+            layout: Sets { apart: largest.next_power_of_two().max(LEAST_APART) },
             now: Ps::ZERO,
         })
     }
@@ -264,11 +282,19 @@ impl Bench {
 }
 
 /// Each region has its own part of memory.
-struct Sets;
+struct Sets {
+    apart: u64,
+}
+
+impl Sets {
+    fn address(&self, r: &Ref) -> Addr {
+        Addr(u64::from(r.region.0) % SETS * self.apart + r.offset)
+    }
+}
 
 impl Layout for Sets {
     fn place(&self, r: &Ref, packet: &Placed, out: &mut Requests) {
-        let addr = address(r);
+        let addr = self.address(r);
         let first = (LINE_BYTES - addr.0 % LINE_BYTES).min(u64::from(r.bytes));
         out.push(Request::new(r, packet, addr, first as u16));
         let mut at = first;
@@ -280,13 +306,9 @@ impl Layout for Sets {
     }
 
     fn place_line(&self, r: &Ref, _: &Placed) -> Option<Addr> {
-        let addr = address(r);
+        let addr = self.address(r);
         (addr.0 % LINE_BYTES + u64::from(r.bytes) <= LINE_BYTES).then_some(addr)
     }
-}
-
-fn address(r: &Ref) -> Addr {
-    Addr(u64::from(r.region.0) * APART % (1 << 38) + r.offset)
 }
 
 /// The references of a loop, endless.

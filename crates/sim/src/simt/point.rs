@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ::traffic::{ArrivalSpec, Blueprint, Load, SourceSpec};
 use engine::Seed;
 use machine::simt::outcome::SimtError;
-use machine::simt::{Arrival, BatchSpec, HermesSpec, Outcome, Part, SimtSpec, batch, hermes};
+use machine::simt::{Arrival, BatchSpec, HermesSpec, MemberShare, Outcome, Part, SimtSpec, batch, hermes};
 use packet::Packet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -108,6 +108,7 @@ impl Point {
     /// Traffic, functions or machines that cannot be.
     pub fn run(&self, shared: &Workloads, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Value>, ScenarioError> {
         let mut of_runs: Vec<Columns> = Vec::with_capacity(self.runs as usize);
+        let mut members: Vec<(&'static str, Vec<Columns>)> = Vec::new();
         let mut notes = Vec::new();
         for run in 0..self.runs {
             let seed = Seed(self.seed).child(run).0;
@@ -123,12 +124,21 @@ impl Point {
                 Ok(outcome) => outcome,
             };
             of_runs.push(self.measures(&workload, &arrivals, &outcome));
+            for (number, (name, columns)) in shares(&workload, &outcome).into_iter().enumerate() {
+                if members.len() == number {
+                    members.push((name, Vec::with_capacity(self.runs as usize)));
+                }
+                members[number].1.push(columns);
+            }
         }
-        let mut out = Map::new();
-        for (place, (name, _)) in of_runs[0].iter().enumerate() {
-            let values: Vec<f64> = of_runs.iter().map(|columns| columns[place].1).collect();
-            let (mean, half_width) = interval(&values);
-            out.insert((*name).into(), json!({ "value": mean, "half_width": half_width }));
+        let mut out = means(&of_runs);
+        if !members.is_empty() {
+            let member = |(name, columns): &(&'static str, Vec<Columns>)| {
+                let mut of = means(columns);
+                of.insert("name".into(), json!(name));
+                Value::Object(of)
+            };
+            out.insert("members".into(), members.iter().map(member).collect());
         }
         out.insert("notes".into(), json!(notes));
         Ok(Some(Value::Object(out)))
@@ -232,6 +242,41 @@ impl Point {
         columns.extend(Part::ALL.iter().zip(parts).map(|(part, sum)| (PARTS[*part as usize], sum as f64 / count * ns)));
         columns
     }
+}
+
+/// The mean of each column over runs, with its half-width.
+fn means(of_runs: &[Columns]) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (place, (name, _)) in of_runs.first().into_iter().flatten().enumerate() {
+        let values: Vec<f64> = of_runs.iter().map(|columns| columns[place].1).collect();
+        let (mean, half_width) = interval(&values);
+        out.insert((*name).into(), json!({ "value": mean, "half_width": half_width }));
+    }
+    out
+}
+
+/// Of a chain what each member takes: its share of the warps' time, and for each 32 packets that were accepted its clocks,
+/// instructions, loads and stores, and sectors; and of the packets that came to it. Sums over members are those of the whole.
+fn shares(workload: &Workload, outcome: &Outcome) -> Vec<(&'static str, Columns)> {
+    let warps = outcome.accepted.len() as f64 / 32.0;
+    let per = |part: u64, of: f64| if of > 0.0 { part as f64 / of } else { 0.0 };
+    let nothing = MemberShare::default();
+    let member = |(number, &(name, packets, dropped)): (usize, &(&'static str, u64, u64))| {
+        // A member to which no packet came has no instruction.
+        let of = outcome.members.get(number).unwrap_or(&nothing);
+        let columns = vec![
+            ("time_share", per(of.warp_clocks, outcome.warp_clocks as f64)),
+            ("clocks_per_warp", per(of.warp_clocks, warps)),
+            ("instructions_per_warp", per(of.instructions, warps)),
+            ("references_per_warp", per(of.references, warps)),
+            ("sectors_per_warp", per(of.sectors, warps)),
+            ("simd_efficiency", of.efficiency()),
+            ("packets_share", per(packets, workload.bytes.len() as f64)),
+            ("dropped_share", per(dropped, packets as f64)),
+        ];
+        (name, columns)
+    };
+    workload.members.iter().enumerate().map(member).collect()
 }
 
 const FCS: f64 = packet::ETHERNET_FCS_BYTES as f64;

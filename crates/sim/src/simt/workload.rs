@@ -8,11 +8,12 @@ use functions::classify::Search;
 use functions::inspect::Method;
 use functions::lookup::Structure;
 use functions::{
-    ChecksumCheck, Classify, ClassifySpec, Forward, ForwardSpec, Fragment, FragmentSpec, HeaderCheck, Inspect,
-    InspectSpec, Lookup, LookupMode, NextHop, PacketFunction, Ttl, Verdict,
+    Chain, ChecksumCheck, Classify, ClassifySpec, Forward, ForwardSpec, Fragment, FragmentSpec, Function, HeaderCheck,
+    Inspect, InspectSpec, Lookup, LookupMode, NextHop, PacketFunction, Ttl, Verdict,
 };
 use machine::simt::{KernelSpec, LaneRecorder, Lanes};
 use packet::{Packet, Prefix};
+use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use units::{PacketRate, Ps};
 
@@ -91,6 +92,9 @@ impl Default for RoutesSpec {
 pub struct WorkloadSpec {
     /// What is done.
     pub application: Application,
+    /// What is done then with what that has not dropped, in this order, by the same kernel; up to 5 applications.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<Application>,
     /// What a lane holds.
     pub kernel: KernelSpec,
     /// The packets.
@@ -123,12 +127,16 @@ pub struct Workload {
     pub bytes: Vec<u32>,
     /// Packets that the function dropped.
     pub dropped: u64,
+    /// Of a chain, by member: its name, the recorded packets that came to it, and those that it dropped.
+    pub members: Vec<(&'static str, u64, u64)>,
     /// What was assumed, in words.
     pub notes: Vec<String>,
 }
 
 /// Packets that may be recorded.
 const MOST_PACKETS: usize = 1 << 20;
+/// Applications that may follow the first, as many as a chain of the router has.
+const MOST_THEN: usize = 5;
 /// Ports of the router: the paper's is not told; only what a verdict says depends on it.
 const PORTS: u16 = 16;
 
@@ -145,40 +153,35 @@ impl Workload {
         if !(1..=MOST_PACKETS).contains(&spec.packets) {
             return Err(wrong("workload.packets", spec.packets, &format!("1 to {MOST_PACKETS}")));
         }
+        if spec.then.len() > MOST_THEN {
+            return Err(wrong(
+                "workload.then",
+                format!("{} applications", spec.then.len()),
+                &format!("up to {MOST_THEN}"),
+            ));
+        }
+        // What follows would see the first fragment only.
+        let chain: Vec<Application> = std::iter::once(spec.application).chain(spec.then.iter().copied()).collect();
+        if chain[..chain.len() - 1].contains(&Application::Fragment) {
+            return Err(wrong("workload.then", "an application behind fragment", "fragment as the last"));
+        }
         let table = match &spec.routes.file {
             Some(file) => Table::open(file)?,
             None => Table::synthetic(seed, spec.routes.prefixes, spec.routes.next_hops.max(1)),
         };
         let mut packets = packets(&spec.traffic, &table, spec.packets, seed)?;
         let mut rng = Seed(seed).stream("simt.workload");
-        let mut workload = match spec.application {
-            Application::Classify | Application::ClassifyTupleSpace => {
-                let rules = spec.rules.rules(&mut rng)?;
-                spec.rules.aim(&rules, &mut packets, &mut rng);
-                let linear = spec.application == Application::Classify;
-                let search = if linear { Search::Linear } else { Search::TupleSpace };
-                record(Classify::new(&rules, &ClassifySpec { search, drop_unmatched: false }, PORTS)?, &packets)?
-            }
-            Application::Inspect | Application::InspectAhoCorasick => {
-                let patterns = spec.strings.patterns(&mut rng)?;
-                spec.strings.fill(&patterns, &mut packets, &mut rng);
-                let bloom = spec.application == Application::Inspect;
-                let method = if bloom { Method::Bloom } else { Method::AhoCorasick };
-                let inspect = InspectSpec { method, depth: spec.strings.depth, drop: false };
-                record(Inspect::new(&patterns, &inspect, PORTS)?, &packets)?
-            }
-            Application::Fragment => record(Fragment::new(&spec.fragment, PORTS)?, &packets)?,
-            Application::CheckHeader => record(HeaderCheck::new(ChecksumCheck::Software, PORTS), &packets)?,
-            Application::DecTtl => record(Ttl::new(PORTS), &packets)?,
-            Application::Lookup => record(Lookup::new(routes(&table), PORTS, Structure::Dir24)?, &packets)?,
-            Application::Forward => {
-                let spec = ForwardSpec {
-                    prefetch: false,
-                    lookup: LookupMode::Single,
-                    checksum: ChecksumCheck::Software,
-                    ..ForwardSpec::default()
-                };
-                record(Forward::new(routes(&table), PORTS, &spec)?, &packets)?
+        let mut functions = Vec::with_capacity(chain.len());
+        for &application in &chain {
+            functions.push(function(application, spec, &table, &mut packets, &mut rng)?);
+        }
+        let mut workload = match functions.len() {
+            1 => record(functions.remove(0), &packets)?.0,
+            _ => {
+                let (workload, function) = record(Chain::new(functions)?, &packets)?;
+                let shares = chain.iter().zip(function.shares());
+                let members = shares.map(|(of, share)| (of.name(), share.packets, share.dropped)).collect();
+                Workload { members, ..workload }
             }
         };
         if !table.damage.is_empty() {
@@ -186,6 +189,46 @@ impl Workload {
         }
         Ok(workload)
     }
+}
+
+/// The function of an application; `packets` become those that it has something to do with.
+fn function(
+    application: Application,
+    spec: &WorkloadSpec,
+    table: &Table,
+    packets: &mut [Packet],
+    rng: &mut Pcg64,
+) -> Result<Function, ScenarioError> {
+    Ok(match application {
+        Application::Classify | Application::ClassifyTupleSpace => {
+            let rules = spec.rules.rules(rng)?;
+            spec.rules.aim(&rules, packets, rng);
+            let linear = application == Application::Classify;
+            let search = if linear { Search::Linear } else { Search::TupleSpace };
+            Function::Classify(Classify::new(&rules, &ClassifySpec { search, drop_unmatched: false }, PORTS)?)
+        }
+        Application::Inspect | Application::InspectAhoCorasick => {
+            let patterns = spec.strings.patterns(rng)?;
+            spec.strings.fill(&patterns, packets, rng);
+            let bloom = application == Application::Inspect;
+            let method = if bloom { Method::Bloom } else { Method::AhoCorasick };
+            let inspect = InspectSpec { method, depth: spec.strings.depth, drop: false };
+            Function::Inspect(Inspect::new(&patterns, &inspect, PORTS)?)
+        }
+        Application::Fragment => Function::Fragment(Fragment::new(&spec.fragment, PORTS)?),
+        Application::CheckHeader => Function::HeaderCheck(HeaderCheck::new(ChecksumCheck::Software, PORTS)),
+        Application::DecTtl => Function::Ttl(Ttl::new(PORTS)),
+        Application::Lookup => Function::Lookup(Lookup::new(routes(table), PORTS, Structure::Dir24)?),
+        Application::Forward => {
+            let spec = ForwardSpec {
+                prefetch: false,
+                lookup: LookupMode::Single,
+                checksum: ChecksumCheck::Software,
+                ..ForwardSpec::default()
+            };
+            Function::Forward(Forward::new(routes(table), PORTS, &spec)?)
+        }
+    })
 }
 
 fn routes(table: &Table) -> impl Iterator<Item = (Prefix, NextHop)> + '_ {
@@ -208,8 +251,8 @@ fn packets(spec: &SourceSpec, table: &Table, count: usize, seed: u64) -> Result<
     Ok(packets)
 }
 
-/// Runs `function` once a packet and keeps what it does.
-fn record(mut function: impl PacketFunction, packets: &[Packet]) -> Result<Workload, ScenarioError> {
+/// Runs `function` once a packet and keeps what it does; gives the function back.
+fn record<F: PacketFunction>(mut function: F, packets: &[Packet]) -> Result<(Workload, F), ScenarioError> {
     let regions = function.regions();
     let Some(mut recorder) = LaneRecorder::new(&regions) else {
         let bytes: u64 = regions.iter().map(|region| region.bytes).sum();
@@ -225,5 +268,6 @@ fn record(mut function: impl PacketFunction, packets: &[Packet]) -> Result<Workl
     }
     let table_sectors = recorder.table_sectors();
     let bytes = packets.iter().map(|packet| packet.frame_bytes).collect();
-    Ok(Workload { lanes: recorder.into_lanes(), table_sectors, bytes, dropped, notes: Vec::new() })
+    let (lanes, members, notes) = (recorder.into_lanes(), Vec::new(), Vec::new());
+    Ok((Workload { lanes, table_sectors, bytes, dropped, members, notes }, function))
 }
