@@ -7,6 +7,7 @@ shown as `–`. Text only; no function here decides anything.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Final, TypeGuard
 
@@ -78,7 +79,8 @@ def interval(ns: float | None, half_width_ns: float | None) -> str:
     if not is_number(half_width_ns) or half_width_ns <= 0 or max(abs(ns), half_width_ns) < _UNIT_NS["ps"]:
         return duration(ns)
     scale, unit = _time_unit(ns or half_width_ns)
-    wide = half_width_ns / scale
+    # What is too small for a number in the unit is not nothing.
+    wide = max(half_width_ns / scale, sys.float_info.min)
     # As many decimals as give the half-width two digits, and no more than the value can carry.
     decimals = min(max(0, 1 - math.floor(math.log10(wide))), 3)
     step = 10.0**-decimals

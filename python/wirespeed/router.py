@@ -66,13 +66,20 @@ class Method(StrEnum):
     bloom = "bloom"
 
 
+class Structure(StrEnum):
+    """By what routes are looked up."""
+
+    dir24 = "dir24"
+    poptrie = "poptrie"
+
+
 FunctionOpt = Annotated[
     str,
     typer.Option(
         "--function",
         metavar="NAME,NAME",
-        help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, or several, one after the "
-        "other.",
+        help="What is done with each packet: forward, check, lookup, ttl, classify, inspect, fragment, or several, one "
+        "after the other.",
         rich_help_panel=_SOURCE,
     ),
 ]
@@ -81,6 +88,22 @@ SearchOpt = Annotated[
     typer.Option("--search", help="How classify searches its rules.", show_default="linear", rich_help_panel=_SOURCE),
 ]
 MethodOpt = Annotated[Method, typer.Option("--method", help="How inspect searches payloads.", rich_help_panel=_SOURCE)]
+StructureOpt = Annotated[
+    Structure | None,
+    typer.Option("--structure", help="By what lookup finds routes.", show_default="dir24", rich_help_panel=_SOURCE),
+]
+MtuOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--mtu",
+        metavar="BYTES",
+        min=68,
+        max=65535,
+        help="fragment cuts IPv4 packets that are longer.",
+        show_default="1500",
+        rich_help_panel=_SOURCE,
+    ),
+]
 RulesOpt = Annotated[
     Path | None,
     typer.Option(
@@ -211,6 +234,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         function: FunctionOpt = "forward",
         search: SearchOpt = None,
         method: MethodOpt = Method.aho_corasick,
+        structure: StructureOpt = None,
+        mtu: MtuOpt = None,
         rules: RulesOpt = None,
         patterns: PatternsOpt = None,
         ports: Annotated[
@@ -330,6 +355,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 function=function,
                 search=_name(search),
                 method=_name(method),
+                structure=_name(structure),
+                mtu=mtu,
                 rules=rules,
                 patterns=patterns,
                 capture=capture,
@@ -395,6 +422,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         function: FunctionOpt = "forward",
         search: SearchOpt = None,
         method: MethodOpt = Method.aho_corasick,
+        structure: StructureOpt = None,
+        mtu: MtuOpt = None,
         rules: RulesOpt = None,
         patterns: PatternsOpt = None,
         table: RoutesOpt = None,
@@ -449,6 +478,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                         function=function,
                         search=_name(search),
                         method=_name(method),
+                        structure=_name(structure),
+                        mtu=mtu,
                         rules=rules,
                         patterns=patterns,
                         table=table,
@@ -520,6 +551,8 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "order", "kept" if routed["ordered"] else f"{routed['reordered']:,} packets committed late"
     yield "packets", f"{routed['packets']:,}"
     yield "forwarded", f"{routed['forwarded']:,}"
+    if routed["fragments"]:
+        yield "cut", f"{routed['fragmented']:,} packets, {routed['fragments']:,} frames more"
     yield "dropped", f"{sum(routed['dropped'].values()):,}"
     if routed["missed"]:
         yield "missed by the interface", f"{routed['missed']:,}"

@@ -77,6 +77,17 @@ class Member(TypedDict, total=False):
     instruction_share: float
 
 
+class FlowTable(TypedDict, total=False):
+    """What the user plane's flow tables did, all cores together."""
+
+    flows_per_core: int
+    hits: int
+    misses: int
+    stale: int
+    evictions: int
+    hit_rate: float
+
+
 class Neighbour(TypedDict, total=False):
     """What another program on the machine did."""
 
@@ -418,6 +429,7 @@ class Summary(TypedDict, total=False):
     copy_engine: CopyEngine | None
     sampling: Sampling | None
     members: list[Member] | None
+    flow_table: FlowTable | None
     neighbours: list[Neighbour]
     applications: list[LlcApplication]
     stacked: StackedTables | None

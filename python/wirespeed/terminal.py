@@ -120,6 +120,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _energy(summary)
     parts += _copying(summary)
     parts += _members(summary)
+    parts += _flow_table(summary)
     parts += _neighbours(summary)
     parts += _applications(summary)
     parts += _stacked(summary)
@@ -404,6 +405,19 @@ def _members(summary: Summary) -> list[RenderableType]:
             q.share(member.get("reference_share")),
         )
     return [Text(), Text("What each function takes", "bold"), table]
+
+
+def _flow_table(summary: Summary) -> list[RenderableType]:
+    """How often the user plane knew a packet's flow."""
+    found = summary.get("flow_table")
+    if not found:
+        return []
+    room, stale, left = q.count(found["flows_per_core"]), q.count(found["stale"]), q.count(found["evictions"])
+    words = (
+        f"{q.share(found.get('hit_rate'))} of packets are of a known flow, room for {room} a core; {stale} came after "
+        f"a change of their session, {left} flows had to leave for another"
+    )
+    return [Text(), Text("Flow tables", "bold"), Text(words)]
 
 
 def _neighbours(summary: Summary) -> list[RenderableType]:

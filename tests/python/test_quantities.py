@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wirespeed import quantities as q
@@ -20,6 +20,7 @@ def test_no_value_raises_and_none_gives_an_exponent_for_a_person(function: Any, 
     assert function(value)
 
 
+@example(1000.0, 5e-324)
 @given(ANYTHING, ANYTHING)
 def test_no_interval_raises(value: Any, half_width: Any) -> None:
     assert q.interval(value, half_width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -58,6 +59,33 @@ def test_a_capture_is_routed_and_written(tmp_path: Path, routes: Path) -> None:
     twin = router.run(capture=given, table=routes, ordered=True, out=again, backend="twin")
     assert twin["backend"] == "twin"
     assert again.read_bytes() == out.read_bytes(), "the GPU's kernel writes the same bytes"
+
+
+def test_packets_above_the_mtu_leave_as_fragments_by_threads_and_by_the_kernel(tmp_path: Path, routes: Path) -> None:
+    common = ("router", "run", "--table", routes, "--function", "lookup,ttl,fragment", "--structure", "poptrie")
+    how = ("--mtu", "576", "--packets", "2000", "--ordered", "--threads", "1")
+    out = [tmp_path / "cpu.pcap", tmp_path / "twin.pcap"]
+    for backend, file in zip(("cpu", "twin"), out, strict=True):
+        done = run_command(*common, *how, "--backend", backend, "--out", file)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"cut\W+[\d,]+ packets, [\d,]+ frames more", done.stdout), done.stdout
+    assert out[0].read_bytes() == out[1].read_bytes()
+    data, at, longest, count = out[0].read_bytes(), 24, 0, 0
+    while at < len(data):
+        captured, frame = struct.unpack_from("<II", data, at + 8)
+        longest, at, count = max(longest, frame), at + 16 + captured, count + 1
+    assert 14 + 500 < longest <= 14 + 576
+    routed = router.run(
+        table=routes,
+        function="lookup,ttl,fragment",
+        structure="poptrie",
+        mtu=576,
+        packets=2000,
+        ordered=True,
+        threads=1,
+    )
+    assert count == routed["forwarded"] + routed["fragments"]
+    assert 0 < routed["fragmented"] < routed["fragments"]
 
 
 def test_offered_traffic_has_a_delay(routes: Path) -> None:
@@ -119,6 +147,10 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
         ({"function": "forwad"}, "function = forwad: must be of forward, check"),
         ({"rules": "x.rules"}, "rules = x.rules: only with the function classify"),
         ({"function": "check,check,check,check,check,check,check"}, "a chain has 1 to 6 of them"),
+        ({"function": "fragment,ttl"}, "function = fragment,ttl: fragment must be the last of a chain"),
+        ({"function": "fragment", "mtu": 67}, "fragment.mtu = 67: allowed is 68 to 65535"),
+        ({"mtu": 1500}, "mtu = 1500: only with the function fragment"),
+        ({"structure": "poptrie"}, "only with the function lookup"),
         ({"capture": "nowhere.pcap"}, "nowhere.pcap"),
     ],
 )

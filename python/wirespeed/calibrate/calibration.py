@@ -18,7 +18,7 @@ from wirespeed.calibrate import fitting, measuring
 from wirespeed.calibrate.fitting import Fitted
 from wirespeed.calibrate.measuring import KIB, MIB, Measured, Progress
 
-SCHEMA: Final = "wirespeed.calibration/1"
+SCHEMA: Final = "wirespeed.calibration/2"
 # None of these was fitted on: other operations, other mixes, and sizes between those of the fitted chases.
 _JUDGES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("random loads, 256 KiB", {"kind": "random", "bytes": 256 * KIB, "stores": 0.0}),
@@ -84,7 +84,7 @@ class Calibration:
 
 
 def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | None = None) -> Calibration:
-    """Measures this machine on one core (the last one if None), in one to two minutes.
+    """Measures this machine on one core (the last one if None), in two to three minutes.
 
     With `judge` the preset is judged by loops that it was not fitted on. Raises InputError for a core that this process
     may not use, and OSError where there is too little memory.
@@ -112,7 +112,7 @@ def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | N
         "measured": {
             "multiply_ns": found.multiply_ns,
             "chase_ns": {str(bytes): ns for bytes, ns in found.chase.items()},
-            "windows_ns": {str(bytes): ns for bytes, ns in found.windows.items()},
+            "windows_ns": {f"{chains} {bytes}": ns for (chains, bytes), ns in found.windows.items()},
             "pages_ns": {str(number): list(ns) for number, ns in found.pages.items()},
             "chains_ns": {str(number): ns for number, ns in found.chains.items()},
             "llc_chains_ns": {str(number): ns for number, ns in found.llc_chains.items()},

@@ -4,7 +4,7 @@
 |---|---|
 | clock | squares and exclusive ors that wait for each other, three cycles and one |
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
-| size and replacement of the LLC | those whose simulated chases are nearest to chases in windows of 50 ms |
+| LLC: size, replacement, tenants | those whose simulated chases, by one chain and by several, are nearest to windows' |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | half-way between what many chains and what lines in order have under way |
 | stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
@@ -19,16 +19,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final
 
 from wirespeed import _wirespeed
 from wirespeed.calibrate.measuring import KIB, MIB, Measured
 
 _DISTANCES: Final = (0, 4, 16, 63)
-# Of the LLC, in 32nds: half a way of 16 is the least.
-_SHARES: Final = (1, 2, 4, 6, 8, 12, 16, 24, 32)
+# Sizes of the LLC that are tried, in 32nds of it.
+_SHARES: Final = (1, 2, 4, 6, 8, 12, 16, 20, 24, 32)
+# Chases of up to so many times more or less than where they leave the LLC tell how they do.
+_NEAR: Final = 2.2
+# A fit that is off by less than so much needs no further number; a further number has to take off so much of the error.
+_ENOUGH: Final = 1.15
+_CLEARLY: Final = 0.7
 _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
@@ -207,41 +213,141 @@ def _llc(it: Fitted, found: Measured) -> None:
 
 
 def _share(it: Fitted, found: Measured) -> None:
-    """Of the LLC what a program has that runs for long: by 32nds of it, and a way to either side of the nearest."""
+    """What others leave of the LLC: how much is there for a program, and how fast others bring lines in.
+
+    Of `w` lines that are used `r` times a second all are kept while `w (1 + R / r)` is below the capacity C, where
+    others bring in R lines a second. So where a chase by n chains falls out of the LLC, 1 / w = 1 / C + (R / C) t, with
+    t the time of an item that DRAM answers: a line through the cliffs of several n gives C and R, from where the
+    simulation of the chases near the cliffs is brought to what was measured.
+    """
     cache = max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
     bytes, ways = cache.bytes if cache else 32 * MIB, it.values["machine.llc.ways"]
     l2 = found.caches[2].bytes if 2 in found.caches else MIB
     # What a set within L2 takes says nothing of the LLC, and one of twice its size nothing more.
-    judged = sorted(size for size in found.windows if l2 < size <= 2 * bytes)
-    if not judged:
+    columns: dict[int, dict[int, float]] = {}
+    for (chains, size), ns in sorted(found.windows.items()):
+        if l2 < size <= 2 * bytes:
+            columns.setdefault(chains, {})[size] = ns
+    cliffs = {chains: (at, max(column.values())) for chains, column in columns.items() if (at := _cliff(column))}
+    if not cliffs:
         it.notes.append("LLC: no window tells what others leave of it; all of it is assumed to be there")
         return
-    loops = [{"kind": "chase", "bytes": size} for size in judged]
-    seen: dict[tuple[int, str], float] = {}
+    judged = [
+        (chains, size)
+        for chains, (at, _) in cliffs.items()
+        for size in columns[chains]
+        if at / _NEAR < size < at * _NEAR
+    ]
+    slowest = [point for point in judged if point[0] == min(cliffs)]
+    unit, granule = bytes // 32, ways * it.values["machine.llc.slices"] * 64
+    seen: dict[tuple[_Shared, bool], float] = {}
 
-    def error(size: int, replacement: str) -> float:
-        size = max(size // (ways * 512), 1) * ways * 512
-        if (size, replacement) not in seen:
-            more = {"machine.llc.size": _size(size), "machine.llc.replacement": replacement}
-            ns = simulate(it.overrides(**more), loops)
-            seen[size, replacement] = sum(math.log(a / found.windows[b]) ** 2 for a, b in zip(ns, judged, strict=True))
-        return seen[size, replacement]
+    def settings(shared: _Shared) -> dict[str, Any]:
+        size = max(shared.units * unit // granule, 1) * granule
+        more = {"machine.llc.size": _size(size), "machine.llc.replacement": shared.replacement}
+        return more | ({"machine.llc.tenants": f"{shared.gbps:.3g} Gbps"} if shared.gbps else {})
 
-    way = bytes // ways
-    for replacement in _REPLACEMENTS:
-        near = min((bytes * share // 32 for share in _SHARES), key=lambda size: error(size, replacement))
-        for size in (near - way, near + way):
-            if way <= size <= bytes:
-                error(size, replacement)
-    (size, replacement), off = min(seen.items(), key=lambda each: each[1])
+    def error(shared: _Shared, alone: bool = False) -> float:
+        """Squared logarithms over all chases, or over those of the fewest chains alone."""
+        if (shared, alone) not in seen:
+            points = slowest if alone else judged
+            loops = [{"kind": "chase", "bytes": size, "chains": chains} for chains, size in points]
+            ns = simulate(it.overrides(**settings(shared)), loops)
+            pairs = zip(ns, points, strict=True)
+            seen[shared, alone] = sum(math.log(a / columns[chains][size]) ** 2 for a, (chains, size) in pairs)
+        return seen[shared, alone]
+
+    # Where nobody brings anything in, the fewest chains tell as much as many.
+    at = cliffs[min(cliffs)][0] / unit
+    one = [
+        _search(
+            [_Shared(units, 0.0, each) for units in _SHARES if at / 2.5 < units < at * 2.5 or units == _SHARES[-1]],
+            lambda shared: error(shared, alone=True),
+            ((1, 1.0),),
+        )
+        for each in _REPLACEMENTS
+    ]
+    best = min(one, key=error)
+    capacity, gbps = _line(list(cliffs.values()), bytes)
+    if gbps > 0 and error(best) > len(judged) * math.log(_ENOUGH) ** 2:
+        # Two numbers have to do clearly better than one that does not do.
+        units = min(max(round(capacity / unit), 1), 32)
+        # The line takes each item for a miss; who is still in the LLC is faster, and keeps more.
+        lru, random = (
+            _search([_Shared(units, round(gbps * by, 3), each) for by in (1, 2)], error, ((2, 2.0), (1, 1.4)))
+            for each in _REPLACEMENTS
+        )
+        # Both soften a cliff, tenants and random victims: the usual replacement unless the other is clearly nearer.
+        shared = random if error(random) < _CLEARLY * error(lru) else lru
+        best = shared if error(shared) < _CLEARLY * error(best) else best
+    size = settings(best)["machine.llc.size"]
     whole = "CPUID says" if cache else "is assumed"
-    said = f", of {_size(bytes)} that {whole}" if size != bytes else f", as {whole}"
-    mean = 100 * (math.exp(math.sqrt(off / len(judged))) - 1)
-    source = f"fitted: chases of {_size(judged[0])} to {_size(judged[-1])} in windows, {mean:.0f} % off{said}"
-    it.put("machine.llc.size", _size(size), source)
-    it.put("machine.llc.replacement", replacement, "fitted: on the same, out of lru and random")
-    if size < bytes:
-        it.notes.append(f"LLC: {_size(size)} of {_size(bytes)} are there for a program: others use the rest")
+    said = f", of {_size(bytes)} that {whole}" if size != _size(bytes) else f", as {whole}"
+    mean = 100 * (math.exp(math.sqrt(error(best) / len(judged))) - 1)
+    by = ", ".join(map(str, cliffs))
+    it.put(
+        "machine.llc.size", size, f"fitted: chases by {by} chains near where they leave the LLC, {mean:.0f} % off{said}"
+    )
+    it.put("machine.llc.replacement", best.replacement, "fitted: on the same, out of lru and random")
+    if best.gbps:
+        it.put("machine.llc.tenants", f"{best.gbps:.3g} Gbps", "fitted: on the same; lines that others bring in")
+        it.notes.append(
+            f"LLC: others bring {best.gbps / 8:.2g} GB/s into it; {size} of {_size(bytes)} are for who is fast enough"
+        )
+    elif size != _size(bytes):
+        it.notes.append(f"LLC: {size} of {_size(bytes)} are there for a program: others use the rest")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """An LLC that others use: its size in 32nds of what there is, what they bring in, and which line has to go."""
+
+    units: int
+    gbps: float
+    replacement: str
+
+
+def _search(
+    starts: Sequence[_Shared], error: Callable[[_Shared], float], steps: Sequence[tuple[int, float]]
+) -> _Shared:
+    """The nearest of `starts`, and what is nearer by steps in size and, as factors, in what others bring in."""
+    best = min(starts, key=error)
+    for step, factor in steps:
+        tried = [replace(best, units=min(max(best.units + sign * step, 1), 32)) for sign in (-1, 1)]
+        if best.gbps:
+            tried += [replace(best, gbps=round(best.gbps * by, 3)) for by in (factor, 1 / factor)]
+        best = min([best, *tried], key=error)
+    return best
+
+
+def _cliff(column: Mapping[int, float]) -> float | None:
+    """Bytes where a chase passes the geometric mean of its fastest and slowest, between sizes by logarithms."""
+    sizes = sorted(column)
+    low, high = min(column.values()), max(column.values())
+    if high < 2 * low:
+        return None
+    middle = math.sqrt(low * high)
+    for below, above in pairwise(sizes):
+        if column[below] < middle <= column[above]:
+            share = math.log(middle / column[below]) / math.log(column[above] / column[below])
+            return float(below * (above / below) ** share)
+    return None
+
+
+def _line(cliffs: Sequence[tuple[float, float]], most: int) -> tuple[float, float]:
+    """Capacity in bytes, up to `most`, and Gbps that others bring in, from bytes and nanoseconds an item at cliffs."""
+    inverse, ns = [1 / at for at, _ in cliffs], [each for _, each in cliffs]
+    mean_inverse, mean_ns = sum(inverse) / len(cliffs), sum(ns) / len(cliffs)
+    spread = sum((each - mean_ns) ** 2 for each in ns)
+    slope = (
+        sum((a - mean_ns) * (b - mean_inverse) for a, b in zip(ns, inverse, strict=True)) / spread if spread else 0.0
+    )
+    if slope <= 0:
+        return min(1 / mean_inverse, most), 0.0
+    capacity = 1 / max(mean_inverse - slope * mean_ns, 1 / most)
+    # Lines a nanosecond, 64 bytes each.
+    rate = sum((capacity * b - 1) / a for a, b in zip(ns, inverse, strict=True)) / len(cliffs)
+    return capacity, max(rate, 0.0) * 64 * 8
 
 
 def _prefetcher(it: Fitted, found: Measured) -> None:

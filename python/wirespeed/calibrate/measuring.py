@@ -23,6 +23,8 @@ _LEAST_FAR, _MOST_FAR = 128 * MIB, 512 * MIB
 
 # As programs.windows has them.
 _WINDOW_MS, _WINDOWS = 50.0, 9
+# What a program keeps of a cache that others fill depends on how fast it comes back: slow, faster, as fast as it can.
+_WINDOW_CHAINS: Final = (1, 4, 16)
 
 Progress = Callable[[str, int, int, str], None]
 
@@ -56,8 +58,8 @@ class Measured:
     """By operation and bytes: nanoseconds a line."""
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
-    windows: dict[int, float] = field(default_factory=dict)
-    """By bytes: a chase as a program sees it, in long windows with nothing read before."""
+    windows: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By chains and bytes: a chase as a program sees it, in long windows with nothing read before."""
     far: int = _LEAST_FAR
     notes: list[str] = field(default_factory=list)
     """What could not be determined."""
@@ -127,8 +129,8 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     def chase(bytes: int) -> None:
         found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core)
 
-    def window(bytes: int) -> None:
-        found.windows[bytes] = windowed({"kind": "chase", "bytes": bytes, "chains": 1}, core)
+    def window(chains: int, bytes: int) -> None:
+        found.windows[chains, bytes] = windowed({"kind": "chase", "bytes": bytes, "chains": chains}, core)
 
     def pages(number: int) -> None:
         work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
@@ -160,7 +162,9 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     while size <= min(2 * llc, far):
         windows += [size, size * 3 // 2]
         size *= 2
-    steps += [("what others leave of the LLC", partial(window, size)) for size in windows]
+    steps += [
+        ("what others leave of the LLC", partial(window, chains, size)) for chains in _WINDOW_CHAINS for size in windows
+    ]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     operations = ("read", "write", "copy", "streaming_write")

@@ -106,7 +106,12 @@ class Testbed:
         key = ("steered",)
         if key not in self._points:
             of = self._of["allocator"]
-            settings = {"policy.kind": "allocator", "policy.interval": of["interval"], "run.packets": of["packets"]}
+            settings = {
+                "policy.kind": "allocator",
+                "policy.interval": of["interval"],
+                "run.warmup": of["warmup"],
+                "run.packets": of["packets"],
+            }
             self._points[key] = {"case": "allocator", **self._run(LARGEST, settings, "allocator, constant load")}
         return self._points[key]["steered"]  # type: ignore[no-any-return]
 

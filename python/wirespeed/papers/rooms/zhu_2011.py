@@ -109,6 +109,30 @@ class Study:
             self._request.progress("points", 0, len(wanted), f"reading {self._request.reading}")
             _wirespeed.run_simt([point for *_, point in wanted], keep, self._request.threads)
 
+    def chain(self) -> list[dict[str, Any]]:
+        """What each of the six tasks takes of one kernel that does all of them, at saturation.
+
+        Its share of the warps' time and more, as `members` of the simulator's outcome has it; on as many packets as
+        inspection alone.
+        """
+        chain = self.parameters["chain"]
+        point = self.point(Setting("dpi", "hermes"))
+        first, *then = chain["applications"]
+        point["workload"] |= {
+            "application": first,
+            "then": then,
+            "kernel": {"registers": chain["registers"], "shared": 0},
+        }
+        key = self._request.kept.key(point)
+        found: dict[str, Any] | None = self._request.kept.get(key)
+        if found is None:
+            came: list[str] = []
+            _wirespeed.run_simt([json.dumps(point)], lambda _, text: came.append(text), self._request.threads)
+            found = json.loads(came[0])
+            self._request.kept.add(key, found)
+        members: list[dict[str, Any]] = found["members"]
+        return members
+
     def of(self, setting: Setting, measure: str) -> float:
         """A measure of a setting that was run: the mean over its runs."""
         return float(self._found[setting][measure]["value"])
@@ -187,8 +211,17 @@ def measure(request: Request) -> Outcome:
             ],
         ),
     ]
-    notes = [*_factors(study, burst, batches), _real_gpu(request.paper)]
+    notes = [*_factors(study, burst, batches), _chained(study.chain()), _real_gpu(request.paper)]
     return Outcome(out, study.rows(), figures, notes)
+
+
+def _chained(members: list[dict[str, Any]]) -> str:
+    def told(of: dict[str, Any]) -> str:
+        return f"{of['name']} {100 * of['time_share']['value']:.1f} % ({of['instructions_per_warp']['value']:,.0f})"
+
+    return "all six tasks in one kernel: share of the warps' time, and warp instructions for 32 packets: " + ", ".join(
+        told(of) for of in members
+    )
 
 
 def _ratio(study: Study, a: Setting, b: Setting, measure: str) -> float:
