@@ -76,6 +76,8 @@ fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) ->
         cpi: 0.5,
         rob,
         outstanding,
+        outstanding_prefetches: None,
+        fill_interval: None,
         store_buffer,
         poll_cycles: 10,
         lookahead: Span::from_ns(0.0),

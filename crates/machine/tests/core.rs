@@ -57,6 +57,8 @@ fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
         cpi: 0.5,
         rob,
         outstanding,
+        outstanding_prefetches: None,
+        fill_interval: None,
         store_buffer: 256,
         poll_cycles: 10,
         lookahead: Span::from_ns(0.0),
@@ -263,9 +265,11 @@ proptest! {
     fn where_a_core_with_lookahead_pauses_does_not_matter(
         ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, store_buffer in 1u32..8,
         quantum in 0u64..100_000, tlb: bool, prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
+        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(1u64..20_000),
     ) {
+        let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, fill_interval, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
@@ -307,9 +311,11 @@ proptest! {
         ops in ops(), rob in prop_oneof![1u32..300, Just(4096)], outstanding in 1u32..20, in_order: bool,
         store_buffer in prop_oneof![1u32..4, Just(56)], repeated in prop_oneof![9 => Just(1), 1 => Just(12)], quantum in 0u64..100_000, tlb: bool,
         prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
+        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(1u64..20_000),
     ) {
+        let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, fill_interval, ..spec(model, rob, outstanding) };
         // Now and then more references than the core can number at a time.
         let ops = ops.repeat(repeated);
         let mut results = Vec::new();
@@ -407,6 +413,50 @@ fn a_stream_prefetcher_hides_the_latency_of_a_copy() {
     let (with, counters) = took(Some(PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 }));
     assert!(with * 2 < without, "{with} {without}");
     assert!(counters.prefetches > 40 && counters.llc.misses == 64, "{counters:?}");
+}
+
+/// A core with one miss at a time reads lines in order: what its prefetcher may have under way decides, whichever way the
+/// core is replayed, and nearly as fast as if all of it were the core's.
+#[test]
+fn a_prefetcher_with_a_queue_of_its_own_has_more_under_way_than_loads() {
+    for lookahead in [0.0, 10.0] {
+        let took = |outstanding, outstanding_prefetches| {
+            let lookahead = Span::from_ns(lookahead);
+            let spec = CoreSpec { outstanding_prefetches, lookahead, ..spec(CoreModel::Window, 64, outstanding) };
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            let mut memory = hierarchy(None, Some(PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 }));
+            let lines: Vec<Op> = (0..200).map(|line| (20, line, false, 0)).collect();
+            record(&lines, core.script());
+            let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+            (time, memory.counters().prefetches)
+        };
+        let [shared, one, two, many] = [None, Some(1), Some(2), Some(16)].map(|prefetches| took(1, prefetches));
+        assert!(one.0 < shared.0 && two.0 < one.0 && many.0 * 2 < shared.0, "{shared:?} {one:?} {two:?} {many:?}");
+        assert!(shared.1 == 0 && (150..=216).contains(&many.1), "{shared:?} {many:?}");
+        let all = took(17, None);
+        assert!(many.0.as_ns() < 1.25 * all.0.as_ns(), "{many:?} {all:?}");
+    }
+}
+
+/// Lines that nothing waits for, and nothing but the port can hold up.
+#[test]
+fn lines_enter_a_core_at_the_pace_of_its_port() {
+    for (lookahead, line_ns) in [(0.0, 5.0), (10.0, 5.0), (0.0, 0.0), (10.0, 0.0)] {
+        let fill_interval = (line_ns > 0.0).then(|| Span::from_ns(line_ns));
+        let spec = CoreSpec {
+            fill_interval,
+            lookahead: Span::from_ns(lookahead),
+            cpi: 0.05,
+            ..spec(CoreModel::Window, 4096, 256)
+        };
+        let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+        let lines: Vec<Op> = (0..200).map(|line| (1, 2 * line, false, 0)).collect();
+        record(&lines, core.script());
+        let (time, _) = run(&mut core, &mut Flat, &Plain { short_cut: true }, Ps(1 << 40), START);
+        let latest = (0..200).map(|line| miss_latency(Line(2 * line)).as_ns()).fold(0.0, f64::max);
+        let (least, most) = (199.0 * line_ns, 200.0 * (line_ns + 0.1) + latest);
+        assert!((least..=most).contains(&time.as_ns()), "{lookahead} {line_ns}: {time}");
+    }
 }
 
 #[test]

@@ -72,6 +72,8 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         cpi: 1.0,
         rob: 512,
         outstanding: outstanding as u32,
+        outstanding_prefetches: None,
+        fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,
         lookahead: Span::from_ns(0.0),

@@ -3,7 +3,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
 
 use super::burst::{Burst, BurstPacket, Step};
-use super::fills::FillBuffers;
+use super::fills::{FillBuffers, For};
 use super::hits::Bases;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
@@ -139,7 +139,7 @@ impl Ahead {
             history: History::new(rob),
             last_out: Ps::ZERO,
             waiting: Vec::new(),
-            fills: FillBuffers::new(spec.outstanding as usize),
+            fills: FillBuffers::new(spec),
             bases: Bases::UNKNOWN,
             walks: Vec::new(),
             requests: Requests::new(),
@@ -355,7 +355,7 @@ impl Ahead {
         }
         self.dispatch();
         let wanted = self.front_end.max(self.source(load));
-        let out = wanted.max(self.fills.free_from());
+        let out = wanted.max(self.fills.free_from(For::Core));
         let Reply::Done(response) = memory.copy(&src, &dst, out) else {
             debug_assert!(false, "memory that answers at once");
             return false;
@@ -363,7 +363,7 @@ impl Ahead {
         self.last_out = self.last_out.max(out);
         let mut path = Path::of(Reason::Mshr, out - wanted);
         path.extend(&response.path);
-        self.fills.insert(dst.addr.line(), response.at, 0, &path);
+        self.fills.insert(For::Core, dst.addr.line(), response.at, 0, &path);
         self.retire_work();
         if response.at > self.burst.retired {
             self.burst.charge_path(response.at, &path, Reason::Mshr);
@@ -399,7 +399,7 @@ impl Ahead {
     fn access<M: Memory>(&mut self, request: &Request, address: Address, waits: bool, memory: &mut M) -> Ps {
         let lookup = memory.lookup(request);
         let Some(served) = lookup.hit else {
-            let done = self.miss(request, &lookup, address, waits, memory);
+            let done = self.miss(request, &lookup, address, waits, For::Core, memory);
             if lookup.prefetches {
                 self.prefetch(memory);
             }
@@ -451,10 +451,11 @@ impl Ahead {
         lookup: &Lookup,
         address: Address,
         waits: bool,
+        by: For,
         memory: &mut M,
     ) -> Ps {
         let wanted = self.front_end.max(address.at);
-        let mut out = wanted.max(self.fills.free_from());
+        let mut out = self.fills.take_turn(wanted.max(self.fills.free_from(by)));
         let response = loop {
             match memory.fetch(request, lookup, out) {
                 Reply::Done(response) => break response,
@@ -473,14 +474,14 @@ impl Ahead {
             path = Path::of(Reason::Mshr, out - wanted);
             path.extend(&response.path);
         }
-        self.fills.insert(request.addr.line(), response.at, 0, &path);
+        self.fills.insert(by, request.addr.line(), response.at, 0, &path);
         if waits {
             self.retire_work();
             if response.at > self.burst.retired {
                 self.burst.charge_path(response.at, &path, address.reason);
             }
             self.remember();
-        } else if out > self.front_end {
+        } else if out > self.front_end && by == For::Core {
             self.wait_in_store_buffer(out);
         }
         response.at
@@ -523,14 +524,16 @@ impl Ahead {
         self.burst.charge_work(work);
     }
 
-    /// Sends out lines that the prefetcher asks for while line fill buffers are free, and drops the rest.
+    /// Sends out lines that the prefetcher asks for while buffers are free, and drops the rest. A queue of its own does
+    /// not wait for misses that went before.
     #[inline(never)]
     fn prefetch<M: Memory>(&mut self, memory: &mut M) {
-        while self.fills.free_from().max(self.last_out) <= self.front_end
+        let earliest = if self.fills.are_apart() { Ps::ZERO } else { self.last_out };
+        while self.fills.free_from(For::Prefetcher).max(earliest) <= self.front_end
             && let Some((request, lookup)) = memory.next_prefetch(self.burst.placed.core)
         {
             let address = Address { at: Ps::ZERO, reason: Reason::Mshr };
-            self.miss(&request, &lookup, address, false, memory);
+            self.miss(&request, &lookup, address, false, For::Prefetcher, memory);
         }
     }
 

@@ -1,21 +1,83 @@
 use stats::Path;
 use units::{Line, Ps};
 
+use super::CoreSpec;
 use crate::cache::equal_tags;
 
-/// The line fill buffers: private misses under way.
+/// Private misses under way: those in the core's line fill buffers, and those of its prefetcher, which may have a queue of
+/// its own.
 #[derive(Clone, Debug)]
 pub(super) struct FillBuffers {
     /// Padded to whole vectors.
     lines: Vec<u32>,
     until: Vec<Ps>,
     fills: Vec<(u64, Path)>,
-    /// The one that is free first.
-    first_free: usize,
+    port: Port,
+    /// So many are the core's; those behind them are the prefetcher's.
+    own: usize,
+    /// The one that is free first, of each.
+    first_free: [usize; 2],
     /// When the last of them has its data.
     latest: Ps,
     /// A bit for each of 64 classes of lines that may be under way.
     classes: u64,
+}
+
+/// Who has a line brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// An instruction, or a page walk.
+    Core,
+    /// The prefetcher.
+    Prefetcher,
+}
+
+/// Where lines enter the private caches: one in each stretch of time. Requests ask in program order, which need not be that
+/// of time.
+#[derive(Clone, Debug)]
+struct Port {
+    /// [`Ps::ZERO`] for a port that is never busy.
+    interval: Ps,
+    /// The last stretch that was taken, of each class of stretches.
+    taken: Box<[u64]>,
+}
+
+/// More than a core has under way at a time.
+const STRETCHES: usize = 512;
+
+impl Port {
+    fn new(interval: Ps) -> Port {
+        let stretches = if interval == Ps::ZERO { 0 } else { STRETCHES };
+        Port { interval, taken: vec![u64::MAX; stretches].into() }
+    }
+
+    /// When a line that may enter from `at` on does; takes that time.
+    #[inline]
+    fn enter(&mut self, at: Ps) -> Ps {
+        if self.interval == Ps::ZERO {
+            return at;
+        }
+        let mut stretch = at.0 / self.interval.0;
+        let mut from = at;
+        while self.taken[stretch as usize % STRETCHES] == stretch {
+            stretch += 1;
+            from = Ps(stretch * self.interval.0);
+        }
+        self.taken[stretch as usize % STRETCHES] = stretch;
+        from
+    }
+
+    /// When a line may enter from `at` on.
+    #[inline]
+    fn free_from(&self, at: Ps) -> Ps {
+        // What is not known yet stays so.
+        if self.interval == Ps::ZERO || at == Ps::MAX {
+            return at;
+        }
+        let first = at.0 / self.interval.0;
+        let free = (first..).find(|&each| self.taken[each as usize % STRETCHES] != each).unwrap_or(first);
+        if free == first { at } else { Ps(free * self.interval.0) }
+    }
 }
 
 /// The bit of a line's class.
@@ -25,42 +87,66 @@ fn class(line: Line) -> u64 {
 }
 
 impl FillBuffers {
-    pub(super) fn new(buffers: usize) -> FillBuffers {
+    /// Of a core at rest. Without a queue of its own the prefetcher has what the core has free.
+    pub(super) fn new(spec: &CoreSpec) -> FillBuffers {
+        let own = spec.outstanding as usize;
+        let buffers = own + spec.outstanding_prefetches.map_or(0, |n| n as usize);
         FillBuffers {
             lines: vec![u32::MAX; buffers.next_multiple_of(8)],
             until: vec![Ps::ZERO; buffers],
             fills: vec![(0, Path::default()); buffers],
-            first_free: 0,
+            port: Port::new(spec.fill_interval.map_or(Ps::ZERO, |each| each.ps())),
+            own,
+            first_free: [0, if buffers > own { own } else { 0 }],
             latest: Ps::ZERO,
             classes: 0,
         }
     }
 
+    /// The prefetcher has a queue of its own.
+    #[inline(always)]
+    pub(super) fn are_apart(&self) -> bool {
+        self.until.len() > self.own
+    }
+
+    /// When a miss that may go out from `at` on does so that its line finds the way into the private caches free; takes
+    /// its turn.
+    #[inline(always)]
+    pub(super) fn take_turn(&mut self, at: Ps) -> Ps {
+        self.port.enter(at)
+    }
+
+    /// As [`FillBuffers::take_turn`], and takes nothing.
+    #[inline(always)]
+    pub(super) fn turn(&self, at: Ps) -> Ps {
+        self.port.free_from(at)
+    }
+
     /// When one is free.
     #[inline(always)]
-    pub(super) fn free_from(&self) -> Ps {
-        self.until[self.first_free]
+    pub(super) fn free_from(&self, by: For) -> Ps {
+        self.until[self.first_free[by as usize]]
     }
 
     /// The data for `slot` come at `until`.
     #[inline]
-    pub(super) fn insert(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
-        self.set(self.first_free, line, until, slot, path);
+    pub(super) fn insert(&mut self, by: For, line: Line, until: Ps, slot: u64, path: &Path) {
+        self.set(self.first_free[by as usize], line, until, slot, path);
     }
 
     /// The data for `slot` come at a time that is not known yet.
-    pub(super) fn reserve(&mut self, slot: u64) {
-        let at = self.first_free;
+    pub(super) fn reserve(&mut self, by: For, slot: u64) {
+        let at = self.first_free[by as usize];
         self.lines[at] = u32::MAX;
         self.until[at] = Ps::MAX;
         self.fills[at].0 = slot;
-        self.look();
+        self.look(at);
     }
 
     /// The data for `slot`, which has a buffer, come at `until`.
-    pub(super) fn complete(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
+    pub(super) fn complete(&mut self, by: For, line: Line, until: Ps, slot: u64, path: &Path) {
         let reserved = self.until.iter().zip(&self.fills).position(|(at, fill)| *at == Ps::MAX && fill.0 == slot);
-        self.set(reserved.unwrap_or(self.first_free), line, until, slot, path);
+        self.set(reserved.unwrap_or(self.first_free[by as usize]), line, until, slot, path);
     }
 
     #[inline]
@@ -70,19 +156,25 @@ impl FillBuffers {
         self.fills[at] = (slot, *path);
         self.latest = self.latest.max(until);
         self.classes |= class(line);
-        self.look();
+        self.look(at);
     }
 
+    /// Looks for the buffer that is free first, among those that `changed` is one of.
     #[inline]
-    fn look(&mut self) {
-        let mut first = 0;
-        let mut earliest = self.until[0];
-        for (i, &until) in self.until.iter().enumerate().skip(1) {
+    fn look(&mut self, changed: usize) {
+        let apart = self.are_apart();
+        let (from, to) = if changed < self.own { (0, self.own) } else { (self.own, self.until.len()) };
+        let mut first = from;
+        let mut earliest = self.until[from];
+        for (i, &until) in self.until[from + 1..to].iter().enumerate() {
             if until < earliest {
-                (first, earliest) = (i, until);
+                (first, earliest) = (from + 1 + i, until);
             }
         }
-        self.first_free = first;
+        self.first_free[usize::from(from > 0)] = first;
+        if !apart {
+            self.first_free[1] = first;
+        }
     }
 
     /// The fill of `line` whose data come after `time`.

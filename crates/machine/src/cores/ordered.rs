@@ -5,7 +5,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::burst::{Burst, BurstPacket, Step};
-use super::fills::FillBuffers;
+use super::fills::{FillBuffers, For};
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
@@ -138,6 +138,8 @@ struct Fetch {
     slot: u64,
     /// The item that retires with its data; stores and prefetches have none.
     item: Option<u64>,
+    /// Whose buffer it needs.
+    by: For,
     request: Request,
     /// What a copy engine is to copy `request`'s line to.
     copy_to: Option<Request>,
@@ -199,7 +201,7 @@ impl Ordered {
             next: 0,
             prefetches: false,
             last_out: Ps::ZERO,
-            fills: FillBuffers::new(spec.outstanding as usize),
+            fills: FillBuffers::new(spec),
             requests: Requests::new(),
         })
     }
@@ -231,7 +233,7 @@ impl Ordered {
             path.push(Reason::Mshr, fetch.waited);
             path.extend(&response.path);
             let was_full = self.window_end == 0 || self.slots >= self.slots_end;
-            self.fills.complete(fetch.arrives().addr.line(), response.at, fetch.slot, &path);
+            self.fills.complete(fetch.by, fetch.arrives().addr.line(), response.at, fetch.slot, &path);
             self.known(&fetch, response.at, &path);
             self.retire_items();
             self.update_limits();
@@ -474,6 +476,7 @@ impl Ordered {
         let fetch = Fetch {
             slot,
             item: Some(self.next_item()),
+            by: For::Core,
             request,
             copy_to: Some(dst),
             lookup: Lookup::default(),
@@ -581,7 +584,7 @@ impl Ordered {
         let lookup = memory.lookup(request);
         self.prefetches |= lookup.prefetches;
         let Some(served) = lookup.hit else {
-            self.miss(request, &lookup, slot, address, waits, memory, horizon);
+            self.miss(request, &lookup, slot, address, waits, For::Core, memory, horizon);
             return;
         };
         if lookup.has_victims() {
@@ -605,7 +608,9 @@ impl Ordered {
         if self.in_order {
             self.front_end = self.front_end.max(self.burst.retired);
         }
-        let free = self.pending.is_empty() && self.fills.free_from().max(self.last_out) <= self.front_end;
+        // A queue of its own does not wait for misses that went before.
+        let turn = self.fills.are_apart() || self.pending.is_empty();
+        let free = turn && self.fills.free_from(For::Prefetcher).max(self.last_out) <= self.front_end;
         let next = if free { memory.next_prefetch(self.id) } else { None };
         let Some((request, lookup)) = next else {
             self.prefetches = false;
@@ -614,7 +619,7 @@ impl Ordered {
         let slot = self.slots;
         self.slots += 1;
         let address = Address { after: None, reason: Reason::Mshr };
-        self.miss(&request, &lookup, slot, address, false, memory, horizon);
+        self.miss(&request, &lookup, slot, address, false, For::Prefetcher, memory, horizon);
     }
 
     /// Makes a translation that is not at hand, or waits for one under way: what the request's address
@@ -788,6 +793,7 @@ impl Ordered {
         slot: u64,
         address: Address,
         waits: bool,
+        by: For,
         memory: &mut M,
         horizon: Ps,
     ) {
@@ -796,6 +802,7 @@ impl Ordered {
         let mut fetch = Fetch {
             slot,
             item: waits.then(|| self.next_item()),
+            by,
             request: *request,
             copy_to: None,
             lookup: *lookup,
@@ -810,13 +817,15 @@ impl Ordered {
             && self.pending.is_empty()
             && dispatched <= horizon
             && dispatched < self.bound
-            && self.fills.free_from() <= dispatched
+            && self.fills.free_from(by) <= dispatched
+            && self.fills.turn(dispatched) == dispatched
         {
             self.last_out = dispatched;
+            self.fills.take_turn(dispatched);
             match memory.fetch(request, lookup, dispatched) {
                 Reply::Done(response) => {
                     self.set_done(slot, response.at.0);
-                    self.fills.insert(request.addr.line(), response.at, slot, &response.path);
+                    self.fills.insert(by, request.addr.line(), response.at, slot, &response.path);
                     if let Some(item) = fetch.item {
                         self.paths[(item % ITEMS as u64) as usize] = response.path;
                         self.queue(response.at.0, Kind::Path(address.reason));
@@ -835,7 +844,7 @@ impl Ordered {
             self.queue(UNKNOWN, Kind::Path(address.reason));
         }
         if fetch.ticket.is_some() {
-            self.fills.reserve(slot);
+            self.fills.reserve(by, slot);
             self.out.push(fetch);
             self.update_window();
             return;
@@ -882,12 +891,13 @@ impl Ordered {
         if source == UNKNOWN {
             return Ps::MAX;
         }
-        fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from())
+        self.fills.turn(fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from(fetch.by)))
     }
 
     /// Sends the fetch at index `at` of `pending` out at time `now`.
     fn issue<M: Memory>(&mut self, at: usize, now: Ps, memory: &mut M) {
         self.last_out = now;
+        self.fills.take_turn(now);
         let fetch = &self.pending[at];
         let reply = match &fetch.copy_to {
             None => memory.fetch(&fetch.request, &fetch.lookup, now),
@@ -904,7 +914,7 @@ impl Ordered {
             Reply::Pending(ticket) => {
                 let mut fetch = self.pending.swap_remove(at);
                 (fetch.ticket, fetch.waited) = (Some(ticket), now.since(self.wanted(&fetch)));
-                self.fills.reserve(fetch.slot);
+                self.fills.reserve(fetch.by, fetch.slot);
                 self.out.push(fetch);
                 self.bound = self.bound.min(memory.next_answer());
             }
@@ -920,7 +930,7 @@ impl Ordered {
 
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
-        self.fills.insert(fetch.arrives().addr.line(), at, fetch.slot, path);
+        self.fills.insert(fetch.by, fetch.arrives().addr.line(), at, fetch.slot, path);
         self.known(fetch, at, path);
     }
 

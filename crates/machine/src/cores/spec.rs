@@ -29,6 +29,13 @@ pub struct CoreSpec {
     pub rob: u32,
     /// Private misses under way at a time (line fill buffers).
     pub outstanding: u32,
+    /// Lines that the core's hardware prefetcher has under way at a time, in a queue of its own; left out: what of
+    /// `outstanding` is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding_prefetches: Option<u32>,
+    /// Time between two lines from beyond the private caches, at least: what the core's port to them brings; left out: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill_interval: Option<Span>,
     /// Stores and prefetches that wait for a free miss at a time.
     pub store_buffer: u32,
     /// Cycles of a poll that finds nothing.
@@ -64,6 +71,12 @@ impl CoreSpec {
         }
         if !(1..=256).contains(&self.outstanding) {
             return error("outstanding", self.outstanding.to_string(), "1 to 256");
+        }
+        if let Some(prefetches) = self.outstanding_prefetches.filter(|n| !(1..=256).contains(n)) {
+            return error("outstanding_prefetches", prefetches.to_string(), "1 to 256");
+        }
+        if let Some(interval) = self.fill_interval.filter(|each| !(Ps(1)..=Ps::from_ns(1_000)).contains(&each.ps())) {
+            return error("fill_interval", interval.to_string(), "1 ps to 1 us");
         }
         if !(1..=256).contains(&self.store_buffer) {
             return error("store_buffer", self.store_buffer.to_string(), "1 to 256");
