@@ -739,12 +739,17 @@ impl Scenario {
             merged.insert("name".into(), title.into());
         }
 
+        let not_a_number = not_a_number(&merged);
         let mut scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
             origin: origin.into(),
             path: e.path().to_string(),
             message: with_nearest(&e.into_inner().to_string()),
         })?;
         scenario.check(origin)?;
+        if let Some(path) = not_a_number {
+            let message = "nan: a number is wanted".into();
+            return Err(ScenarioError::Value { origin: origin.into(), path, message });
+        }
         // A shipped scenario's traffic is nobody's choice.
         if !shipped && !replaced.is_empty() {
             let list = replaced.join(", ");
@@ -1062,6 +1067,20 @@ fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
     }
     merge(dram, own);
     Ok(())
+}
+
+/// The path of a value that is no number, if there is one. Checks see the settings that take part; this sees all, since a
+/// scenario that has one somewhere does not equal itself.
+fn not_a_number(table: &toml::Table) -> Option<String> {
+    fn within(value: &toml::Value) -> Option<String> {
+        match value {
+            toml::Value::Float(x) => x.is_nan().then(String::new),
+            toml::Value::Array(values) => values.iter().find_map(within),
+            toml::Value::Table(table) => not_a_number(table).map(|path| format!(".{path}")),
+            _ => None,
+        }
+    }
+    table.iter().find_map(|(key, value)| within(value).map(|rest| format!("{key}{rest}")))
 }
 
 /// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
