@@ -131,6 +131,56 @@ def test_who_brings_lines_into_the_llc_is_found_and_told_from_a_smaller_one() ->
     assert fixed < 0.5 * found.windows[1, 2 * MIB]
 
 
+def test_an_llc_of_which_little_is_there_is_not_taken_for_what_the_processor_says() -> None:
+    found = made()
+    # As on a guest that has an eighth of a large LLC: the chase through DRAM is no larger than that.
+    found.caches[3] = CacheLevel(3, 24 * MIB, 16, 2)
+    values = fitting.fit(found).values
+    assert _mib(values) == pytest.approx(3, rel=0.13)
+    assert abs(float(values["machine.llc.latency"].split()[0]) / 17 - 1) < 0.1
+    came = fitting.simulate(
+        [f"{path}={value}" for path, value in values.items() if path != "machine.name"],
+        [{"kind": "chase", "bytes": size} for size in (2 * MIB, 16 * MIB)],
+    )
+    for ns, size in zip(came, (2 * MIB, 16 * MIB), strict=True):
+        assert abs(ns / found.chase[size] - 1) < 0.1, size
+
+
+def test_a_smaller_machine_takes_as_long_for_a_smaller_set(fitted: fitting.Fitted) -> None:
+    points = [(chains, size) for chains in (1, 4, 16) for size in (2 * MIB, 4 * MIB, 6 * MIB)]
+    others = {"machine.llc.replacement": "lru", "machine.llc.tenants": "20 Gbps"}
+
+    def took(by: int) -> list[float]:
+        loops = [{"kind": "chase", "bytes": size // by, "chains": chains} for chains, size in points]
+        machine = {**fitting._smaller(fitted, by), **fitting._whole(fitted, 3 * MIB // by), **others}
+        return fitting.simulate(fitted.overrides(**machine), loops)
+
+    whole, half = took(1), took(2)
+    assert max(whole) > 20 * min(whole)
+    off = [abs(math.log(a / b)) for a, b in zip(half, whole, strict=True)]
+    assert sum(off) / len(off) < math.log(1.12), off
+
+
+def test_what_a_prefetcher_has_under_way_is_told_from_what_loads_have() -> None:
+    real = [
+        "machine.core.outstanding_prefetches=16",
+        "machine.core.fill_interval=2 ns",
+        *(f"machine.prefetcher.{each}" for each in ("kind=stream", "degree=4", "distance=16", "streams=16")),
+    ]
+    found = made()
+    sets = (16 * KIB, 2 * MIB, 8 * MIB)
+    loops = [{"kind": "stream", "operation": "read", "bytes": size} for size in sets]
+    for size, ns in zip(sets, fitting.simulate([*MADE, *real], loops), strict=True):
+        found.streams["read", size] = ns
+    found.shared_read = {1: found.streams["read", 8 * MIB]}
+    shared = fitting.fit(found)
+    assert shared.values["machine.core.outstanding"] == pytest.approx(10, abs=1)
+    assert shared.values["machine.core.outstanding_prefetches"] > 12
+    assert float(shared.values["machine.core.fill_interval"].split()[0]) == pytest.approx(2, rel=0.05)
+    for ns, size in zip(fitting.simulate(shared.overrides(), loops[1:]), sets[1:], strict=True):
+        assert abs(math.log(ns / found.streams["read", size])) < math.log(1.2), (size, ns)
+
+
 def test_without_windows_the_whole_llc_is_assumed_and_said() -> None:
     found = made()
     found.windows = {}
@@ -158,7 +208,7 @@ def test_what_cannot_be_determined_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(fitting, "_llc", lambda it, found: None)  # the search of its size has nothing to do with it
     monkeypatch.setattr(fitting, "_share", lambda it, found: None)
     monkeypatch.setattr(fitting, "_prefetcher", lambda it, found: None)
-    monkeypatch.setattr(fitting, "_overhead", lambda it, found: None)
+    monkeypatch.setattr(fitting, "_overhead", lambda it, found, llc=None: None)
     said = " ".join(fitting.fit(found).notes)
     for words in ("l2: the kernel does not tell its size", "machine.tlb is left out", "is a lower bound"):
         assert words in said

@@ -82,7 +82,7 @@ def _summary(document: Mapping[str, Any]) -> RenderableType:
         ("L2", latency[1], sizes[1]),
         ("LLC", latency[2], f"{sizes[2]}, {machine['machine.llc.replacement']}"),
         ("DRAM", f"{q.digits(chase[far])} ns", f"{_bandwidth(document)} read by all cores"),
-        ("Misses at a time", str(machine["machine.core.outstanding"]), ""),
+        ("Misses at a time", str(machine["machine.core.outstanding"]), _prefetched(machine)),
     ]
     if "machine.tlb.l1_entries" in machine:
         reach = f"{machine['machine.tlb.l1_entries']} and {machine['machine.tlb.l2_entries']} pages"
@@ -107,6 +107,11 @@ def _summary(document: Mapping[str, Any]) -> RenderableType:
         parts += [Text(), table, Text(), Text(mean)]
     parts += [Text(f"· not determined: {note}", "dim") for note in document["not_determined"]]
     return Group(*parts)
+
+
+def _prefetched(machine: Mapping[str, Any]) -> str:
+    queue = machine.get("machine.core.outstanding_prefetches")
+    return "no prefetcher" if queue is None else f"beside {queue} of its prefetcher"
 
 
 def _curves(document: Mapping[str, Any]) -> Table:

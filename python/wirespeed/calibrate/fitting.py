@@ -6,8 +6,9 @@
 | latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
 | LLC: size, replacement, tenants | those whose simulated chases, by one chain and by several, are nearest to windows' |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
-| misses at a time | half-way between what many chains and what lines in order have under way |
-| stream prefetcher | the distance, out of a few, whose simulated reads of the LLC and of DRAM are nearest |
+| misses at a time | what many chains have under way |
+| what enters a core | lines read in order from the LLC |
+| stream prefetcher | distance and lines under way, out of a few, whose simulated reads of LLC and DRAM are nearest |
 | data bus | reads by all cores at a time |
 | cycles an instruction | a copy within L1 |
 | TLBs | where pages of 4 KiB begin to cost against huge ones |
@@ -20,16 +21,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
 from wirespeed import _wirespeed
-from wirespeed.calibrate.measuring import KIB, MIB, Measured
+from wirespeed.calibrate.measuring import KIB, MIB, CacheLevel, Measured, cores
 
-_DISTANCES: Final = (0, 4, 16, 63)
-# Sizes of the LLC that are tried, in 32nds of it.
-_SHARES: Final = (1, 2, 4, 6, 8, 12, 16, 20, 24, 32)
+_DISTANCES: Final = (4, 16, 63)
+# Where the search for an LLC's size begins, by where a chase leaves it; and how far it steps, in size and in what
+# others bring in.
+_STARTS: Final = (0.5, 0.7, 1.0, 1.4, 2.0)
+_STEPS: Final = ((1.25, 2.0), (1.12, 1.4), (1.06, 1.2))
+_REPEATS: Final = 3
+# The fit simulates machines that are smaller by up to so much; sets stay larger than the least.
+_SMALLER: Final = 8
+_LEAST_SET: Final = 512 * KIB
 # Chases of up to so many times more or less than where they leave the LLC tell how they do.
 _NEAR: Final = 2.2
 # A fit that is off by less than so much needs no further number; a further number has to take off so much of the error.
@@ -65,7 +73,17 @@ class Fitted:
 def simulate(overrides: Sequence[str], loops: Sequence[Mapping[str, Any]]) -> list[float]:
     """Nanoseconds an item of loops on a machine."""
     scenario = _wirespeed.Scenario("", "calibration", list(overrides))
-    return [float(each["ns"]) for each in json.loads(_wirespeed.run_loops(scenario, json.dumps(list(loops))))]
+
+    def one(loop: Mapping[str, Any]) -> float:
+        (timed,) = json.loads(_wirespeed.run_loops(scenario, json.dumps([loop])))
+        return float(timed["ns"])
+
+    pool = ThreadPoolExecutor(max(len(cores()), 1))
+    try:
+        return list(pool.map(one, loops))
+    finally:
+        # Who stops it waits for what runs, and for nothing more.
+        pool.shutdown(cancel_futures=True)
 
 
 def fit(found: Measured) -> Fitted:
@@ -88,15 +106,17 @@ def fit(found: Measured) -> Fitted:
         round(cpi, 3),
         f"measured: {copy:.3g} ns to copy a line in L1, {_COPY_INSTRUCTIONS} instructions",
     )
-    # Prefetchers keep more lines under way than loads do; in the model both share what a core may have. One number for
-    # both is nearest, by logarithms, half-way.
     alone, chained = found.chains[1], min(found.chains.values())
-    far = max(size for operation, size in found.streams if operation == "read")
-    loads, ordered = alone / chained, alone / found.streams["read", far]
     it.put(
         "machine.core.outstanding",
-        min(max(round(math.sqrt(loads * max(loads, ordered))), 1), 256),
-        f"fitted: {loads:.3g} loads by many chains, {ordered:.3g} lines in order are under way; {alone:.3g} ns each",
+        min(max(round(alone / chained), 1), 256),
+        f"measured: many chains through DRAM, {alone:.3g} ns each",
+    )
+    near = _near(found)
+    it.put(
+        "machine.core.fill_interval",
+        f"{found.streams['read', near]:.3g} ns",
+        f"measured: lines of {_size(near)} read in order",
     )
     most = max(found.chains)
     if chained == found.chains[most] and chained < 0.9 * found.chains[sorted(found.chains)[-2]]:
@@ -105,11 +125,11 @@ def fit(found: Measured) -> Fitted:
     _translation(it, found, ghz)
     _dram(it, found)
     _llc(it, found)
-    _prefetcher(it, found)
-    _overhead(it, found)
-    # All before is from short rounds right after a set was read: of the whole LLC. A program has what others leave it.
+    # Whatever a program has of the LLC, a set that is far larger comes from DRAM.
+    _overhead(it, found, found.far // 8)
     _share(it, found)
     _overhead(it, found)
+    _prefetcher(it, found)
     return it
 
 
@@ -192,12 +212,13 @@ def _dram(it: Fitted, found: Measured) -> None:
 
 
 def _llc(it: Fitted, found: Measured) -> None:
-    cache = max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
+    cache = _last_level(found)
     bytes = cache.bytes if cache else 32 * MIB
     if cache is None:
         it.notes.append("LLC: the kernel does not tell its size; 32 MiB are assumed at most")
     l2 = found.caches[2].bytes if 2 in found.caches else MIB
-    at = min(found.chase, key=lambda size: abs(math.log(size / max(bytes // 8, 3 * l2))))
+    # Well beyond L2, and no further: of a large LLC others may leave little.
+    at = min(found.chase, key=lambda size: abs(math.log(size / min(4 * l2, bytes // 2))))
     ways = min(cache.ways if cache else 16, 32)
     it.put("machine.llc.ways", ways, "CPUID, by the kernel" if cache else "assumed")
     it.put("machine.llc.latency", f"{found.chase[at]:.3g} ns", f"measured: a chase through {_size(at)}")
@@ -209,7 +230,10 @@ def _llc(it: Fitted, found: Measured) -> None:
     it.put("machine.llc.snoop", f"{found.chase[at]:.3g} ns", "assumed: as long as the LLC")
     it.put("machine.llc.replacement", "random", "assumed")
     it.put("machine.llc.size", _size(bytes), "CPUID, by the kernel" if cache else "assumed")
-    _overhead(it, found)
+
+
+def _last_level(found: Measured) -> CacheLevel | None:
+    return max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
 
 
 def _share(it: Fitted, found: Measured) -> None:
@@ -220,9 +244,8 @@ def _share(it: Fitted, found: Measured) -> None:
     t the time of an item that DRAM answers: a line through the cliffs of several n gives C and R, from where the
     simulation of the chases near the cliffs is brought to what was measured.
     """
-    cache = max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
-    bytes, ways = cache.bytes if cache else 32 * MIB, it.values["machine.llc.ways"]
-    l2 = found.caches[2].bytes if 2 in found.caches else MIB
+    cache = _last_level(found)
+    bytes, l2 = cache.bytes if cache else 32 * MIB, _bytes(it.values["machine.l2.size"])
     # What a set within L2 takes says nothing of the LLC, and one of twice its size nothing more.
     columns: dict[int, dict[int, float]] = {}
     for (chains, size), ns in sorted(found.windows.items()):
@@ -239,42 +262,43 @@ def _share(it: Fitted, found: Measured) -> None:
         if at / _NEAR < size < at * _NEAR
     ]
     slowest = [point for point in judged if point[0] == min(cliffs)]
-    unit, granule = bytes // 32, ways * it.values["machine.llc.slices"] * 64
+    smaller = _SMALLER
+    while smaller > 1 and min(size for _, size in judged) < smaller * _LEAST_SET:
+        smaller //= 2
     seen: dict[tuple[_Shared, bool], float] = {}
 
-    def settings(shared: _Shared) -> dict[str, Any]:
-        size = max(shared.units * unit // granule, 1) * granule
-        more = {"machine.llc.size": _size(size), "machine.llc.replacement": shared.replacement}
+    def settings(shared: _Shared, smaller: int = 1) -> dict[str, Any]:
+        # Others' rate stays: a round through a smaller set takes less time, too.
+        more = _whole(it, shared.bytes // smaller) | {"machine.llc.replacement": shared.replacement}
         return more | ({"machine.llc.tenants": f"{shared.gbps:.3g} Gbps"} if shared.gbps else {})
 
     def error(shared: _Shared, alone: bool = False) -> float:
         """Squared logarithms over all chases, or over those of the fewest chains alone."""
         if (shared, alone) not in seen:
             points = slowest if alone else judged
-            loops = [{"kind": "chase", "bytes": size, "chains": chains} for chains, size in points]
-            ns = simulate(it.overrides(**settings(shared)), loops)
+            loops = [{"kind": "chase", "bytes": size // smaller, "chains": chains} for chains, size in points]
+            ns = simulate(it.overrides(**_smaller(it, smaller), **settings(shared, smaller)), loops)
             pairs = zip(ns, points, strict=True)
             seen[shared, alone] = sum(math.log(a / columns[chains][size]) ** 2 for a, (chains, size) in pairs)
         return seen[shared, alone]
 
     # Where nobody brings anything in, the fewest chains tell as much as many.
-    at = cliffs[min(cliffs)][0] / unit
+    at = cliffs[min(cliffs)][0]
     one = [
         _search(
-            [_Shared(units, 0.0, each) for units in _SHARES if at / 2.5 < units < at * 2.5 or units == _SHARES[-1]],
+            [_Shared(min(round(at * by), bytes), 0.0, each) for by in _STARTS] + [_Shared(bytes, 0.0, each)],
             lambda shared: error(shared, alone=True),
-            ((1, 1.0),),
+            bytes,
         )
         for each in _REPLACEMENTS
     ]
     best = min(one, key=error)
     capacity, gbps = _line(list(cliffs.values()), bytes)
     if gbps > 0 and error(best) > len(judged) * math.log(_ENOUGH) ** 2:
-        # Two numbers have to do clearly better than one that does not do.
-        units = min(max(round(capacity / unit), 1), 32)
-        # The line takes each item for a miss; who is still in the LLC is faster, and keeps more.
+        # Two numbers have to do clearly better than one that does not do. The line takes each item for a miss; who is
+        # still in the LLC is faster, and keeps more.
         lru, random = (
-            _search([_Shared(units, round(gbps * by, 3), each) for by in (1, 2)], error, ((2, 2.0), (1, 1.4)))
+            _search([_Shared(round(capacity), gbps * by, each) for by in (1, 2)], error, bytes)
             for each in _REPLACEMENTS
         )
         # Both soften a cliff, tenants and random victims: the usual replacement unless the other is clearly nearer.
@@ -300,24 +324,54 @@ def _share(it: Fitted, found: Measured) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """An LLC that others use: its size in 32nds of what there is, what they bring in, and which line has to go."""
+    """An LLC that others use: what of it is there, what they bring in, and which line has to go."""
 
-    units: int
+    bytes: int
     gbps: float
     replacement: str
 
 
-def _search(
-    starts: Sequence[_Shared], error: Callable[[_Shared], float], steps: Sequence[tuple[int, float]]
-) -> _Shared:
-    """The nearest of `starts`, and what is nearer by steps in size and, as factors, in what others bring in."""
+def _search(starts: Sequence[_Shared], error: Callable[[_Shared], float], most: int) -> _Shared:
+    """The nearest of `starts`, and what is nearer by steps, as factors, in size and in what others bring in."""
     best = min(starts, key=error)
-    for step, factor in steps:
-        tried = [replace(best, units=min(max(best.units + sign * step, 1), 32)) for sign in (-1, 1)]
-        if best.gbps:
-            tried += [replace(best, gbps=round(best.gbps * by, 3)) for by in (factor, 1 / factor)]
-        best = min([best, *tried], key=error)
+    for size, rate in _STEPS:
+        for _ in range(_REPEATS):
+            tried = [replace(best, bytes=min(round(best.bytes * by), most)) for by in (size, 1 / size)]
+            if best.gbps:
+                tried += [replace(best, gbps=best.gbps * by) for by in (rate, 1 / rate)]
+            nearer = min(tried, key=error)
+            if error(nearer) >= error(best):
+                break
+            best = nearer
     return best
+
+
+def _whole(it: Fitted, bytes: int) -> dict[str, Any]:
+    """An LLC of about so many bytes, up to what it has: of whole sets."""
+    granule = it.values["machine.llc.ways"] * it.values["machine.llc.slices"] * 64
+    # No finer than it is known, where that is easier to read.
+    for least, unit in ((64 * MIB, MIB), (4 * MIB, 64 * KIB)):
+        if bytes >= least:
+            granule = math.lcm(granule, unit)
+            break
+    had = it.values["machine.llc.size"]
+    size = max(bytes // granule, 1) * granule
+    return {"machine.llc.size": min(_size(size), had, key=_bytes)}
+
+
+def _smaller(it: Fitted, by: int) -> dict[str, Any]:
+    """All but the LLC that holds less, by a factor: a set that is as much smaller takes as long in fewer references."""
+    values = it.values
+    sizes = {path: _size(_bytes(values[path]) // by) for path in ("machine.l1.size", "machine.l2.size")}
+    entries: dict[str, int] = {
+        path: max(values[path] // by, 1)
+        for path in ("machine.tlb.l1_entries", "machine.tlb.l2_entries", "machine.tlb.walk_cache")
+        if path in values
+    }
+    ways = {
+        f"machine.tlb.{level}_ways": _ways(entries[f"machine.tlb.{level}_entries"]) for level in ("l1", "l2") if entries
+    }
+    return sizes | entries | ways
 
 
 def _cliff(column: Mapping[int, float]) -> float | None:
@@ -351,27 +405,41 @@ def _line(cliffs: Sequence[tuple[float, float]], most: int) -> tuple[float, floa
 
 
 def _prefetcher(it: Fitted, found: Measured) -> None:
-    llc = max(bytes for operation, bytes in found.streams if operation == "read" and bytes <= 8 * MIB)
+    llc = _near(found)
     far = max(bytes for operation, bytes in found.streams if operation == "read")
     loops = [{"kind": "stream", "operation": "read", "bytes": bytes} for bytes in (llc, far)]
     wanted = [found.streams["read", bytes] for bytes in (llc, far)]
-    best: tuple[float, int] = (math.inf, 0)
-    for distance in _DISTANCES:
-        ns = simulate(it.overrides(**_streams(distance)), loops)
-        error = sum(math.log(a / b) ** 2 for a, b in zip(ns, wanted, strict=True))
-        best = min(best, (error, distance))
-    for path, value in _streams(best[1]).items():
-        it.put(
-            path, value, f"fitted: reads of {_size(llc)} and {_size(far)}" if path.endswith("distance") else "assumed"
-        )
-    if best[1] == 0:
+    # Beside what loads have under way, and not.
+    apart = max(found.chains[1] / wanted[1], 1.0)
+    queues = sorted({min(max(round(each), 1), 256) for each in (apart - it.values["machine.core.outstanding"], apart)})
+    tried = [(0, 0), *((distance, queue) for distance in _DISTANCES for queue in queues)]
+
+    def error(each: tuple[int, int]) -> float:
+        ns = simulate(it.overrides(**_streams(*each)), loops)
+        return sum(math.log(a / b) ** 2 for a, b in zip(ns, wanted, strict=True))
+
+    best = min(tried, key=error)
+    fitted = f"fitted: reads of {_size(llc)} and {_size(far)}"
+    sources = {"distance": fitted, "outstanding_prefetches": fitted}
+    for path, value in _streams(*best).items():
+        it.put(path, value, sources.get(path.rsplit(".", 1)[-1], "assumed"))
+    if best == (0, 0):
         it.notes.append("prefetcher: reads of the LLC and of DRAM are nearest without one; it is left out")
 
 
-def _streams(distance: int) -> dict[str, Any]:
+def _near(found: Measured) -> int:
+    """Bytes of the reads in order that the LLC answers."""
+    cache = _last_level(found)
+    most = min(8 * MIB, cache.bytes // 2) if cache else 8 * MIB
+    sets = [bytes for operation, bytes in found.streams if operation == "read"]
+    return max((bytes for bytes in sets if bytes <= most), default=min(sets))
+
+
+def _streams(distance: int, queue: int) -> dict[str, Any]:
     if distance == 0:
         return {}
     return {
+        "machine.core.outstanding_prefetches": queue,
         "machine.prefetcher.kind": "stream",
         "machine.prefetcher.degree": min(4, distance),
         "machine.prefetcher.distance": distance,
@@ -379,12 +447,13 @@ def _streams(distance: int) -> dict[str, Any]:
     }
 
 
-def _overhead(it: Fitted, found: Measured) -> None:
-    """DRAM's overhead, so that a chase through DRAM takes as long."""
+def _overhead(it: Fitted, found: Measured, llc: int | None = None) -> None:
+    """DRAM's overhead, so that a chase through DRAM takes as long; with an LLC of so many bytes, if that is given."""
     wanted, overhead = found.chase[found.far], 40.0
+    other = {} if llc is None else _whole(it, llc)
     loop = [{"kind": "chase", "bytes": found.far}]
     for _ in range(2):
-        (ns,) = simulate(it.overrides(**{"machine.dram.overhead": f"{overhead:.3g} ns"}), loop)
+        (ns,) = simulate(it.overrides(**other, **{"machine.dram.overhead": f"{overhead:.3g} ns"}), loop)
         overhead = min(max(overhead + wanted - ns, 0.0), 2000.0)
     it.put(
         "machine.dram.overhead",
@@ -402,6 +471,12 @@ def _size(bytes: int) -> str:
         if bytes >= unit and bytes * 16 % unit == 0:
             return f"{bytes / unit:g} {name}"
     return f"{bytes} B"
+
+
+def _bytes(size: str) -> int:
+    """What `_size` wrote."""
+    number, unit = size.split()
+    return round(float(number) * {"GiB": 1 << 30, "MiB": MIB, "KiB": KIB, "B": 1}[unit])
 
 
 def _toml(value: Any) -> str:

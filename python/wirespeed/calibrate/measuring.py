@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,8 @@ _LEAST_FAR, _MOST_FAR = 128 * MIB, 512 * MIB
 
 # As programs.windows has them.
 _WINDOW_MS, _WINDOWS = 50.0, 9
+# What others do changes from minute to minute: all that tells of it comes twice, the second time in the other order.
+_SHARE_WINDOWS: Final = 5
 # What a program keeps of a cache that others fill depends on how fast it comes back: slow, faster, as fast as it can.
 _WINDOW_CHAINS: Final = (1, 4, 16)
 
@@ -59,7 +62,7 @@ class Measured:
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
     windows: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By chains and bytes: a chase as a program sees it, in long windows with nothing read before."""
+    """By chains and bytes: a chase as a program sees it, in long windows with nothing read before; a mean of two."""
     far: int = _LEAST_FAR
     notes: list[str] = field(default_factory=list)
     """What could not be determined."""
@@ -71,12 +74,12 @@ def native(work: Mapping[str, Any], core: int, **more: Any) -> float:
     return float(json.loads(_wirespeed.measure_loop(json.dumps(spec)))["best_ns"])
 
 
-def windowed(work: Mapping[str, Any], core: int) -> float:
+def windowed(work: Mapping[str, Any], core: int, windows: int = _WINDOWS) -> float:
     """Nanoseconds an item of a loop that goes on for long, with what share of the caches others leave it.
 
     That is the lower quartile of windows as long as those of a measured program (`programs.windows`).
     """
-    spec = {"work": work, "core": core, "rounds": _WINDOWS, "round_ms": _WINDOW_MS, "bring": False}
+    spec = {"work": work, "core": core, "rounds": windows, "round_ms": _WINDOW_MS, "bring": False}
     return float(json.loads(_wirespeed.measure_loop(json.dumps(spec)))["quarter_ns"])
 
 
@@ -122,6 +125,7 @@ def measure(core: int | None, progress: Progress | None = None) -> Measured:
 
 def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, Callable[[], None]]]:
     core, far = found.core, found.far
+    passes: dict[tuple[int, int], list[float]] = {}
 
     def multiply() -> None:
         found.multiply_ns = native({"kind": "multiply"}, core, rounds=61)
@@ -130,7 +134,9 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         found.chase[bytes] = native({"kind": "chase", "bytes": bytes, "chains": 1}, core)
 
     def window(chains: int, bytes: int) -> None:
-        found.windows[chains, bytes] = windowed({"kind": "chase", "bytes": bytes, "chains": chains}, core)
+        ns = windowed({"kind": "chase", "bytes": bytes, "chains": chains}, core, _SHARE_WINDOWS)
+        passes.setdefault((chains, bytes), []).append(ns)
+        found.windows[chains, bytes] = statistics.geometric_mean(passes[chains, bytes])
 
     def pages(number: int) -> None:
         work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
@@ -162,9 +168,8 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     while size <= min(2 * llc, far):
         windows += [size, size * 3 // 2]
         size *= 2
-    steps += [
-        ("what others leave of the LLC", partial(window, chains, size)) for chains in _WINDOW_CHAINS for size in windows
-    ]
+    share = [(chains, size) for chains in _WINDOW_CHAINS for size in windows]
+    steps += [("what others leave of the LLC", partial(window, *each)) for each in [*share, *reversed(share)]]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     operations = ("read", "write", "copy", "streaming_write")
