@@ -620,6 +620,18 @@ def stacked_text(summary: Summary) -> str | None:
     return f"{', '.join(found.get('holds') or ())}: {'; '.join(parts)}"
 
 
+def flow_table_text(summary: Summary) -> str | None:
+    """How often the user plane knew a packet's flow, in a sentence; None without a flow table."""
+    found = summary.get("flow_table")
+    if not found:
+        return None
+    room, stale, left = q.count(found["flows_per_core"]), q.count(found["stale"]), q.count(found["evictions"])
+    return (
+        f"{q.share(found.get('hit_rate'))} of packets are of a known flow, room for {room} a core; {stale} came after "
+        f"a change of their session, {left} flows had to leave for another"
+    )
+
+
 def packet_buffer_text(summary: Summary) -> str | None:
     """What the packet buffer did, in a sentence; None where packets lie in their mbufs."""
     found = summary.get("packet_buffer")

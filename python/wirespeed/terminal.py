@@ -26,6 +26,7 @@ from wirespeed.summary import (
     damages,
     drops,
     energy_text,
+    flow_table_text,
     headline,
     keeps_wire_speed,
     key_numbers,
@@ -409,15 +410,8 @@ def _members(summary: Summary) -> list[RenderableType]:
 
 def _flow_table(summary: Summary) -> list[RenderableType]:
     """How often the user plane knew a packet's flow."""
-    found = summary.get("flow_table")
-    if not found:
-        return []
-    room, stale, left = q.count(found["flows_per_core"]), q.count(found["stale"]), q.count(found["evictions"])
-    words = (
-        f"{q.share(found.get('hit_rate'))} of packets are of a known flow, room for {room} a core; {stale} came after "
-        f"a change of their session, {left} flows had to leave for another"
-    )
-    return [Text(), Text("Flow tables", "bold"), Text(words)]
+    told = flow_table_text(summary)
+    return [Text(), Text("Flow tables", "bold"), Text(told)] if told else []
 
 
 def _neighbours(summary: Summary) -> list[RenderableType]:

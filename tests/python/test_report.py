@@ -216,6 +216,23 @@ def test_the_policy_is_drawn_state_by_state() -> None:
     assert "bottleneck" not in drawn
 
 
+def test_what_flow_tables_knew_is_shown() -> None:
+    summary = summaries.lossless()
+    assert "Flow tables" not in page(summary, SCENARIO)
+    summary["flow_table"] = {
+        "flows_per_core": 16384,
+        "hits": 915,
+        "misses": 85,
+        "stale": 12,
+        "evictions": 34,
+        "hit_rate": 0.915,
+    }
+    drawn = page(summary, SCENARIO)
+    assert "Flow tables" in drawn
+    assert "91.5 % of packets are of a known flow" in drawn
+    assert "12 came after a change of their session, 34 flows had to leave" in drawn
+
+
 def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     summary = summaries.lossless()
     assert "Mbufs over time" not in page(summary, SCENARIO)
