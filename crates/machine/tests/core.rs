@@ -459,6 +459,51 @@ fn lines_enter_a_core_at_the_pace_of_its_port() {
     }
 }
 
+/// Whether a core is replayed in order of time or of its program, its prefetcher brings the same lines, about as fast.
+#[test]
+fn both_kinds_of_replay_prefetch_alike() {
+    for (outstanding_prefetches, port_ns, store_buffer) in
+        [(1, 3.0, 1), (1, 20.0, 56), (2, 3.0, 1), (16, 3.0, 56), (16, 20.0, 1), (4, 0.0, 1)]
+    {
+        let [ordered, ahead] = [0.0, 10.0].map(|lookahead| {
+            let spec = CoreSpec {
+                outstanding_prefetches: Some(outstanding_prefetches),
+                fill_interval: (port_ns > 0.0).then(|| Span::from_ns(port_ns)),
+                lookahead: Span::from_ns(lookahead),
+                store_buffer,
+                ..spec(CoreModel::Window, 64, 4)
+            };
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            let mut memory = hierarchy(None, Some(PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 }));
+            let lines: Vec<Op> = (0..400).map(|line| (20, line, line % 5 == 0, 0)).collect();
+            record(&lines, core.script());
+            let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+            (time.as_ns(), memory.counters().prefetches as f64)
+        });
+        let (times, lines) = (ahead.0 / ordered.0, ahead.1 / ordered.1);
+        let what = (outstanding_prefetches, port_ns, store_buffer);
+        assert!((0.9..1.1).contains(&times) && (0.9..1.1).contains(&lines), "{what:?}: {ordered:?} {ahead:?}");
+        assert!(ordered.0 > 399.0 * port_ns, "{what:?}: {ordered:?}");
+    }
+}
+
+#[test]
+fn what_a_core_may_have_under_way_is_checked() {
+    let spec = spec(CoreModel::Window, 64, 4);
+    let queue = |n| CoreSpec { outstanding_prefetches: Some(n), ..spec.clone() };
+    let port = |ns| CoreSpec { fill_interval: Some(Span::from_ns(ns)), ..spec.clone() };
+    for (bad, said) in [
+        (queue(0), "outstanding_prefetches = 0:"),
+        (queue(257), "outstanding_prefetches = 257:"),
+        (port(0.0), "fill_interval = 0"),
+        (port(2000.0), "fill_interval = 2"),
+    ] {
+        let error = bad.check("core").unwrap_err().to_string();
+        assert!(error.contains(&format!("core.{said}")), "{error}");
+    }
+    assert!([queue(1), queue(256), port(0.1), port(1000.0)].iter().all(|good| good.check("core").is_ok()));
+}
+
 #[test]
 fn devices_find_what_only_a_core_has() {
     let mut memory = hierarchy(None, None);

@@ -32,18 +32,18 @@ pub(super) enum For {
     Prefetcher,
 }
 
-/// Where lines enter the private caches: one in each stretch of time. Requests ask in program order, which need not be that
-/// of time.
+/// The way by which lines enter the private caches: one request for a line in each stretch of time. Requests come in
+/// program order, which need not be that of time.
 #[derive(Clone, Debug)]
 struct Port {
-    /// [`Ps::ZERO`] for a port that is never busy.
+    /// How long a stretch is; [`Ps::ZERO`] for a port that is never busy.
     interval: Ps,
     /// The last stretch that was taken, of each class of stretches.
     taken: Box<[u64]>,
 }
 
-/// More than a core has under way at a time.
-const STRETCHES: usize = 512;
+/// Stretches in a row of which is known whether they are taken: at the least interval longer than an access to DRAM.
+const STRETCHES: usize = 2048;
 
 impl Port {
     fn new(interval: Ps) -> Port {
@@ -51,32 +51,15 @@ impl Port {
         Port { interval, taken: vec![u64::MAX; stretches].into() }
     }
 
-    /// When a line that may enter from `at` on does; takes that time.
+    /// The first stretch that is free from `at` on, and when in it a request may go out.
     #[inline]
-    fn enter(&mut self, at: Ps) -> Ps {
-        if self.interval == Ps::ZERO {
-            return at;
-        }
-        let mut stretch = at.0 / self.interval.0;
-        let mut from = at;
+    fn first_free(&self, at: Ps) -> (u64, Ps) {
+        let first = at.0 / self.interval.0;
+        let mut stretch = first;
         while self.taken[stretch as usize % STRETCHES] == stretch {
             stretch += 1;
-            from = Ps(stretch * self.interval.0);
         }
-        self.taken[stretch as usize % STRETCHES] = stretch;
-        from
-    }
-
-    /// When a line may enter from `at` on.
-    #[inline]
-    fn free_from(&self, at: Ps) -> Ps {
-        // What is not known yet stays so.
-        if self.interval == Ps::ZERO || at == Ps::MAX {
-            return at;
-        }
-        let first = at.0 / self.interval.0;
-        let free = (first..).find(|&each| self.taken[each as usize % STRETCHES] != each).unwrap_or(first);
-        if free == first { at } else { Ps(free * self.interval.0) }
+        (stretch, if stretch == first { at } else { Ps(stretch * self.interval.0) })
     }
 }
 
@@ -109,17 +92,27 @@ impl FillBuffers {
         self.until.len() > self.own
     }
 
-    /// When a miss that may go out from `at` on does so that its line finds the way into the private caches free; takes
-    /// its turn.
+    /// When a request for a line that may go out from `at` on has its turn at the port; takes it.
     #[inline(always)]
     pub(super) fn take_turn(&mut self, at: Ps) -> Ps {
-        self.port.enter(at)
+        if self.port.interval == Ps::ZERO {
+            return at;
+        }
+        let (stretch, from) = self.port.first_free(at);
+        self.port.taken[stretch as usize % STRETCHES] = stretch;
+        from
     }
 
     /// As [`FillBuffers::take_turn`], and takes nothing.
     #[inline(always)]
     pub(super) fn turn(&self, at: Ps) -> Ps {
-        self.port.free_from(at)
+        // What is not known yet stays so.
+        if self.port.interval == Ps::ZERO || at == Ps::MAX { at } else { self.port.first_free(at).1 }
+    }
+
+    /// How many of the prefetcher's are free at `at`.
+    pub(super) fn free_ahead(&self, at: Ps) -> usize {
+        self.until[self.own..].iter().filter(|&&until| until <= at).count()
     }
 
     /// When one is free.
@@ -144,9 +137,12 @@ impl FillBuffers {
     }
 
     /// The data for `slot`, which has a buffer, come at `until`.
-    pub(super) fn complete(&mut self, by: For, line: Line, until: Ps, slot: u64, path: &Path) {
+    pub(super) fn complete(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
         let reserved = self.until.iter().zip(&self.fills).position(|(at, fill)| *at == Ps::MAX && fill.0 == slot);
-        self.set(reserved.unwrap_or(self.first_free[by as usize]), line, until, slot, path);
+        debug_assert!(reserved.is_some(), "a slot that waits for its data has a buffer");
+        if let Some(at) = reserved {
+            self.set(at, line, until, slot, path);
+        }
     }
 
     #[inline]

@@ -160,6 +160,12 @@ impl Fetch {
     fn arrives(&self) -> &Request {
         self.copy_to.as_ref().unwrap_or(&self.request)
     }
+
+    /// A line comes in from beyond the private caches: not for a copy by an engine, nor where the line is there and only has
+    /// to be the core's own.
+    fn enters(&self) -> bool {
+        self.copy_to.is_none() && !self.lookup.upgrade
+    }
 }
 
 impl Ordered {
@@ -233,7 +239,7 @@ impl Ordered {
             path.push(Reason::Mshr, fetch.waited);
             path.extend(&response.path);
             let was_full = self.window_end == 0 || self.slots >= self.slots_end;
-            self.fills.complete(fetch.by, fetch.arrives().addr.line(), response.at, fetch.slot, &path);
+            self.fills.complete(fetch.arrives().addr.line(), response.at, fetch.slot, &path);
             self.known(&fetch, response.at, &path);
             self.retire_items();
             self.update_limits();
@@ -387,10 +393,15 @@ impl Ordered {
         self.update_window();
     }
 
+    /// Misses that have not gone out.
+    fn waiting(&self, by: For) -> usize {
+        self.pending.iter().filter(|fetch| fetch.by == by).count()
+    }
+
     #[inline]
     fn update_window(&mut self) {
         self.window_end = match self.items.front() {
-            _ if self.pending.len() >= self.pending_limit => 0,
+            _ if self.pending.len() >= self.pending_limit && self.waiting(For::Core) >= self.pending_limit => 0,
             None => u64::MAX,
             Some(_) if self.in_order || self.items.len() > ITEMS - REQUESTS => 0,
             Some(oldest) => oldest.instruction + self.rob,
@@ -608,9 +619,13 @@ impl Ordered {
         if self.in_order {
             self.front_end = self.front_end.max(self.burst.retired);
         }
-        // A queue of its own does not wait for misses that went before.
-        let turn = self.fills.are_apart() || self.pending.is_empty();
-        let free = turn && self.fills.free_from(For::Prefetcher).max(self.last_out) <= self.front_end;
+        let free = if self.fills.are_apart() {
+            // A queue of its own does not wait for misses that went before; those that wait for the port are in it.
+            self.fills.free_ahead(self.front_end) > self.waiting(For::Prefetcher)
+        } else {
+            self.pending.is_empty() && self.fills.free_from(For::Prefetcher) <= self.front_end
+        };
+        let free = free && self.last_out <= self.front_end;
         let next = if free { memory.next_prefetch(self.id) } else { None };
         let Some((request, lookup)) = next else {
             self.prefetches = false;
@@ -818,10 +833,12 @@ impl Ordered {
             && dispatched <= horizon
             && dispatched < self.bound
             && self.fills.free_from(by) <= dispatched
-            && self.fills.turn(dispatched) == dispatched
+            && (!fetch.enters() || self.fills.turn(dispatched) == dispatched)
         {
             self.last_out = dispatched;
-            self.fills.take_turn(dispatched);
+            if fetch.enters() {
+                self.fills.take_turn(dispatched);
+            }
             match memory.fetch(request, lookup, dispatched) {
                 Reply::Done(response) => {
                     self.set_done(slot, response.at.0);
@@ -891,14 +908,17 @@ impl Ordered {
         if source == UNKNOWN {
             return Ps::MAX;
         }
-        self.fills.turn(fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from(fetch.by)))
+        let free = fetch.dispatched.max(Ps(source)).max(fetch.not_before).max(self.fills.free_from(fetch.by));
+        if fetch.enters() { self.fills.turn(free) } else { free }
     }
 
     /// Sends the fetch at index `at` of `pending` out at time `now`.
     fn issue<M: Memory>(&mut self, at: usize, now: Ps, memory: &mut M) {
         self.last_out = now;
-        self.fills.take_turn(now);
         let fetch = &self.pending[at];
+        if fetch.enters() {
+            self.fills.take_turn(now);
+        }
         let reply = match &fetch.copy_to {
             None => memory.fetch(&fetch.request, &fetch.lookup, now),
             Some(dst) => memory.copy(&fetch.request, dst, now),

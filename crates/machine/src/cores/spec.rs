@@ -33,10 +33,11 @@ pub struct CoreSpec {
     /// `outstanding` is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outstanding_prefetches: Option<u32>,
-    /// Time between two lines from beyond the private caches, at least: what the core's port to them brings; left out: none.
+    /// One request for a line from beyond the private caches in so much time, on average: what the core's port to them
+    /// brings, 100 ps to 1 us; left out: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_interval: Option<Span>,
-    /// Stores and prefetches that wait for a free miss at a time.
+    /// Stores and a program's prefetches that wait for a free miss at a time.
     pub store_buffer: u32,
     /// Cycles of a poll that finds nothing.
     pub poll_cycles: u32,
@@ -75,8 +76,8 @@ impl CoreSpec {
         if let Some(prefetches) = self.outstanding_prefetches.filter(|n| !(1..=256).contains(n)) {
             return error("outstanding_prefetches", prefetches.to_string(), "1 to 256");
         }
-        if let Some(interval) = self.fill_interval.filter(|each| !(Ps(1)..=Ps::from_ns(1_000)).contains(&each.ps())) {
-            return error("fill_interval", interval.to_string(), "1 ps to 1 us");
+        if let Some(interval) = self.fill_interval.filter(|each| !(Ps(100)..=Ps::from_ns(1_000)).contains(&each.ps())) {
+            return error("fill_interval", interval.to_string(), "100 ps to 1 us");
         }
         if !(1..=256).contains(&self.store_buffer) {
             return error("store_buffer", self.store_buffer.to_string(), "1 to 256");
