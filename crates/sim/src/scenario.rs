@@ -1075,12 +1075,14 @@ fn not_a_number(table: &toml::Table) -> Option<String> {
     fn within(value: &toml::Value) -> Option<String> {
         match value {
             toml::Value::Float(x) => x.is_nan().then(String::new),
-            toml::Value::Array(values) => values.iter().find_map(within),
+            toml::Value::Array(values) => {
+                values.iter().enumerate().find_map(|(at, value)| Some(format!("[{at}]{}", within(value)?)))
+            }
             toml::Value::Table(table) => not_a_number(table).map(|path| format!(".{path}")),
             _ => None,
         }
     }
-    table.iter().find_map(|(key, value)| within(value).map(|rest| format!("{key}{rest}")))
+    table.iter().find_map(|(key, value)| Some(format!("{key}{}", within(value)?)))
 }
 
 /// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
