@@ -3,7 +3,7 @@
 | number | from |
 |---|---|
 | clock | squares and exclusive ors that wait for each other, three cycles and one |
-| latencies of L1, L2, LLC | chases through sets that fill half of each, or a quarter |
+| latencies of L1, L2, LLC | chases through sets that fill half of L1 and of L2, or are four times as large as L2 |
 | LLC: size, replacement, tenants | those whose simulated chases, by one chain and by several, are nearest to windows' |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | what many chains have under way |
@@ -37,7 +37,7 @@ _STEPS: Final = ((1.25, 2.0), (1.12, 1.4), (1.06, 1.2))
 _REPEATS: Final = 3
 # The fit simulates machines that are smaller by up to so much; sets stay larger than the least.
 _SMALLER: Final = 8
-_LEAST_SET: Final = 512 * KIB
+_LEAST_SET: Final = 768 * KIB
 # Chases of up to so many times more or less than where they leave the LLC tell how they do.
 _NEAR: Final = 2.2
 # A fit that is off by less than so much needs no further number; a further number has to take off so much of the error.
@@ -78,11 +78,14 @@ def simulate(overrides: Sequence[str], loops: Sequence[Mapping[str, Any]]) -> li
         (timed,) = json.loads(_wirespeed.run_loops(scenario, json.dumps([loop])))
         return float(timed["ns"])
 
+    if len(loops) == 1:
+        # Ctrl-C stops a simulation of the main thread.
+        return [one(loops[0])]
     pool = ThreadPoolExecutor(max(len(cores()), 1))
     try:
         return list(pool.map(one, loops))
     finally:
-        # Who stops it waits for what runs, and for nothing more.
+        # On Ctrl-C only the loops that run already are waited for.
         pool.shutdown(cancel_futures=True)
 
 
@@ -113,11 +116,14 @@ def fit(found: Measured) -> Fitted:
         f"measured: many chains through DRAM, {alone:.3g} ns each",
     )
     near = _near(found)
-    it.put(
-        "machine.core.fill_interval",
-        f"{found.streams['read', near]:.3g} ns",
-        f"measured: lines of {_size(near)} read in order",
-    )
+    if near is None:
+        it.notes.append("what enters a core: no set was read that the LLC holds and L2 does not")
+    else:
+        it.put(
+            "machine.core.fill_interval",
+            f"{found.streams['read', near]:.3g} ns",
+            f"measured: lines of {_size(near)} read in order",
+        )
     most = max(found.chains)
     if chained == found.chains[most] and chained < 0.9 * found.chains[sorted(found.chains)[-2]]:
         it.notes.append(f"misses at a time: still more by {most} chains than by fewer, so loads may have more")
@@ -127,8 +133,8 @@ def fit(found: Measured) -> Fitted:
     _llc(it, found)
     # Whatever a program has of the LLC, a set that is far larger comes from DRAM.
     _overhead(it, found, found.far // 8)
-    _share(it, found)
-    _overhead(it, found)
+    if _share(it, found):
+        _overhead(it, found)
     _prefetcher(it, found)
     return it
 
@@ -218,7 +224,8 @@ def _llc(it: Fitted, found: Measured) -> None:
         it.notes.append("LLC: the kernel does not tell its size; 32 MiB are assumed at most")
     l2 = found.caches[2].bytes if 2 in found.caches else MIB
     # Well beyond L2, and no further: of a large LLC others may leave little.
-    at = min(found.chase, key=lambda size: abs(math.log(size / min(4 * l2, bytes // 2))))
+    beyond = [size for size in found.chase if size > l2]
+    at = min(beyond, key=lambda size: abs(math.log(size / min(4 * l2, max(bytes // 2, 3 * l2 // 2)))))
     ways = min(cache.ways if cache else 16, 32)
     it.put("machine.llc.ways", ways, "CPUID, by the kernel" if cache else "assumed")
     it.put("machine.llc.latency", f"{found.chase[at]:.3g} ns", f"measured: a chase through {_size(at)}")
@@ -236,8 +243,8 @@ def _last_level(found: Measured) -> CacheLevel | None:
     return max((each for level, each in found.caches.items() if level > 2), key=lambda each: each.level, default=None)
 
 
-def _share(it: Fitted, found: Measured) -> None:
-    """What others leave of the LLC: how much is there for a program, and how fast others bring lines in.
+def _share(it: Fitted, found: Measured) -> bool:
+    """What others leave of the LLC: how much is there for a program, and how fast others bring lines in; says if known.
 
     Of `w` lines that are used `r` times a second all are kept while `w (1 + R / r)` is below the capacity C, where
     others bring in R lines a second. So where a chase by n chains falls out of the LLC, 1 / w = 1 / C + (R / C) t, with
@@ -254,7 +261,7 @@ def _share(it: Fitted, found: Measured) -> None:
     cliffs = {chains: (at, max(column.values())) for chains, column in columns.items() if (at := _cliff(column))}
     if not cliffs:
         it.notes.append("LLC: no window tells what others leave of it; all of it is assumed to be there")
-        return
+        return False
     judged = [
         (chains, size)
         for chains, (at, _) in cliffs.items()
@@ -320,6 +327,7 @@ def _share(it: Fitted, found: Measured) -> None:
         )
     elif size != _size(bytes):
         it.notes.append(f"LLC: {size} of {_size(bytes)} are there for a program: others use the rest")
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +379,9 @@ def _smaller(it: Fitted, by: int) -> dict[str, Any]:
     ways = {
         f"machine.tlb.{level}_ways": _ways(entries[f"machine.tlb.{level}_entries"]) for level in ("l1", "l2") if entries
     }
-    return sizes | entries | ways
+    # Rows that are open hold less of a smaller set, too.
+    row = {"machine.dram.row": _size(_bytes(values["machine.dram.row"]) // by)}
+    return sizes | entries | ways | row
 
 
 def _cliff(column: Mapping[int, float]) -> float | None:
@@ -405,12 +415,12 @@ def _line(cliffs: Sequence[tuple[float, float]], most: int) -> tuple[float, floa
 
 
 def _prefetcher(it: Fitted, found: Measured) -> None:
-    llc = _near(found)
     far = max(bytes for operation, bytes in found.streams if operation == "read")
-    loops = [{"kind": "stream", "operation": "read", "bytes": bytes} for bytes in (llc, far)]
-    wanted = [found.streams["read", bytes] for bytes in (llc, far)]
+    sets = [bytes for bytes in (_near(found), far) if bytes is not None]
+    loops = [{"kind": "stream", "operation": "read", "bytes": bytes} for bytes in sets]
+    wanted = [found.streams["read", bytes] for bytes in sets]
     # Beside what loads have under way, and not.
-    apart = max(found.chains[1] / wanted[1], 1.0)
+    apart = max(found.chains[1] / wanted[-1], 1.0)
     queues = sorted({min(max(round(each), 1), 256) for each in (apart - it.values["machine.core.outstanding"], apart)})
     tried = [(0, 0), *((distance, queue) for distance in _DISTANCES for queue in queues)]
 
@@ -419,7 +429,7 @@ def _prefetcher(it: Fitted, found: Measured) -> None:
         return sum(math.log(a / b) ** 2 for a, b in zip(ns, wanted, strict=True))
 
     best = min(tried, key=error)
-    fitted = f"fitted: reads of {_size(llc)} and {_size(far)}"
+    fitted = f"fitted: reads of {' and '.join(map(_size, sets))}"
     sources = {"distance": fitted, "outstanding_prefetches": fitted}
     for path, value in _streams(*best).items():
         it.put(path, value, sources.get(path.rsplit(".", 1)[-1], "assumed"))
@@ -427,12 +437,11 @@ def _prefetcher(it: Fitted, found: Measured) -> None:
         it.notes.append("prefetcher: reads of the LLC and of DRAM are nearest without one; it is left out")
 
 
-def _near(found: Measured) -> int:
-    """Bytes of the reads in order that the LLC answers."""
-    cache = _last_level(found)
-    most = min(8 * MIB, cache.bytes // 2) if cache else 8 * MIB
-    sets = [bytes for operation, bytes in found.streams if operation == "read"]
-    return max((bytes for bytes in sets if bytes <= most), default=min(sets))
+def _near(found: Measured) -> int | None:
+    """Bytes of the reads in order that the LLC answers, as far as there are any."""
+    cache, l2 = _last_level(found), found.caches[2].bytes if 2 in found.caches else MIB
+    most = cache.bytes // 2 if cache else 8 * MIB
+    return max((size for operation, size in found.streams if operation == "read" and l2 < size <= most), default=None)
 
 
 def _streams(distance: int, queue: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ KIB, MIB = 1 << 10, 1 << 20
 _ROOT: Final = Path("/sys/devices/system/cpu")
 _CHAINS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _PAGES: Final = (16, 32, 48, 64, 72, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-# The sets of bandwidths: within L1, L2 and the LLC of any server, and beyond.
+# The sets of bandwidths: within L1, L2 and the LLC of any server; the last is smaller where the LLC is.
 _SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)
 # A chase through so much is a chase through DRAM, however large the LLC; and it is short enough to be laid in a second.
 _LEAST_FAR, _MOST_FAR = 128 * MIB, 512 * MIB
@@ -62,7 +62,7 @@ class Measured:
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
     windows: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By chains and bytes: a chase as a program sees it, in long windows with nothing read before; a mean of two."""
+    """By chains and bytes: a chase as a program sees it, in long windows; geometric mean of two passes."""
     far: int = _LEAST_FAR
     notes: list[str] = field(default_factory=list)
     """What could not be determined."""
@@ -172,10 +172,9 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     steps += [("what others leave of the LLC", partial(window, *each)) for each in [*share, *reversed(share)]]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
+    sets = [min(size, max(llc // 4, 64 * KIB)) for size in _SETS]
     operations = ("read", "write", "copy", "streaming_write")
-    steps += [
-        ("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*_SETS, far // 2)
-    ]
+    steps += [("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*sets, far // 2)]
     return [*steps, ("bandwidth of several cores", shared)]
 
 
