@@ -63,7 +63,8 @@ def _made() -> Measured:
         for operation in ("read", "copy")
         for size in (16 * KIB, 2 * MIB, 8 * MIB)
     }
-    found.shared_read = {1: found.streams["read", 8 * MIB]}
+    # What the bus carries, which one core without a prefetcher does not reach.
+    found.shared_read = {1: 1.0}
     for n in (16, 32, 64, 96, 256, 1024, 1536, 4096):
         beside = fitting._beside(found, n)
         found.pages[n] = (beside + 3 * (n > 64) + 20 * (n > 1024), beside)
@@ -100,7 +101,7 @@ def test_what_others_leave_of_the_llc_is_found_in_windows_alone(
     found = made()
     found.windows = _windows(f"size={llc}", f"replacement={replacement}")
     shared = fitting.fit(found)
-    assert _mib(shared.values) == pytest.approx(float(llc.split()[0]), rel=0.15)
+    assert _mib(shared.values) == pytest.approx(float(llc.split()[0]), abs=0.126)
     assert "machine.llc.tenants" not in shared.values
     assert shared.values["machine.llc.replacement"] == replacement
     # The rest is from short rounds, which see all of it: the same as with the LLC alone.
@@ -173,7 +174,6 @@ def test_what_a_prefetcher_has_under_way_is_told_from_what_loads_have() -> None:
     loops = [{"kind": "stream", "operation": "read", "bytes": size} for size in sets]
     for size, ns in zip(sets, fitting.simulate([*MADE, *real], loops), strict=True):
         found.streams["read", size] = ns
-    found.shared_read = {1: found.streams["read", 8 * MIB]}
     shared = fitting.fit(found)
     assert shared.values["machine.core.outstanding"] == pytest.approx(10, abs=1)
     assert shared.values["machine.core.outstanding_prefetches"] > 12
