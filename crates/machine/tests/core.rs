@@ -265,7 +265,7 @@ proptest! {
     fn where_a_core_with_lookahead_pauses_does_not_matter(
         ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, store_buffer in 1u32..8,
         quantum in 0u64..100_000, tlb: bool, prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
-        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(1u64..20_000),
+        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
     ) {
         let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
@@ -311,7 +311,7 @@ proptest! {
         ops in ops(), rob in prop_oneof![1u32..300, Just(4096)], outstanding in 1u32..20, in_order: bool,
         store_buffer in prop_oneof![1u32..4, Just(56)], repeated in prop_oneof![9 => Just(1), 1 => Just(12)], quantum in 0u64..100_000, tlb: bool,
         prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
-        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(1u64..20_000),
+        outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
     ) {
         let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
