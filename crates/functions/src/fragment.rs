@@ -290,16 +290,7 @@ impl Fragment {
             }
             let fragment = &mut self.fragments[self.made];
             self.made += 1;
-            (fragment.id, fragment.arrival, fragment.port) = (packet.id, packet.arrival, packet.port);
-            (fragment.l3_offset, fragment.l3) = (packet.l3_offset, L3::V4);
-            fragment.frame_bytes = (at + later_bytes + bytes) as u32;
-            fragment.data.clear();
-            fragment.data.extend_from_slice(&packet.data[..at]);
-            fragment.data.extend_from_slice(&later[..later_bytes]);
-            // A capture may have kept less than the frame.
-            let from = (at + header_bytes + done).min(packet.data.len());
-            let to = (at + header_bytes + done + bytes).min(packet.data.len());
-            fragment.data.extend_from_slice(&packet.data[from..to]);
+            become_later(fragment, packet, &later[..later_bytes], at + header_bytes + done, bytes);
             self.tell(of, (done, bytes, later_bytes), tape);
         }
         become_first(packet, of, first, tape);
@@ -334,6 +325,21 @@ struct Measured {
     total: usize,
     header_bytes: usize,
     place: u16,
+}
+
+/// Makes `fragment` a later one of `packet`: what lies before its header, `header`, and `bytes` bytes of its payload, which
+/// begin at byte `from` of its data.
+fn become_later(fragment: &mut Packet, packet: &Packet, header: &[u8], from: usize, bytes: usize) {
+    let at = usize::from(packet.l3_offset);
+    (fragment.id, fragment.arrival, fragment.port) = (packet.id, packet.arrival, packet.port);
+    (fragment.l3_offset, fragment.l3) = (packet.l3_offset, L3::V4);
+    fragment.frame_bytes = (at + header.len() + bytes) as u32;
+    fragment.data.clear();
+    fragment.data.extend_from_slice(&packet.data[..at]);
+    fragment.data.extend_from_slice(header);
+    // A capture may have kept less than the frame.
+    let kept = packet.data.len();
+    fragment.data.extend_from_slice(&packet.data[from.min(kept)..(from + bytes).min(kept)]);
 }
 
 /// Bytes of a buffer of the form that gathers: a line for the header, and a record for each later fragment of the longest
@@ -371,19 +377,11 @@ pub fn assemble(packet: &mut Packet, parts: &[u32], out: &mut Vec<Packet>, from:
         }
         let fragment = &mut out[from + i];
         let bytes = ((record[0] >> 16) as usize).saturating_sub(later_bytes);
-        (fragment.id, fragment.arrival, fragment.port) = (packet.id, packet.arrival, packet.port);
-        (fragment.l3_offset, fragment.l3) = (packet.l3_offset, L3::V4);
-        fragment.frame_bytes = (at + later_bytes + bytes) as u32;
-        fragment.data.clear();
-        fragment.data.extend_from_slice(&packet.data[..at]);
-        fragment.data.extend_from_slice(&header[..later_bytes]);
+        become_later(fragment, packet, &header[..later_bytes], done, bytes);
         let own = &mut fragment.data[at..];
         own[2..4].copy_from_slice(&((record[0] >> 16) as u16).to_be_bytes());
         own[6..8].copy_from_slice(&(record[0] as u16).to_be_bytes());
         own[10..12].copy_from_slice(&(record[1] as u16).to_be_bytes());
-        // A capture may have kept less than the frame.
-        let (begin, end) = (done.min(packet.data.len()), (done + bytes).min(packet.data.len()));
-        fragment.data.extend_from_slice(&packet.data[begin..end]);
         done += bytes;
     }
     packet.data.truncate(at + first);

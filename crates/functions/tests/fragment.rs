@@ -1,9 +1,12 @@
 //! Fragments: cut as the procedure of RFC 791 cuts, and put together again to the packet they were.
 
+mod options;
+
 use std::process::Command;
 
 use functions::fragment::assemble;
 use functions::{DropReason, Fragment, FragmentSpec, PacketFunction, Verdict};
+use options::options;
 use packet::{Packet, internet_checksum};
 use probe::{Count, Null};
 use proptest::prelude::*;
@@ -94,26 +97,6 @@ fn reassembled(fragments: &[Packet]) -> Vec<u8> {
         payload.extend(&ip[usize::from(ip[0] & 15) * 4..]);
     }
     payload
-}
-
-/// Options of all kinds, some of them broken, in words.
-fn options() -> impl Strategy<Value = Vec<u8>> {
-    let option = prop_oneof![
-        Just(vec![1u8]),
-        Just(vec![0u8]),
-        (any::<u8>(), 0usize..7).prop_map(|(kind, more)| {
-            let mut bytes = vec![kind.max(2), more as u8 + 2];
-            bytes.extend(vec![kind; more]);
-            bytes
-        }),
-        any::<u8>().prop_map(|byte| vec![byte]),
-    ];
-    prop::collection::vec(option, 0..8).prop_map(|options| {
-        let mut all = options.concat();
-        all.truncate(40);
-        all.resize(all.len().next_multiple_of(4), 0);
-        all
-    })
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! The kernels' packet functions do what those of `functions` do: verdicts, bytes, and references, packet by packet. Where the
 //! captures and tables of `shared/data` are missing the tests say so and use made ones.
 
+#[path = "../../functions/tests/options/mod.rs"]
+mod options;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +16,7 @@ use functions::{
     ChecksumCheck, ClassifySpec, DropReason, Forward, ForwardSpec, Function, Inspect, InspectSpec, Lookup, LookupMode,
     NextHop, PacketFunction, Verdict,
 };
+use options::options;
 use packet::{Packet, Prefix, internet_checksum};
 use probe::{Event, Record, RegionId};
 use proptest::prelude::*;
@@ -672,26 +676,6 @@ fn tables_after_real_updates_are_those_that_kernels_read() {
         assert_eq!(found, expected, "{structure:?}");
         assert!(found.contains(&Verdict::Forward { port: units::PortId(501) }));
     }
-}
-
-/// Options of all kinds, some of them broken, in words.
-fn options() -> impl Strategy<Value = Vec<u8>> {
-    let option = prop_oneof![
-        Just(vec![1u8]),
-        Just(vec![0u8]),
-        (any::<u8>(), 0usize..7).prop_map(|(kind, more)| {
-            let mut bytes = vec![kind.max(2), more as u8 + 2];
-            bytes.extend((0..more).map(|i| kind ^ i as u8));
-            bytes
-        }),
-        any::<u8>().prop_map(|byte| vec![byte]),
-    ];
-    prop::collection::vec(option, 0..8).prop_map(|options| {
-        let mut all = options.concat();
-        all.truncate(40);
-        all.resize(all.len().next_multiple_of(4), 0);
-        all
-    })
 }
 
 /// An IPv4 packet behind an Ethernet header and tags; `place` is flags and offset.

@@ -85,29 +85,28 @@ class Study:
 
     def run(self, settings: Iterable[Setting]) -> None:
         """Simulates what was not yet."""
-        wanted: list[tuple[Setting, str, str]] = []
-        for setting in dict.fromkeys(settings):
-            if setting in self._found:
-                continue
-            point = self.point(setting)
-            key = self._request.kept.key(point)
-            if (kept := self._request.kept.get(key)) is not None:
-                self._found[setting] = kept
-            else:
-                wanted.append((setting, key, json.dumps(point)))
+        wanted = [setting for setting in dict.fromkeys(settings) if setting not in self._found]
+        self._found.update(zip(wanted, self._outcomes([self.point(setting) for setting in wanted]), strict=True))
+
+    def _outcomes(self, points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What points come to, those that are kept from an earlier run not simulated again."""
+        keys = [self._request.kept.key(point) for point in points]
+        found = {key: kept for key in keys if (kept := self._request.kept.get(key)) is not None}
+        wanted = [(key, json.dumps(point)) for key, point in zip(keys, points, strict=True) if key not in found]
         done = 0
 
         def keep(place: int, outcome: str) -> None:
             nonlocal done
-            setting, key, _ = wanted[place]
-            self._found[setting] = json.loads(outcome)
-            self._request.kept.add(key, self._found[setting])
+            key = wanted[place][0]
+            found[key] = json.loads(outcome)
+            self._request.kept.add(key, found[key])
             done += 1
             self._request.progress("points", done, len(wanted), f"reading {self._request.reading}")
 
         if wanted:
             self._request.progress("points", 0, len(wanted), f"reading {self._request.reading}")
-            _wirespeed.run_simt([point for *_, point in wanted], keep, self._request.threads)
+            _wirespeed.run_simt([point for _, point in wanted], keep, self._request.threads)
+        return [found[key] for key in keys]
 
     def chain(self) -> list[dict[str, Any]]:
         """What each of the six tasks takes of one kernel that does all of them, at saturation.
@@ -123,13 +122,7 @@ class Study:
             "then": then,
             "kernel": {"registers": chain["registers"], "shared": 0},
         }
-        key = self._request.kept.key(point)
-        found: dict[str, Any] | None = self._request.kept.get(key)
-        if found is None:
-            came: list[str] = []
-            _wirespeed.run_simt([json.dumps(point)], lambda _, text: came.append(text), self._request.threads)
-            found = json.loads(came[0])
-            self._request.kept.add(key, found)
+        (found,) = self._outcomes([point])
         members: list[dict[str, Any]] = found["members"]
         return members
 
