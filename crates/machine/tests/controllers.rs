@@ -28,6 +28,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
         l2: cache(4096, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         copy_table: None,
         copy_engine: None,
         llc: LlcSpec {
@@ -77,6 +78,7 @@ fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) ->
         rob,
         outstanding,
         outstanding_prefetches: None,
+        waiting_prefetches: None,
         fill_interval: None,
         store_buffer,
         poll_cycles: 10,

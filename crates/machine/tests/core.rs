@@ -58,6 +58,7 @@ fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
         rob,
         outstanding,
         outstanding_prefetches: None,
+        waiting_prefetches: None,
         fill_interval: None,
         store_buffer: 256,
         poll_cycles: 10,
@@ -157,6 +158,10 @@ fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
 }
 
 fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
+    waiting(None, page, prefetcher)
+}
+
+fn waiting(prefetches: Option<u32>, page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
     let ns = Span::from_ns;
     let cache = |size, ways, latency| machine::cache::CacheSpec { size: Size::from_bytes(size), ways, latency };
     let spec = MemorySpec {
@@ -173,6 +178,7 @@ fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy
             pages: Default::default(),
             sizes: Vec::new(),
         }),
+        waiting_prefetches: prefetches.unwrap_or(0),
         prefetcher,
         copy_table: None,
         copy_engine: None,
@@ -266,14 +272,15 @@ proptest! {
         ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, store_buffer in 1u32..8,
         quantum in 0u64..100_000, tlb: bool, prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
         outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
+        waiting_prefetches in prop::option::of(1u32..20),
     ) {
         let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, outstanding_prefetches, fill_interval, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let mut memory = hierarchy(tlb.then_some(4096), prefetcher);
+            let mut memory = waiting(waiting_prefetches, tlb.then_some(4096), prefetcher);
             let times = [START, Ps(1 << 30)].map(|start| {
                 record(&ops, core.script());
                 run(&mut core, &mut memory, &Plain { short_cut }, Ps(quantum), start)
@@ -312,16 +319,17 @@ proptest! {
         store_buffer in prop_oneof![1u32..4, Just(56)], repeated in prop_oneof![9 => Just(1), 1 => Just(12)], quantum in 0u64..100_000, tlb: bool,
         prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
         outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
+        waiting_prefetches in prop::option::of(1u32..20),
     ) {
         let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, outstanding_prefetches, fill_interval, ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, ..spec(model, rob, outstanding) };
         // Now and then more references than the core can number at a time.
         let ops = ops.repeat(repeated);
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let (mut memory, layout) = (hierarchy(tlb.then_some(4096), prefetcher), Plain { short_cut });
+            let (mut memory, layout) = (waiting(waiting_prefetches, tlb.then_some(4096), prefetcher), Plain { short_cut });
             let mut times = Vec::new();
             // Twice, so that the second burst finds warm caches.
             for start in [START, Ps(1 << 30)] {
@@ -465,25 +473,64 @@ fn both_kinds_of_replay_prefetch_alike() {
     for (outstanding_prefetches, port_ns, store_buffer) in
         [(1, 3.0, 1), (1, 20.0, 56), (2, 3.0, 1), (16, 3.0, 56), (16, 20.0, 1), (4, 0.0, 1)]
     {
-        let [ordered, ahead] = [0.0, 10.0].map(|lookahead| {
+        for waiting_prefetches in [None, Some(4), Some(64)] {
+            let [ordered, ahead] = [0.0, 10.0].map(|lookahead| {
+                let spec = CoreSpec {
+                    outstanding_prefetches: Some(outstanding_prefetches),
+                    waiting_prefetches,
+                    fill_interval: (port_ns > 0.0).then(|| Span::from_ns(port_ns)),
+                    lookahead: Span::from_ns(lookahead),
+                    store_buffer,
+                    ..spec(CoreModel::Window, 64, 4)
+                };
+                let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+                let stream = PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 };
+                let mut memory = waiting(waiting_prefetches, None, Some(stream));
+                let lines: Vec<Op> = (0..400).map(|line| (20, line, line % 5 == 0, 0)).collect();
+                record(&lines, core.script());
+                let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+                (time.as_ns(), memory.counters().prefetches as f64)
+            });
+            let (times, lines) = (ahead.0 / ordered.0, ahead.1 / ordered.1);
+            let what = (outstanding_prefetches, waiting_prefetches, port_ns, store_buffer);
+            assert!((0.9..1.1).contains(&times) && (0.9..1.1).contains(&lines), "{what:?}: {ordered:?} {ahead:?}");
+            assert!(ordered.0 > 399.0 * port_ns, "{what:?}: {ordered:?}");
+        }
+    }
+}
+
+/// Blocks of four lines, and nothing else in their pages: what a stream asks for beyond their end waits, and comes in while
+/// other work is done, or is dropped.
+#[test]
+fn lines_that_a_prefetcher_asks_for_wait_or_are_dropped() {
+    for lookahead in [0.0, 10.0] {
+        let took = |waiting_prefetches, work| {
+            let lookahead = Span::from_ns(lookahead);
             let spec = CoreSpec {
-                outstanding_prefetches: Some(outstanding_prefetches),
-                fill_interval: (port_ns > 0.0).then(|| Span::from_ns(port_ns)),
-                lookahead: Span::from_ns(lookahead),
-                store_buffer,
-                ..spec(CoreModel::Window, 64, 4)
+                outstanding_prefetches: Some(2),
+                waiting_prefetches,
+                lookahead,
+                ..spec(CoreModel::Window, 64, 8)
             };
             let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
-            let mut memory = hierarchy(None, Some(PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 4 }));
-            let lines: Vec<Op> = (0..400).map(|line| (20, line, line % 5 == 0, 0)).collect();
+            let stream = PrefetcherSpec::Stream { degree: 4, distance: 16, streams: 16 };
+            let mut memory = waiting(waiting_prefetches, None, Some(stream));
+            // Behind each block comes work on a line that L1 has.
+            let block = |page: u64| (0..4).map(move |line| (20, 64 * page + line, false, 0));
+            let hot = |_: u64| (0..work).map(|_| (20, 4000, false, 0));
+            let lines: Vec<Op> = (0..50).flat_map(|page| block(page).chain(hot(page))).collect();
             record(&lines, core.script());
-            let (time, _) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
-            (time.as_ns(), memory.counters().prefetches as f64)
-        });
-        let (times, lines) = (ahead.0 / ordered.0, ahead.1 / ordered.1);
-        let what = (outstanding_prefetches, port_ns, store_buffer);
-        assert!((0.9..1.1).contains(&times) && (0.9..1.1).contains(&lines), "{what:?}: {ordered:?} {ahead:?}");
-        assert!(ordered.0 > 399.0 * port_ns, "{what:?}: {ordered:?}");
+            run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+            memory.counters().prefetches
+        };
+        let (dropped, some, all) = (took(None, 400), took(Some(4), 400), took(Some(64), 400));
+        // Twelve beyond each block at most, some of which is left at the end.
+        assert!(
+            dropped <= 50 * 4 && some > dropped + 50 && all > some + 100 && all <= 50 * 12,
+            "{dropped} {some} {all}"
+        );
+        // Where there is no time between blocks, what was asked for first is dropped.
+        assert!(took(Some(4), 1) < some && took(Some(64), 1) < all, "{lookahead}");
     }
 }
 
@@ -491,17 +538,24 @@ fn both_kinds_of_replay_prefetch_alike() {
 fn what_a_core_may_have_under_way_is_checked() {
     let spec = spec(CoreModel::Window, 64, 4);
     let queue = |n| CoreSpec { outstanding_prefetches: Some(n), ..spec.clone() };
+    let wait = |n| CoreSpec { waiting_prefetches: Some(n), ..spec.clone() };
     let port = |ns| CoreSpec { fill_interval: Some(Span::from_ns(ns)), ..spec.clone() };
     for (bad, said) in [
         (queue(0), "outstanding_prefetches = 0:"),
         (queue(257), "outstanding_prefetches = 257:"),
+        (wait(0), "waiting_prefetches = 0:"),
+        (wait(1025), "waiting_prefetches = 1025:"),
         (port(0.0), "fill_interval = 0"),
         (port(2000.0), "fill_interval = 2"),
     ] {
         let error = bad.check("core").unwrap_err().to_string();
         assert!(error.contains(&format!("core.{said}")), "{error}");
     }
-    assert!([queue(1), queue(256), port(0.1), port(1000.0)].iter().all(|good| good.check("core").is_ok()));
+    assert!(
+        [queue(1), queue(256), wait(1), wait(1024), port(0.1), port(1000.0)]
+            .iter()
+            .all(|good| good.check("core").is_ok())
+    );
 }
 
 #[test]

@@ -473,6 +473,7 @@ impl MachineSpec {
             l2: self.l2.clone(),
             tlb: self.tlb.clone(),
             prefetcher: self.prefetcher,
+            waiting_prefetches: self.core.waiting_prefetches.unwrap_or(0),
             llc: self.llc.clone(),
             dram: self.dram.clone(),
             copy_table: self.copy_table.clone(),

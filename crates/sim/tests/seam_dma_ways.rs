@@ -28,6 +28,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
         l2: cache(1, 4, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         copy_table: None,
         copy_engine: None,
         llc: LlcSpec {

@@ -73,6 +73,7 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         rob: 512,
         outstanding: outstanding as u32,
         outstanding_prefetches: None,
+        waiting_prefetches: None,
         fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,

@@ -24,6 +24,8 @@ pub struct Ahead {
     pub(super) rob_time: Ps,
     store_buffer: usize,
     lookahead: Ps,
+    /// Whether lines that the prefetcher asks for may wait.
+    prefetches_wait: bool,
 
     pub(super) burst: Burst,
     /// The instructions before the next act are dispatched.
@@ -40,6 +42,8 @@ pub struct Ahead {
     last_out: Ps,
     /// When stores and prefetches that wait for a line fill buffer go out.
     waiting: Vec<Ps>,
+    /// Lines that the prefetcher has asked for may wait for a free buffer.
+    awaiting: bool,
     pub(super) fills: FillBuffers,
     pub(super) bases: Bases,
     /// Page walks under way: the page, its bits, and when the translation is there.
@@ -129,6 +133,7 @@ impl Ahead {
             rob_time: Ps(((rob * instruction_ps_x1024) >> 10).saturating_sub(rob)),
             store_buffer: spec.store_buffer as usize,
             lookahead: spec.lookahead.ps(),
+            prefetches_wait: spec.waiting_prefetches.is_some(),
             burst: Burst::new(id),
             worked: false,
             instructions: 0,
@@ -139,6 +144,7 @@ impl Ahead {
             history: History::new(rob),
             last_out: Ps::ZERO,
             waiting: Vec::new(),
+            awaiting: false,
             fills: FillBuffers::new(spec),
             bases: Bases::UNKNOWN,
             walks: Vec::new(),
@@ -183,7 +189,10 @@ impl Ahead {
     fn replay<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L, horizon: Ps) -> Step {
         let limit = Ps(horizon.0.saturating_add(self.lookahead.0));
         loop {
-            self.replay_hits(script, memory, layout, limit);
+            // What waits goes out at a reference once it can, which replaying hits does not look at.
+            if !self.awaiting {
+                self.replay_hits(script, memory, layout, limit);
+            }
             let Some(step) = script.step(self.burst.cursor) else { break };
             if !std::mem::take(&mut self.worked) {
                 self.work(step.instructions());
@@ -193,6 +202,7 @@ impl Ahead {
                 let done = match layout.place_line(&r, &self.burst.placed()) {
                     Some(addr)
                         if r.access != Access::Atomic
+                            && !self.awaiting
                             && memory.repeat(self.burst.placed.core, addr.line(), r.access.writes()) =>
                     {
                         self.repeat(r.access, addr.line(), source, memory.private_latency(Served::L1))
@@ -398,9 +408,10 @@ impl Ahead {
     #[inline]
     fn access<M: Memory>(&mut self, request: &Request, address: Address, waits: bool, memory: &mut M) -> Ps {
         let lookup = memory.lookup(request);
+        let prefetches = lookup.prefetches || self.awaiting;
         let Some(served) = lookup.hit else {
             let done = self.miss(request, &lookup, address, waits, For::Core, memory);
-            if lookup.prefetches {
+            if prefetches {
                 self.prefetch(memory);
             }
             return done;
@@ -408,7 +419,7 @@ impl Ahead {
         if lookup.has_victims() {
             memory.settle(&lookup, request, self.front_end);
         }
-        if lookup.prefetches {
+        if prefetches {
             self.prefetch(memory);
         }
         let (reason, latency) = memory.private_latency(served);
@@ -526,14 +537,17 @@ impl Ahead {
         self.burst.charge_work(work);
     }
 
-    /// Sends out lines that the prefetcher asks for while buffers are free, and drops the rest. A queue of its own does
-    /// not wait for misses that went before.
+    /// Sends out lines that the prefetcher asks for while buffers are free; the rest waits or is dropped. A queue of its
+    /// own does not wait for misses that went before.
     #[inline(never)]
     fn prefetch<M: Memory>(&mut self, memory: &mut M) {
         let earliest = if self.fills.are_apart() { Ps::ZERO } else { self.last_out };
-        while self.fills.free_from(For::Prefetcher).max(earliest) <= self.front_end
-            && let Some((request, lookup)) = memory.next_prefetch(self.burst.placed.core)
-        {
+        self.awaiting = self.prefetches_wait;
+        while self.fills.free_from(For::Prefetcher).max(earliest) <= self.front_end {
+            let Some((request, lookup)) = memory.next_prefetch(self.burst.placed.core) else {
+                self.awaiting = false;
+                break;
+            };
             let address = Address { at: Ps::ZERO, reason: Reason::Mshr };
             self.miss(&request, &lookup, address, false, For::Prefetcher, memory);
         }

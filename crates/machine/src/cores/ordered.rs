@@ -69,6 +69,9 @@ pub struct Ordered {
     next: usize,
     /// The prefetcher may have asked for lines.
     prefetches: bool,
+    /// Whether such lines may wait, and whether some do.
+    prefetches_wait: bool,
+    awaiting: bool,
     /// When the last miss went out, or a full window had room again.
     last_out: Ps,
     fills: FillBuffers,
@@ -206,6 +209,8 @@ impl Ordered {
             next_ready: Ps::MAX,
             next: 0,
             prefetches: false,
+            prefetches_wait: spec.waiting_prefetches.is_some(),
+            awaiting: false,
             last_out: Ps::ZERO,
             fills: FillBuffers::new(spec),
             requests: Requests::new(),
@@ -414,6 +419,7 @@ impl Ordered {
     /// Dispatches a reference.
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
+        self.prefetches |= self.awaiting;
         let after = self.slot_before(r);
         let last = match layout.place_line(r, &self.burst.placed()) {
             Some(addr) => {
@@ -612,8 +618,8 @@ impl Ordered {
         }
     }
 
-    /// Sends out a line that the prefetcher asks for if a line fill buffer is free, and else drops
-    /// all that it has asked for.
+    /// Sends out a line that the prefetcher asks for if a line fill buffer is free; else all that it has asked for waits or
+    /// is dropped.
     #[inline(never)]
     fn prefetch<M: Memory>(&mut self, memory: &mut M, horizon: Ps) {
         if self.in_order {
@@ -629,6 +635,7 @@ impl Ordered {
         let next = if free { memory.next_prefetch(self.id) } else { None };
         let Some((request, lookup)) = next else {
             self.prefetches = false;
+            self.awaiting = self.prefetches_wait && !free;
             return;
         };
         let slot = self.slots;

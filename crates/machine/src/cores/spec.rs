@@ -33,6 +33,11 @@ pub struct CoreSpec {
     /// `outstanding` is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outstanding_prefetches: Option<u32>,
+    /// Lines that its prefetcher has asked for and that may wait until one can go out, with a reference of the core: those asked
+    /// for last first, and what was asked for first is dropped where there are more, 1 to 1024. The order is assumed. Left
+    /// out: what cannot go out at once is dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_prefetches: Option<u32>,
     /// One request for a line from beyond the private caches in so much time, on average: what the core's port to them
     /// brings, 100 ps to 1 us; left out: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,6 +80,9 @@ impl CoreSpec {
         }
         if let Some(prefetches) = self.outstanding_prefetches.filter(|n| !(1..=256).contains(n)) {
             return error("outstanding_prefetches", prefetches.to_string(), "1 to 256");
+        }
+        if let Some(waiting) = self.waiting_prefetches.filter(|n| !(1..=1024).contains(n)) {
+            return error("waiting_prefetches", waiting.to_string(), "1 to 1024");
         }
         if let Some(interval) = self.fill_interval.filter(|each| !(Ps(100)..=Ps::from_ns(1_000)).contains(&each.ps())) {
             return error("fill_interval", interval.to_string(), "100 ps to 1 us");

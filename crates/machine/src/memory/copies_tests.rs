@@ -26,6 +26,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
         l2: cache(4, 2, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(8 * 64),
             ways: 4,

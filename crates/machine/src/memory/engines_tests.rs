@@ -27,6 +27,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
         l2: cache(64, 4, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(256 * 64),
             ways: 4,

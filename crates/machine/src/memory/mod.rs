@@ -66,6 +66,7 @@ pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 pub use wires::Shape;
 
+use std::collections::VecDeque;
 use std::ops::Sub;
 
 use probe::Request;
@@ -113,6 +114,8 @@ pub struct MemorySpec {
     pub tlb: Option<TlbSpec>,
     /// What each core's L2 asks for before it is wanted; nothing when left out.
     pub prefetcher: Option<PrefetcherSpec>,
+    /// Lines that a prefetcher has asked for and that wait for their core to send them out, at most.
+    pub waiting_prefetches: u32,
     /// The shared last-level cache.
     pub llc: LlcSpec,
     /// DRAM.
@@ -243,13 +246,15 @@ impl Default for Scratch {
 #[derive(Clone, Debug)]
 struct Prefetching {
     prefetcher: Prefetcher,
-    /// Not yet looked for.
-    wanted: Vec<Line>,
+    /// Not yet looked for, as what asked for them: those asked for last come first.
+    wanted: VecDeque<Request>,
+    /// So many of them may wait, or as many as were asked for last.
+    waiting: usize,
+    /// Kept so that none is made for each request.
+    asked: Vec<Line>,
     /// The last that were fetched and not yet used, in a ring: as long as streams run ahead.
     unused: [u32; 64],
     next: usize,
-    /// The request that the last were asked for upon.
-    cause: Request,
 }
 
 /// The memory system. See the module header.
@@ -330,7 +335,7 @@ impl Hierarchy {
         let prefetching = match &spec.prefetcher {
             Some(prefetcher) => {
                 prefetcher.check(&format!("{path}.prefetcher"))?;
-                Some(Prefetching::new(*prefetcher))
+                Some(Prefetching::new(*prefetcher, spec.waiting_prefetches))
             }
             None => None,
         };
@@ -1316,17 +1321,10 @@ fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<()
 }
 
 impl Prefetching {
-    fn new(spec: PrefetcherSpec) -> Prefetching {
-        let nothing = Request {
-            addr: Addr(0),
-            bytes: 1,
-            site: 0,
-            access: probe::Access::Prefetch,
-            clos: Clos(0),
-            core: CoreId(0),
-        };
+    fn new(spec: PrefetcherSpec, waiting: u32) -> Prefetching {
         let prefetcher = Prefetcher::new(spec);
-        Prefetching { prefetcher, wanted: Vec::new(), unused: [u32::MAX; 64], next: 0, cause: nothing }
+        let (wanted, waiting, asked) = (VecDeque::new(), waiting as usize, Vec::new());
+        Prefetching { prefetcher, wanted, waiting, asked, unused: [u32::MAX; 64], next: 0 }
     }
 
     /// Sees a request that reaches L2; says whether lines are wanted.
@@ -1337,11 +1335,14 @@ impl Prefetching {
             self.unused[at] = u32::MAX;
         }
         let seen = Seen { line, site: request.site, hit, first_use: hit && prefetched.is_some() };
-        self.wanted.clear();
-        self.prefetcher.observe(seen, &mut self.wanted);
-        // Taken from the back: the nearest line first.
-        self.wanted.reverse();
-        self.cause = Request { access: probe::Access::Prefetch, ..*request };
+        self.wanted.truncate(self.waiting);
+        self.asked.clear();
+        self.prefetcher.observe(seen, &mut self.asked);
+        for line in self.asked.iter().rev() {
+            let access = probe::Access::Prefetch;
+            self.wanted.push_front(Request { addr: line.addr(), bytes: 1, access, ..*request });
+        }
+        self.wanted.truncate(self.waiting.max(self.asked.len()));
         !self.wanted.is_empty()
     }
 }
@@ -1350,11 +1351,12 @@ impl Memory for Hierarchy {
     fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
         let Private { l2, prefetching, .. } = &mut self.cores[usize::from(core.0)];
         let prefetching = prefetching.as_mut()?;
-        while let Some(line) = prefetching.wanted.pop() {
+        while let Some(request) = prefetching.wanted.pop_front() {
+            let line = request.addr.line();
             let mut route = Route::Followed;
             if let Some(sampling) = &mut self.sampling {
                 let within = self.llc.spot(line).within();
-                route = sampling.route(within, Sampling::core_class(&prefetching.cause));
+                route = sampling.route(within, Sampling::core_class(&request));
             }
             let found = match route {
                 Route::Drawn(outcome) => outcome.found.in_l2(),
@@ -1374,7 +1376,7 @@ impl Memory for Hierarchy {
                 _ => l2.fill(line, ALL_WAYS, false, false).unwrap_or(None),
             };
             let lookup = Lookup { victims: [victim, None], route, ..Lookup::default() };
-            return Some((Request { addr: line.addr(), bytes: 1, ..prefetching.cause }, lookup));
+            return Some((request, lookup));
         }
         None
     }

@@ -18,6 +18,7 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
         l2: cache(64, 4, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(u64::from(slices) * 8 * 4 * 64),
             ways: 4,

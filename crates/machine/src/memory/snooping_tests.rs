@@ -28,6 +28,7 @@ fn spec(coherence: Coherence, inclusion: Inclusion, wires: Option<Interconnect>,
         l2: cache(lines[1], 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(lines[2] * 64),
             ways: 4,

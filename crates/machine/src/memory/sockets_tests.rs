@@ -33,6 +33,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
         l2: cache(16, 4, 4.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(32 * 64),
             ways: 4,

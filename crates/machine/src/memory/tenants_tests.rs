@@ -25,6 +25,7 @@ fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> MemorySpec 
         l2: cache(1, 1, 2.0),
         tlb: None,
         prefetcher: None,
+        waiting_prefetches: 0,
         llc: LlcSpec {
             size: Size::from_bytes(lines * 64),
             ways: WAYS,
