@@ -262,6 +262,7 @@ mod tests {
             Work::Stream { bytes: 1 << 20, operation: Operation::Copy },
             Work::Stream { bytes: 1 << 20, operation: Operation::StreamingWrite },
             Work::Copy { bytes: 1 << 20, block: 1500 },
+            Work::Blocks { bytes: 1 << 20, block: 512, apart: 2048 },
         ] {
             let found = quick(work.clone());
             assert!(found.best_ns > 0.05 && found.best_ns < 1e6, "{work:?}: {}", found.best_ns);

@@ -55,6 +55,15 @@ pub enum Work {
         /// Bytes of a block.
         block: u64,
     },
+    /// Blocks read in order, over and over.
+    Blocks {
+        /// Bytes of the set.
+        bytes: u64,
+        /// Bytes of a block, in whole lines.
+        block: u64,
+        /// Bytes from the beginning of one to the next.
+        apart: u64,
+    },
 }
 
 /// What a stream does with a line.
@@ -82,7 +91,10 @@ impl Work {
     pub(crate) fn bytes(&self) -> u64 {
         match *self {
             Work::Multiply {} => 4096,
-            Work::Chase { bytes, .. } | Work::Random { bytes, .. } | Work::Stride { bytes, .. } => bytes,
+            Work::Chase { bytes, .. }
+            | Work::Random { bytes, .. }
+            | Work::Stride { bytes, .. }
+            | Work::Blocks { bytes, .. } => bytes,
             Work::Stream { bytes, operation: Operation::Copy } | Work::Copy { bytes, .. } => 2 * bytes,
             Work::Stream { bytes, .. } => bytes,
         }
@@ -107,6 +119,12 @@ impl Work {
             Work::Copy { bytes, block } if block == 0 || block > bytes / 2 => {
                 error("block", block, "1 to half of bytes".into())
             }
+            Work::Blocks { bytes, apart, .. } if apart < LINE || apart > bytes / 2 || !apart.is_multiple_of(LINE) => {
+                error("apart", apart, "a multiple of 64 up to half of bytes".into())
+            }
+            Work::Blocks { block, apart, .. } if block < LINE || block > apart || !block.is_multiple_of(LINE) => {
+                error("block", block, "a multiple of 64 up to apart".into())
+            }
             _ => Ok(()),
         }
     }
@@ -116,6 +134,8 @@ impl Work {
         match *self {
             Work::Chase { chains, .. } => 256 * u64::from(chains),
             Work::Copy { .. } => 16,
+            // What is read of the last block beyond the items is not counted.
+            Work::Blocks { block, .. } => (64 * block / LINE).max(1024),
             _ => 1024,
         }
     }
@@ -128,6 +148,7 @@ impl Work {
             Work::Random { bytes, .. } | Work::Stream { bytes, .. } => 2 * bytes / LINE,
             Work::Stride { bytes, stride } => 2 * bytes / stride.min(LINE),
             Work::Copy { bytes, block } => 4 * bytes / block,
+            Work::Blocks { bytes, block, apart } => 2 * (bytes / apart) * (block / LINE),
         };
         items.min(1 << 22)
     }
@@ -183,6 +204,7 @@ impl Bench<'_> {
             Work::Stride { bytes, stride } => self.stride(bytes as usize, stride as usize, items),
             Work::Stream { bytes, operation } => self.stream(bytes as usize, operation, items),
             Work::Copy { bytes, block } => self.copy(bytes as usize, block as usize, items),
+            Work::Blocks { block, apart, .. } => self.blocks(block as usize, apart as usize, items),
         }
     }
 
@@ -239,15 +261,7 @@ impl Bench<'_> {
             let lines = left.min((bytes - self.place) / LINE as usize).max(1);
             let (from, to) = (self.place, (self.place + lines * LINE as usize).min(bytes));
             match operation {
-                Operation::Read => {
-                    let mut sum = [0u64; 8];
-                    for line in self.set[from..to].chunks_exact(LINE as usize) {
-                        for (i, word) in line.chunks_exact(8).enumerate() {
-                            sum[i] ^= u64::from_ne_bytes(word.try_into().unwrap_or_default());
-                        }
-                    }
-                    black_box(sum);
-                }
+                Operation::Read => read(&self.set[from..to]),
                 Operation::Write => {
                     let value = black_box(7u8);
                     for line in self.set[from..to].chunks_exact_mut(LINE as usize) {
@@ -279,6 +293,30 @@ impl Bench<'_> {
             black_box(&mut dst[to..to + block]).copy_from_slice(&src[from..from + block]);
         }
     }
+
+    /// Whole blocks: the last one of a call may go beyond its items.
+    fn blocks(&mut self, block: usize, apart: usize, items: u64) {
+        let mut left = items as usize;
+        while left > 0 {
+            read(&self.set[self.place..self.place + block]);
+            self.place += apart;
+            if self.place + apart > self.set.len() {
+                self.place = 0;
+            }
+            left = left.saturating_sub(block / LINE as usize);
+        }
+    }
+}
+
+/// Reads lines in order.
+fn read(lines: &[u8]) {
+    let mut sum = [0u64; 8];
+    for line in lines.chunks_exact(LINE as usize) {
+        for (sum, word) in sum.iter_mut().zip(line.chunks_exact(8)) {
+            *sum ^= u64::from_ne_bytes(word.try_into().unwrap_or_default());
+        }
+    }
+    black_box(sum);
 }
 
 /// Loads of `N` chains in turns, each address from the load before in its chain.
@@ -401,6 +439,22 @@ mod tests {
         chase::<8>(&set, &mut one, 800);
         chase_any(&set, &mut other, 800);
         assert_eq!(one, other);
+    }
+
+    #[test]
+    fn blocks_are_read_one_after_the_other_and_again() {
+        let work = Work::Blocks { bytes: 8192, block: 128, apart: 1024 };
+        assert!(work.check().is_ok());
+        let mut memory = vec![0u8; 8192 + HUGE];
+        let mut bench = work.prepare(&mut memory);
+        // Seven blocks, one more for half a block, and round again.
+        for (items, place) in [(14, 7 * 1024), (1, 0), (2, 1024)] {
+            bench.run(items);
+            assert_eq!(bench.place, place);
+        }
+        for (block, apart) in [(0, 128), (100, 128), (256, 128), (64, 100), (64, 8192)] {
+            assert!(Work::Blocks { bytes: 8192, block, apart }.check().is_err(), "{block} {apart}");
+        }
     }
 
     #[test]

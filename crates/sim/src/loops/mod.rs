@@ -8,10 +8,12 @@
 //! | `stride` | a load so many bytes behind the one before |
 //! | `stream` | a line read, written or copied, one after the other |
 //! | `copy` | a copy of a block from and to random places |
+//! | `blocks` | a line read of blocks in order, with room between them |
 //! | [`forward`] | a packet that testpmd forwards |
 //!
 //! The loop's references are replayed on one core of the machine over its memory system, with lines as far apart as in
-//! the native loops of `calibrate`. Left out: other cores, and pages smaller than those of `machine.tlb`.
+//! the native loops of `calibrate`, in order of time whatever `machine.core.lookahead` is. Left out: other cores, and pages
+//! smaller than those of `machine.tlb`.
 
 mod forward;
 
@@ -23,7 +25,7 @@ use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use units::{Addr, CoreId, LINE_BYTES, Ps};
+use units::{Addr, CoreId, LINE_BYTES, Ps, Span};
 
 pub use forward::{Devices, ForwardSpec};
 
@@ -71,6 +73,16 @@ pub enum LoopSpec {
         bytes: u64,
         /// Bytes of a block.
         block: u64,
+    },
+    /// Blocks read in order, over and over, as packets in their buffers: what a prefetcher asks for beyond the end of one
+    /// comes in for nothing.
+    Blocks {
+        /// Bytes of the set.
+        bytes: u64,
+        /// Bytes of a block, in whole lines.
+        block: u64,
+        /// Bytes from the beginning of one to the next.
+        apart: u64,
     },
     /// Forwarding between virtual devices.
     Forward(ForwardSpec),
@@ -122,6 +134,8 @@ const LOOP_INSTRUCTIONS: u32 = 2;
 const RANDOM_INSTRUCTIONS: u32 = 12;
 /// A line copied by vector instructions of 32 bytes: two loads, two stores, and their share of the loop.
 const COPY_INSTRUCTIONS: u32 = 5;
+/// A line read or written alone: two vectors and their share of the loop.
+const LINE_INSTRUCTIONS: u32 = 3;
 /// Sets begin so far apart at least, and at a power of two that holds the largest: no two share a page, and what is kept for
 /// each line up to the last one is little.
 const LEAST_APART: u64 = 2 << 20;
@@ -136,7 +150,7 @@ const OTHER_SET: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 /// A machine or a loop that cannot be.
 pub fn run(machine: &MachineSpec, spec: &LoopSpec, seed: u64) -> Result<Timed, ScenarioError> {
     check(spec)?;
-    let mut bench = Bench::new(machine, spec.largest())?;
+    let mut bench = Bench::new(machine, spec)?;
     let mut random = Pcg64::seed_from_u64(seed);
     if let LoopSpec::Forward(spec) = spec {
         return forward::run(spec, machine, &mut bench);
@@ -181,7 +195,8 @@ impl LoopSpec {
             | LoopSpec::Random { bytes, .. }
             | LoopSpec::Stride { bytes, .. }
             | LoopSpec::Stream { bytes, .. }
-            | LoopSpec::Copy { bytes, .. } => bytes,
+            | LoopSpec::Copy { bytes, .. }
+            | LoopSpec::Blocks { bytes, .. } => bytes,
             LoopSpec::Forward(ref spec) => spec.largest(),
         }
     }
@@ -227,6 +242,15 @@ fn check(spec: &LoopSpec) -> Result<(), ScenarioError> {
                 return Err(value("block", format!("{block}: allowed are 1 to half of bytes")));
             }
         }
+        LoopSpec::Blocks { bytes, block, apart } => {
+            sets(bytes)?;
+            if !(LINE_BYTES..=bytes / 2).contains(&apart) || !apart.is_multiple_of(LINE_BYTES) {
+                return Err(value("apart", format!("{apart}: allowed are multiples of 64 up to half of bytes")));
+            }
+            if !(LINE_BYTES..=apart).contains(&block) || !block.is_multiple_of(LINE_BYTES) {
+                return Err(value("block", format!("{block}: allowed are multiples of 64 up to apart")));
+            }
+        }
         LoopSpec::Forward(ref spec) => spec.check()?,
     }
     Ok(())
@@ -241,11 +265,17 @@ struct Bench {
 }
 
 impl Bench {
-    /// `largest`: bytes of the largest set.
-    fn new(machine: &MachineSpec, largest: u64) -> Result<Bench, ScenarioError> {
+    fn new(machine: &MachineSpec, spec: &LoopSpec) -> Result<Bench, ScenarioError> {
         machine.core.check("machine.core")?;
+        let mut core = machine.core.clone();
+        // One chain's requests come in order of time however they are replayed. Of others some wait, and out of turn each
+        // would wait for all before it.
+        if !matches!(spec, LoopSpec::Chase { chains: 1, .. }) {
+            core.lookahead = Span::from_ns(0.0);
+        }
+        let largest = spec.largest();
         Ok(Bench {
-            core: Core::new(&machine.core, CoreId(0), "machine.core")?,
+            core: Core::new(&core, CoreId(0), "machine.core")?,
             memory: Hierarchy::new(&machine.memory_at_once(), machine.cores, "machine")?,
             layout: Sets { apart: largest.next_power_of_two().max(LEAST_APART) },
             now: Ps::ZERO,
@@ -318,6 +348,7 @@ enum References {
     Stride { bytes: u64, stride: u64, at: u64 },
     Stream { lines: u64, operation: Operation, at: u64 },
     Copy { bytes: u64, block: u64 },
+    Blocks { blocks: u64, lines: u64, apart: u64, at: u64 },
 }
 
 impl References {
@@ -340,6 +371,9 @@ impl References {
             LoopSpec::Stride { bytes, stride } => References::Stride { bytes, stride, at: 0 },
             LoopSpec::Stream { bytes, operation } => References::Stream { lines: bytes / LINE_BYTES, operation, at: 0 },
             LoopSpec::Copy { bytes, block } => References::Copy { bytes, block },
+            LoopSpec::Blocks { bytes, block, apart } => {
+                References::Blocks { blocks: bytes / apart, lines: block / LINE_BYTES, apart, at: 0 }
+            }
             LoopSpec::Forward(_) => References::Random { lines: 1, stores: 0.0 },
         }
     }
@@ -352,6 +386,7 @@ impl References {
             References::Stride { bytes, stride, .. } => bytes / stride.min(LINE_BYTES),
             References::Stream { lines, .. } => lines,
             References::Copy { bytes, block } => 2 * bytes / block,
+            References::Blocks { blocks, lines, .. } => blocks * lines,
         }
     }
 
@@ -406,7 +441,8 @@ impl References {
                             script.touch(Ref::store(OTHER_SET, offset, 64, 2).after(1));
                         }
                     }
-                    script.work(1, COPY_INSTRUCTIONS);
+                    let copies = *operation == Operation::Copy;
+                    script.work(1, if copies { COPY_INSTRUCTIONS } else { LINE_INSTRUCTIONS });
                 }
                 CHUNK
             }
@@ -420,6 +456,17 @@ impl References {
                     script.work(3, 30);
                 }
                 items
+            }
+            References::Blocks { blocks, lines, apart, at } => {
+                let rounds = (CHUNK / *lines).max(1);
+                for _ in 0..rounds {
+                    for line in 0..*lines {
+                        script.touch(Ref::load(SET, *at * *apart + line * LINE_BYTES, 64, 1));
+                        script.work(1, LINE_INSTRUCTIONS);
+                    }
+                    *at = (*at + 1) % *blocks;
+                }
+                rounds * *lines
             }
         }
     }
@@ -498,12 +545,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_beyond_blocks_takes_the_place_of_what_is_read() {
+        let stream = |more: &[&str]| {
+            let small = ["machine.llc.size=1.375 MiB", "machine.llc.slices=1", "machine.l2.size=256 KiB"];
+            let stream =
+                ["machine.prefetcher.kind=stream", "machine.prefetcher.degree=4", "machine.prefetcher.streams=16"];
+            machine(&[&small[..], &stream, &["machine.prefetcher.distance=16"], more].concat())
+        };
+        let reads = |machine: &MachineSpec, apart| {
+            let blocks = LoopSpec::Blocks { bytes: 1400 * apart, block: 512, apart };
+            run(machine, &blocks, 1).unwrap().dram_reads
+        };
+        let waits = ["machine.core.outstanding_prefetches=16", "machine.core.waiting_prefetches=64"];
+        let [none, dropped, waited] = [small(), stream(&waits[..1]), stream(&waits)];
+        // 1,400 blocks of 512 bytes are half of the LLC; with sixteen lines behind each they are half as large again as it is.
+        assert!(reads(&none, 2368) < 0.01 && reads(&waited, 512) < 0.01);
+        let [few, many] = [dropped, waited].map(|machine| reads(&machine, 2368));
+        assert!(1.4 * few < many && many > 0.1, "{few} {many}");
+    }
+
+    #[test]
     fn loops_that_cannot_be_say_why() {
         let said = |text: &str| run_json(&machine(&[]), text, 1).unwrap_err().to_string();
         assert!(said(r#"[{"kind": "chase", "bytes": 10}]"#).contains("allowed are 4096"));
         assert!(said(r#"[{"kind": "chase", "bytes": 8192, "chains": 65}]"#).contains("allowed are 1 to 64"));
         assert!(said(r#"[{"kind": "chas", "bytes": 10}]"#).contains("unknown variant"));
         assert!(said(r#"[{"kind": "copy", "bytes": 8192, "block": 0}]"#).contains("half of bytes"));
+        assert!(said(r#"[{"kind": "blocks", "bytes": 8192, "block": 64, "apart": 100}]"#).contains("multiples of 64"));
+        assert!(said(r#"[{"kind": "blocks", "bytes": 8192, "block": 256, "apart": 128}]"#).contains("up to apart"));
         assert!(said(r#"[{"kind": "forward", "size": 9000}]"#).contains("size"));
     }
 
