@@ -163,9 +163,10 @@ def test_a_smaller_machine_takes_as_long_for_a_smaller_set(fitted: fitting.Fitte
         assert all(0.85 < each < 1.18 for each in off), (by, off)
 
 
-def test_what_a_prefetcher_has_under_way_is_told_from_what_loads_have() -> None:
+def test_what_a_prefetcher_does_is_told_from_what_loads_have() -> None:
     real = [
         "machine.core.outstanding_prefetches=16",
+        "machine.core.waiting_prefetches=64",
         "machine.core.fill_interval=2 ns",
         *(f"machine.prefetcher.{each}" for each in ("kind=stream", "degree=4", "distance=16", "streams=16")),
     ]
@@ -174,12 +175,20 @@ def test_what_a_prefetcher_has_under_way_is_told_from_what_loads_have() -> None:
     loops = [{"kind": "stream", "operation": "read", "bytes": size} for size in sets]
     for size, ns in zip(sets, fitting.simulate([*MADE, *real], loops), strict=True):
         found.streams["read", size] = ns
+    blocks = [measuring.read_blocks(lines, 48, 8 * MIB) for lines in (4, 12, 24)]
+    for lines, ns in zip((4, 12, 24), fitting.simulate([*MADE, *real], blocks), strict=True):
+        found.blocks[lines, 48] = ns
     shared = fitting.fit(found)
     assert shared.values["machine.core.outstanding"] == pytest.approx(10, abs=1)
     assert shared.values["machine.core.outstanding_prefetches"] > 12
     assert float(shared.values["machine.core.fill_interval"].split()[0]) == pytest.approx(2, rel=0.05)
     for ns, size in zip(fitting.simulate(shared.overrides(), loops[1:]), sets[1:], strict=True):
         assert abs(math.log(ns / found.streams["read", size])) < math.log(1.2), (size, ns)
+    # Several prefetchers do about the same; blocks that were not fitted on tell them from one that does not.
+    others = [measuring.read_blocks(lines, 40, 24 * MIB) for lines in (8, 16)]
+    real_ns = fitting.simulate([*MADE, *real], others)
+    for ns, wanted in zip(fitting.simulate(shared.overrides(), others), real_ns, strict=True):
+        assert abs(math.log(ns / wanted)) < math.log(1.25), (ns, wanted)
 
 
 def test_without_windows_the_whole_llc_is_assumed_and_said(fitted: fitting.Fitted) -> None:
@@ -275,8 +284,8 @@ def test_the_command_ends_with_2_on_bad_input(
 
 
 @pytest.mark.slow
-def test_this_machine_is_calibrated_in_two_minutes(tmp_path: Path) -> None:
+def test_this_machine_is_calibrated(tmp_path: Path) -> None:
     found = calibration.calibrate()
-    assert found.document["seconds"] < 120
+    assert len(found.document["judged"]) == len(calibration._JUDGES)
     found.write(tmp_path / "mine.toml")
     assert wirespeed.run("forwarding", set={"machine.preset": str(tmp_path / "mine.toml"), "run.packets": 2000}).summary

@@ -34,6 +34,8 @@ _JUDGES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("copies of 1500 B, 128 KiB", {"kind": "copy", "bytes": 128 * KIB, "block": 1500}),
     ("copies of 1500 B, 3 MiB", {"kind": "copy", "bytes": 3 * MIB, "block": 1500}),
     ("copies of 1500 B, 96 MiB", {"kind": "copy", "bytes": 96 * MIB, "block": 1500}),
+    ("blocks of 8 lines, 32 apart, 6 MiB", measuring.read_blocks(8, 32, 6 * MIB)),
+    ("blocks of 8 lines, 32 apart, 96 MiB", measuring.read_blocks(8, 32, 96 * MIB)),
     ("two chains, 6 MiB", {"kind": "chase", "bytes": 6 * MIB, "chains": 2}),
     ("four chains, 160 MiB", {"kind": "chase", "bytes": 160 * MIB, "chains": 4}),
 )
@@ -84,7 +86,7 @@ class Calibration:
 
 
 def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | None = None) -> Calibration:
-    """Measures this machine on one core (the last one if None), in two to three minutes.
+    """Measures this machine on one core (the last one if None), in three to four minutes.
 
     With `judge` the preset is judged by loops that it was not fitted on. Raises InputError for a core that this process
     may not use, and OSError where there is too little memory.
@@ -117,6 +119,7 @@ def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | N
             "chains_ns": {str(number): ns for number, ns in found.chains.items()},
             "llc_chains_ns": {str(number): ns for number, ns in found.llc_chains.items()},
             "streams_ns": {f"{operation} {bytes}": ns for (operation, bytes), ns in found.streams.items()},
+            "blocks_ns": {f"{lines} {apart}": ns for (lines, apart), ns in found.blocks.items()},
             "shared_read_ns": {str(number): ns for number, ns in found.shared_read.items()},
         },
         "judged": judged,

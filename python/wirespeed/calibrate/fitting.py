@@ -8,7 +8,8 @@
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | what many chains have under way |
 | what enters a core | lines read in order from the LLC |
-| stream prefetcher | distance and lines under way, out of a few, whose simulated reads of LLC and DRAM are nearest |
+| stream prefetcher | distance, lines under way and waiting, out of a few, whose simulated reads are nearest, in |
+| | order and of blocks with room between them |
 | data bus | reads by all cores at a time |
 | cycles an instruction | a copy within L1 |
 | TLBs | where pages of 4 KiB begin to cost against huge ones |
@@ -18,18 +19,23 @@ What cannot be read off stays as it is assumed, and says so.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 
 from wirespeed import _wirespeed
-from wirespeed.calibrate.measuring import KIB, MIB, CacheLevel, Measured, cores
+from wirespeed.calibrate.measuring import KIB, MIB, CacheLevel, Measured, cores, read_blocks
 
-_DISTANCES: Final = (4, 16, 63)
+_DISTANCES: Final = (4, 8, 16, 24)
+# Distances that are about as near as the nearest one cannot be told from it: the least of them.
+_AS_NEAR: Final = 1.25
+# A prefetcher drops what cannot go out at once, or lets this many lines wait.
+_WAITING: Final = 64
 # Where the search for an LLC's size begins, by where a chase leaves it; and how far it steps, in size and in what
 # others bring in.
 _STARTS: Final = (0.5, 0.7, 1.0, 1.4, 2.0)
@@ -415,26 +421,59 @@ def _line(cliffs: Sequence[tuple[float, float]], most: int) -> tuple[float, floa
 
 
 def _prefetcher(it: Fitted, found: Measured) -> None:
-    far = max(bytes for operation, bytes in found.streams if operation == "read")
-    sets = [bytes for bytes in (_near(found), far) if bytes is not None]
-    loops = [{"kind": "stream", "operation": "read", "bytes": bytes} for bytes in sets]
-    wanted = [found.streams["read", bytes] for bytes in sets]
+    near, far = _near(found), max(bytes for operation, bytes in found.streams if operation == "read")
+    stream: dict[str, Any] = {"kind": "stream", "operation": "read"}
+    # How far one runs ahead shows where that is for nothing: reads in order are the same for many distances.
+    whole = [(read_blocks(lines, apart, far), ns) for (lines, apart), ns in found.blocks.items()]
+    if near is not None:
+        whole.append((stream | {"bytes": near}, found.streams["read", near]))
+    # So large a set read in order comes from DRAM whatever the LLC holds, and a small one has been filled soon.
+    cold = [(stream | {"bytes": far}, found.streams["read", far])]
+    small = _whole(it, 2 * _bytes(it.values["machine.l2.size"]))
     # Beside what loads have under way, and not.
-    apart = max(found.chains[1] / wanted[-1], 1.0)
+    apart = max(found.chains[1] / found.streams["read", far], 1.0)
     queues = sorted({min(max(round(each), 1), 256) for each in (apart - it.values["machine.core.outstanding"], apart)})
-    tried = [(0, 0), *((distance, queue) for distance in _DISTANCES for queue in queues)]
 
-    def error(each: tuple[int, int]) -> float:
-        ns = simulate(it.overrides(**_streams(*each)), loops)
-        return sum(math.log(a / b) ** 2 for a, b in zip(ns, wanted, strict=True))
+    @functools.cache
+    def error(ahead: _Ahead) -> float:
+        off = 0.0
+        for more, judged in ((small, cold), ({}, whole)):
+            came = simulate(it.overrides(**ahead.settings(), **more), [loop for loop, _ in judged])
+            off += sum(math.log(a / b) ** 2 for a, (_, b) in zip(came, judged, strict=True))
+        return off
 
-    best = min(tried, key=error)
-    fitted = f"fitted: reads of {' and '.join(map(_size, sets))}"
-    sources = {"distance": fitted, "outstanding_prefetches": fitted}
-    for path, value in _streams(*best).items():
-        it.put(path, value, sources.get(path.rsplit(".", 1)[-1], "assumed"))
-    if best == (0, 0):
+    nearest = min((*(_Ahead(*each) for each in product(_DISTANCES, queues, (0, _WAITING))), _Ahead(0, 0, 0)), key=error)
+    alike = (replace(nearest, distance=distance) for distance in _DISTANCES)
+    best = next((ahead for ahead in alike if error(ahead) <= _AS_NEAR * error(nearest)), nearest)
+    sets = " and ".join(_size(each) for each in (near, far) if each is not None)
+    fitted = f"fitted: reads of {sets}" + (", and of blocks" if found.blocks else "")
+    for path, value in best.settings().items():
+        of_core = path.startswith("machine.core.")
+        it.put(path, value, fitted if of_core or path.endswith("distance") else "assumed")
+    if not best.distance:
         it.notes.append("prefetcher: reads of the LLC and of DRAM are nearest without one; it is left out")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A stream prefetcher: how far it runs ahead in lines (0: there is none), how many are under way, how many wait."""
+
+    distance: int
+    under_way: int
+    waiting: int
+
+    def settings(self) -> dict[str, Any]:
+        if self.distance == 0:
+            return {}
+        waiting = {"machine.core.waiting_prefetches": self.waiting} if self.waiting else {}
+        return {
+            "machine.core.outstanding_prefetches": self.under_way,
+            **waiting,
+            "machine.prefetcher.kind": "stream",
+            "machine.prefetcher.degree": min(4, self.distance),
+            "machine.prefetcher.distance": self.distance,
+            "machine.prefetcher.streams": 16,
+        }
 
 
 def _near(found: Measured) -> int | None:
@@ -442,18 +481,6 @@ def _near(found: Measured) -> int | None:
     cache, l2 = _last_level(found), found.caches[2].bytes if 2 in found.caches else MIB
     most = cache.bytes // 2 if cache else 8 * MIB
     return max((size for operation, size in found.streams if operation == "read" and l2 < size <= most), default=None)
-
-
-def _streams(distance: int, queue: int) -> dict[str, Any]:
-    if distance == 0:
-        return {}
-    return {
-        "machine.core.outstanding_prefetches": queue,
-        "machine.prefetcher.kind": "stream",
-        "machine.prefetcher.degree": min(4, distance),
-        "machine.prefetcher.distance": distance,
-        "machine.prefetcher.streams": 16,
-    }
 
 
 def _overhead(it: Fitted, found: Measured, llc: int | None = None) -> None:

@@ -17,6 +17,9 @@ KIB, MIB = 1 << 10, 1 << 20
 _ROOT: Final = Path("/sys/devices/system/cpu")
 _CHAINS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _PAGES: Final = (16, 32, 48, 64, 72, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+# Lines of the blocks that tell how far a prefetcher goes beyond their end, and lines from one to the next: room for it.
+_BLOCKS: Final = (4, 12, 24)
+_BLOCKS_APART: Final = 48
 # The sets of bandwidths: within L1, L2 and the LLC of any server; the last is smaller where the LLC is.
 _SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)
 # A chase through so much is a chase through DRAM, however large the LLC; and it is short enough to be laid in a second.
@@ -59,6 +62,9 @@ class Measured:
     llc_chains: dict[int, float] = field(default_factory=dict)
     streams: dict[tuple[str, int], float] = field(default_factory=dict)
     """By operation and bytes: nanoseconds a line."""
+    blocks: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By lines of a block and lines from one to the next, in a set as large as that of the largest stream, of which the
+    LLC may hold what is read: nanoseconds a line of a block."""
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
     windows: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -151,6 +157,9 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         work = {"kind": "stream", "operation": operation, "bytes": bytes}
         found.streams[operation, bytes] = native(work, core)
 
+    def blocks(lines: int) -> None:
+        found.blocks[lines, _BLOCKS_APART] = native(read_blocks(lines, _BLOCKS_APART, far // 2), core)
+
     def shared() -> None:
         work = {"kind": "stream", "operation": "read", "bytes": far // 2}
         for number in range(1, min(len(usable), 8) + 1):
@@ -175,7 +184,13 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     sets = [min(size, max(llc // 4, 64 * KIB)) for size in _SETS]
     operations = ("read", "write", "copy", "streaming_write")
     steps += [("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*sets, far // 2)]
+    steps += [("blocks", partial(blocks, lines)) for lines in _BLOCKS]
     return [*steps, ("bandwidth of several cores", shared)]
+
+
+def read_blocks(lines: int, apart: int, bytes: int) -> dict[str, Any]:
+    """The loop that reads blocks of so many lines, so many lines apart."""
+    return {"kind": "blocks", "bytes": bytes, "block": 64 * lines, "apart": 64 * apart}
 
 
 def _model() -> str:
