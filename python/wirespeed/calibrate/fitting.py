@@ -442,9 +442,13 @@ def _prefetcher(it: Fitted, found: Measured) -> None:
             off += sum(math.log(a / b) ** 2 for a, (_, b) in zip(came, judged, strict=True))
         return off
 
-    nearest = min((*(_Ahead(*each) for each in product(_DISTANCES, queues, (0, _WAITING))), _Ahead(0, 0, 0)), key=error)
-    alike = (replace(nearest, distance=distance) for distance in _DISTANCES)
-    best = next((ahead for ahead in alike if error(ahead) <= _AS_NEAR * error(nearest)), nearest)
+    # Without blocks little tells one distance from another, and nothing whether lines wait.
+    distances, waits = (_DISTANCES, (0, _WAITING)) if found.blocks else (_DISTANCES[::2], (0,))
+    nearest = min((*(_Ahead(*each) for each in product(distances, queues, waits)), _Ahead(0, 0, 0)), key=error)
+    best = nearest
+    if nearest.distance:
+        alike = (replace(nearest, distance=distance) for distance in distances)
+        best = next(ahead for ahead in alike if error(ahead) <= _AS_NEAR * error(nearest))
     sets = " and ".join(_size(each) for each in (near, far) if each is not None)
     fitted = f"fitted: reads of {sets}" + (", and of blocks" if found.blocks else "")
     for path, value in best.settings().items():

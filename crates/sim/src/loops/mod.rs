@@ -12,7 +12,7 @@
 //! | [`forward`] | a packet that testpmd forwards |
 //!
 //! The loop's references are replayed on one core of the machine over its memory system, with lines as far apart as in
-//! the native loops of `calibrate`, in order of time whatever `machine.core.lookahead` is. Left out: other cores, and pages
+//! the native loops of `calibrate`, chases apart in order of time whatever `machine.core.lookahead` is. Left out: other cores, and pages
 //! smaller than those of `machine.tlb`.
 
 mod forward;
@@ -268,9 +268,9 @@ impl Bench {
     fn new(machine: &MachineSpec, spec: &LoopSpec) -> Result<Bench, ScenarioError> {
         machine.core.check("machine.core")?;
         let mut core = machine.core.clone();
-        // One chain's requests come in order of time however they are replayed. Of others some wait, and out of turn each
-        // would wait for all before it.
-        if !matches!(spec, LoopSpec::Chase { chains: 1, .. }) {
+        // Of what stores or runs ahead some waits, and out of turn each would wait for all before it. Chases only load, and
+        // half of a calibration's time are theirs.
+        if !matches!(spec, LoopSpec::Chase { .. }) {
             core.lookahead = Span::from_ns(0.0);
         }
         let largest = spec.largest();
