@@ -97,6 +97,7 @@ def benchmark(code: int, output: str) -> Tally:
 def tests() -> list[Suite]:
     """In order of how soon they say something."""
     py = ["python", "tests", "docs"]
+    workspace = ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]
     return [
         Suite("house", ["pytest", "tests/house"], pytest, beside=True),
         Suite("cargo fmt", ["cargo", "fmt", "--all", "--check"], one, ["cargo-fmt"]),
@@ -112,7 +113,9 @@ def tests() -> list[Suite]:
             one,
             ["cargo-clippy"],
         ),
-        Suite("cargo test", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], cargo),
+        # Without the examples, which clippy has checked: optimised, those of `functions` take as long as a crate.
+        Suite("cargo test", [*workspace, "--lib", "--bins", "--tests"], cargo),
+        Suite("cargo doctest", [*workspace, "--doc"], cargo),
         # Files side by side: what a file sets up for its tests is set up once.
         Suite("pytest", ["pytest", "--numprocesses", "auto", "--dist", "loadfile"], pytest),
         # Runs that pictures are made of, too; warnings are errors.
