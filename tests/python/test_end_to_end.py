@@ -213,6 +213,10 @@ def test_schema_presets_and_version() -> None:
     assert SCENARIO in command("presets").stdout
     assert "[machine]" in command("presets", SCENARIO).stdout
     assert command("--version").stdout.startswith(f"wirespeed {wirespeed.__version__} (commit ")
+    module = subprocess.run(
+        [sys.executable, "-m", "wirespeed", "--version"], capture_output=True, text=True, check=True
+    )
+    assert module.stdout == command("--version").stdout
 
 
 @pytest.mark.skipif(not CAPTURE.exists(), reason="shared/data is not there: no real capture is inspected")
