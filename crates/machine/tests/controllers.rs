@@ -80,6 +80,7 @@ fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) ->
         outstanding_prefetches: None,
         waiting_prefetches: None,
         fill_interval: None,
+        l1_fill_interval: None,
         store_buffer,
         poll_cycles: 10,
         lookahead: Span::from_ns(0.0),
@@ -341,6 +342,7 @@ proptest! {
                 l2_ways: 2,
                 l2_latency: Span::from_ns(3.0),
                 walk_cache: 0,
+                walk_latency: None,
                 pages: Default::default(),
                 sizes: Vec::new(),
             });

@@ -60,6 +60,7 @@ fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
         outstanding_prefetches: None,
         waiting_prefetches: None,
         fill_interval: None,
+        l1_fill_interval: None,
         store_buffer: 256,
         poll_cycles: 10,
         lookahead: Span::from_ns(0.0),
@@ -157,27 +158,32 @@ fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
     retired.max(last_out)
 }
 
-fn hierarchy(page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
-    waiting(None, page, prefetcher)
+fn hierarchy(tlb: Option<TlbSpec>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
+    waiting(None, tlb, prefetcher)
 }
 
-fn waiting(prefetches: Option<u32>, page: Option<u64>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
+fn translation(page: u64, walk_ns: f64) -> TlbSpec {
+    TlbSpec {
+        page: Size::from_bytes(page),
+        l1_entries: 2,
+        l1_ways: 2,
+        l2_entries: 4,
+        l2_ways: 2,
+        l2_latency: Span::from_ns(3.0),
+        walk_cache: 0,
+        walk_latency: (walk_ns > 0.0).then(|| Span::from_ns(walk_ns)),
+        pages: Default::default(),
+        sizes: Vec::new(),
+    }
+}
+
+fn waiting(prefetches: Option<u32>, tlb: Option<TlbSpec>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
     let ns = Span::from_ns;
     let cache = |size, ways, latency| machine::cache::CacheSpec { size: Size::from_bytes(size), ways, latency };
     let spec = MemorySpec {
         l1: cache(2048, 4, ns(1.0)),
         l2: cache(8192, 8, ns(4.0)),
-        tlb: page.map(|page| TlbSpec {
-            page: Size::from_bytes(page),
-            l1_entries: 2,
-            l1_ways: 2,
-            l2_entries: 4,
-            l2_ways: 2,
-            l2_latency: ns(3.0),
-            walk_cache: 0,
-            pages: Default::default(),
-            sizes: Vec::new(),
-        }),
+        tlb,
         waiting_prefetches: prefetches.unwrap_or(0),
         prefetcher,
         copy_table: None,
@@ -248,6 +254,11 @@ impl Memory for Long {
     }
 }
 
+/// No translation, or nanoseconds that a walk takes beside its loads.
+fn walk() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of(prop_oneof![Just(0.0), 0.5..60.0])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -270,17 +281,17 @@ proptest! {
     #[test]
     fn where_a_core_with_lookahead_pauses_does_not_matter(
         ops in ops(), rob in 1u32..300, outstanding in 1u32..20, in_order: bool, store_buffer in 1u32..8,
-        quantum in 0u64..100_000, tlb: bool, prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
+        quantum in 0u64..100_000, walk in walk(), prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
         outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
-        waiting_prefetches in prop::option::of(1u32..20),
+        waiting_prefetches in prop::option::of(1u32..20), l1_fill_interval in prop::option::of(10u64..5_000),
     ) {
-        let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
+        let [fill_interval, l1_fill_interval] = [fill_interval, l1_fill_interval].map(|each| each.map(|ps| Span::from_ns(ps as f64 / 1000.0)));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, l1_fill_interval, lookahead: Span::from_ns(10.0), ..spec(model, rob, outstanding) };
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let mut memory = waiting(waiting_prefetches, tlb.then_some(4096), prefetcher);
+            let mut memory = waiting(waiting_prefetches, walk.map(|ns| translation(4096, ns)), prefetcher);
             let times = [START, Ps(1 << 30)].map(|start| {
                 record(&ops, core.script());
                 run(&mut core, &mut memory, &Plain { short_cut }, Ps(quantum), start)
@@ -316,20 +327,20 @@ proptest! {
     #[test]
     fn horizons_and_short_cuts_do_not_matter(
         ops in ops(), rob in prop_oneof![1u32..300, Just(4096)], outstanding in 1u32..20, in_order: bool,
-        store_buffer in prop_oneof![1u32..4, Just(56)], repeated in prop_oneof![9 => Just(1), 1 => Just(12)], quantum in 0u64..100_000, tlb: bool,
+        store_buffer in prop_oneof![1u32..4, Just(56)], repeated in prop_oneof![9 => Just(1), 1 => Just(12)], quantum in 0u64..100_000, walk in walk(),
         prefetcher in prop::option::of(prop::sample::select(PREFETCHERS)),
         outstanding_prefetches in prop::option::of(1u32..20), fill_interval in prop::option::of(100u64..20_000),
-        waiting_prefetches in prop::option::of(1u32..20),
+        waiting_prefetches in prop::option::of(1u32..20), l1_fill_interval in prop::option::of(10u64..5_000),
     ) {
-        let fill_interval = fill_interval.map(|ps| Span::from_ns(ps as f64 / 1000.0));
+        let [fill_interval, l1_fill_interval] = [fill_interval, l1_fill_interval].map(|each| each.map(|ps| Span::from_ns(ps as f64 / 1000.0)));
         let model = if in_order { CoreModel::InOrder } else { CoreModel::Window };
-        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, ..spec(model, rob, outstanding) };
+        let spec = CoreSpec { store_buffer, outstanding_prefetches, waiting_prefetches, fill_interval, l1_fill_interval, ..spec(model, rob, outstanding) };
         // Now and then more references than the core can number at a time.
         let ops = ops.repeat(repeated);
         let mut results = Vec::new();
         for (quantum, short_cut) in [(1 << 40, true), (quantum, true), (0, false)] {
             let mut core = Core::new(&spec, CoreId(1), "core").unwrap();
-            let (mut memory, layout) = (waiting(waiting_prefetches, tlb.then_some(4096), prefetcher), Plain { short_cut });
+            let (mut memory, layout) = (waiting(waiting_prefetches, walk.map(|ns| translation(4096, ns)), prefetcher), Plain { short_cut });
             let mut times = Vec::new();
             // Twice, so that the second burst finds warm caches.
             for start in [START, Ps(1 << 30)] {
@@ -383,27 +394,34 @@ fn a_copy_is_made_by_loads_and_stores() {
 #[test]
 fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
     let spec = spec(CoreModel::Window, 64, 4);
-    let alone = |page, ops: &[Op]| {
+    let alone = |tlb, ops: &[Op]| {
         let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
-        let mut memory = hierarchy(page, None);
+        let mut memory = hierarchy(tlb, None);
         record(ops, core.script());
         let (time, shares) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
         (time, shares[0][Reason::Tlb], memory.counters())
     };
     let once = [(1, 0, false, 0)];
     let (without, _, _) = alone(None, &once);
-    let (with, tlb, counters) = alone(Some(1 << 21), &once);
+    let pages = Some(translation(1 << 21, 0.0));
+    let (with, tlb, counters) = alone(pages.clone(), &once);
     // Three levels, each a miss to another row of DRAM, and then the line itself.
     assert_eq!((counters.page_walks, counters.llc.misses), (1, 4));
     assert!(with > without * 3 && tlb > (without * 3).0, "{with} {without} {tlb}");
     // The next page: its entries lie on lines that are on their way.
-    let (together, _, counters) = alone(Some(1 << 21), &[(1, 0, false, 0), (1, 1 << 15, false, 0)]);
+    let (together, _, counters) = alone(pages.clone(), &[(1, 0, false, 0), (1, 1 << 15, false, 0)]);
     assert_eq!((counters.tlb.misses, counters.page_walks, counters.llc.misses), (2, 2, 5));
     assert!(together >= with, "{together} {with}");
     // The same page: its walk is waited for.
-    let (same, _, counters) = alone(Some(1 << 21), &[(1, 0, false, 0), (1, 64, false, 0)]);
+    let (same, _, counters) = alone(pages.clone(), &[(1, 0, false, 0), (1, 64, false, 0)]);
     assert_eq!((counters.tlb.misses, counters.page_walks), (1, 1));
     assert!(same >= with && same < with + without, "{same} {with}");
+    // What a walk takes beside its loads comes after them, and is waited for as they are.
+    let dear = Some(translation(1 << 21, 1000.0));
+    let (dearer, dearer_tlb, _) = alone(dear.clone(), &once);
+    assert_eq!((dearer, dearer_tlb), (with + Ps::from_ns(1000), tlb + 1_000_000));
+    let (dearer_same, _, _) = alone(dear, &[(1, 0, false, 0), (1, 64, false, 0)]);
+    assert!(dearer_same >= dearer && dearer_same < dearer + without, "{dearer_same} {dearer}");
 }
 
 #[test]
@@ -464,6 +482,36 @@ fn lines_enter_a_core_at_the_pace_of_its_port() {
         let latest = (0..200).map(|line| miss_latency(Line(2 * line)).as_ns()).fold(0.0, f64::max);
         let (least, most) = (199.0 * line_ns, 200.0 * (line_ns + 0.1) + latest);
         assert!((least..=most).contains(&time.as_ns()), "{lookahead} {line_ns}: {time}");
+    }
+}
+
+/// Lines that L2 has and L1 does not, which nothing waits for.
+#[test]
+fn lines_enter_l1_at_the_pace_of_its_port() {
+    for (lookahead, model) in [(0.0, CoreModel::Window), (10.0, CoreModel::Window), (10.0, CoreModel::InOrder)] {
+        let took = |line_ns: f64, store: bool| {
+            let spec = CoreSpec {
+                l1_fill_interval: (line_ns > 0.0).then(|| Span::from_ns(line_ns)),
+                lookahead: Span::from_ns(lookahead),
+                cpi: 0.05,
+                ..spec(model, 4096, 8)
+            };
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            let mut memory = hierarchy(None, None);
+            let lines: Vec<Op> = (0..64).map(|line| (1, line, store, 0)).collect();
+            // All but the first round is served by L2.
+            [(1, 29), (4, 30)].map(|(rounds, start)| {
+                record(&lines.repeat(rounds), core.script());
+                run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), Ps(1 << start)).0.as_ns()
+            })
+        };
+        for store in [true, false] {
+            let ([_, free], [_, slow]) = (took(0.0, store), took(20.0, store));
+            // Eight may be behind each other at the end, and the last one is on its way.
+            let (least, most) = (20.0 * (4.0 * 64.0 - 9.0), 20.0 * 4.0 * 64.0 + free);
+            assert!((least..most).contains(&slow), "{model:?} {store} {slow} {free}");
+            assert!(free < 0.3 * slow, "{model:?} {store} {slow} {free}");
+        }
     }
 }
 
@@ -540,6 +588,7 @@ fn what_a_core_may_have_under_way_is_checked() {
     let queue = |n| CoreSpec { outstanding_prefetches: Some(n), ..spec.clone() };
     let wait = |n| CoreSpec { waiting_prefetches: Some(n), ..spec.clone() };
     let port = |ns| CoreSpec { fill_interval: Some(Span::from_ns(ns)), ..spec.clone() };
+    let l1_port = |ns| CoreSpec { l1_fill_interval: Some(Span::from_ns(ns)), ..spec.clone() };
     for (bad, said) in [
         (queue(0), "outstanding_prefetches = 0:"),
         (queue(257), "outstanding_prefetches = 257:"),
@@ -547,12 +596,14 @@ fn what_a_core_may_have_under_way_is_checked() {
         (wait(1025), "waiting_prefetches = 1025:"),
         (port(0.0), "fill_interval = 0"),
         (port(2000.0), "fill_interval = 2"),
+        (l1_port(0.0), "l1_fill_interval = 0"),
+        (l1_port(2000.0), "l1_fill_interval = 2"),
     ] {
         let error = bad.check("core").unwrap_err().to_string();
         assert!(error.contains(&format!("core.{said}")), "{error}");
     }
     assert!(
-        [queue(1), queue(256), wait(1), wait(1024), port(0.1), port(1000.0)]
+        [queue(1), queue(256), wait(1), wait(1024), port(0.1), port(1000.0), l1_port(0.01), l1_port(1000.0)]
             .iter()
             .all(|good| good.check("core").is_ok())
     );

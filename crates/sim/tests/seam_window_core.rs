@@ -75,6 +75,7 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         outstanding_prefetches: None,
         waiting_prefetches: None,
         fill_interval: None,
+        l1_fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,
         lookahead: Span::from_ns(0.0),

@@ -3,7 +3,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
 
 use super::burst::{Burst, BurstPacket, Step};
-use super::fills::{FillBuffers, For};
+use super::fills::{FillBuffers, For, L1Port};
 use super::hits::Bases;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
@@ -45,6 +45,7 @@ pub struct Ahead {
     /// Lines that the prefetcher has asked for may wait for a free buffer.
     awaiting: bool,
     pub(super) fills: FillBuffers,
+    pub(super) l1_port: L1Port,
     pub(super) bases: Bases,
     /// Page walks under way: the page, its bits, and when the translation is there.
     walks: Vec<(u64, u32, Ps)>,
@@ -146,6 +147,7 @@ impl Ahead {
             waiting: Vec::new(),
             awaiting: false,
             fills: FillBuffers::new(spec),
+            l1_port: L1Port::new(spec),
             bases: Bases::UNKNOWN,
             walks: Vec::new(),
             requests: Requests::new(),
@@ -408,6 +410,9 @@ impl Ahead {
     #[inline]
     fn access<M: Memory>(&mut self, request: &Request, address: Address, waits: bool, memory: &mut M) -> Ps {
         let lookup = memory.lookup(request);
+        if lookup.hit != Some(Served::L1) && !lookup.upgrade {
+            self.front_end = self.l1_port.enter(self.front_end);
+        }
         let prefetches = lookup.prefetches || self.awaiting;
         let Some(served) = lookup.hit else {
             let done = self.miss(request, &lookup, address, waits, For::Core, memory);
@@ -579,6 +584,7 @@ impl Ahead {
                     let entry = Request { addr, bytes: 8, access: Access::Load, ..*request };
                     at = self.access(&entry, Address { at, reason: Reason::Tlb }, false, memory);
                 }
+                at += walk.latency();
                 self.walks.push((request.addr.0 >> walk.page_bits(), walk.page_bits(), at));
                 at
             }
@@ -591,5 +597,9 @@ impl Ahead {
     fn drain(&mut self) {
         self.retire_work();
         self.burst.charge(self.last_out, Reason::Mshr);
+        if !self.l1_port.is_free() {
+            // Stores that L2 serves were dispatched when their lines could enter L1.
+            self.burst.charge(self.front_end, Reason::Mshr);
+        }
     }
 }

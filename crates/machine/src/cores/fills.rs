@@ -23,6 +23,38 @@ pub(super) struct FillBuffers {
     classes: u64,
 }
 
+/// The way by which lines enter L1, in program order: a core goes on ahead of it by as many lines as it has buffers for.
+#[derive(Clone, Debug)]
+pub(super) struct L1Port {
+    interval: Ps,
+    ahead: Ps,
+    free: Ps,
+}
+
+impl L1Port {
+    pub(super) fn new(spec: &CoreSpec) -> L1Port {
+        let interval = spec.l1_fill_interval.map_or(Ps::ZERO, |each| each.ps());
+        L1Port { interval, ahead: Ps(interval.0 * u64::from(spec.outstanding)), free: Ps::ZERO }
+    }
+
+    /// It is never busy.
+    #[inline(always)]
+    pub(super) fn is_free(&self) -> bool {
+        self.interval == Ps::ZERO
+    }
+
+    /// A line that a reference dispatched at `at` brings: when that can be dispatched.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, at: Ps) -> Ps {
+        if self.is_free() {
+            return at;
+        }
+        let turn = self.free.max(at);
+        self.free = turn + self.interval;
+        at.max(Ps(turn.0.saturating_sub(self.ahead.0)))
+    }
+}
+
 /// Who has a line brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {

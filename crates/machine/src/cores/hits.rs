@@ -42,6 +42,7 @@ impl Ahead {
     pub(super) fn replay_hits<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L, limit: Ps) {
         let (l1_reason, l1_latency) = memory.private_latency(Served::L1);
         let (l2_reason, l2_latency) = memory.private_latency(Served::L2);
+        let port_free = self.l1_port.is_free();
         let Ahead { burst, history, done, fills, bases, .. } = self;
         let Some(mut levels) = memory.private_levels(burst.placed.core) else { return };
         let (in_order, rob, rob_time, ps_x1024) = (self.in_order, self.rob, self.rob_time, self.instruction_ps_x1024);
@@ -115,7 +116,8 @@ impl Ahead {
                 }
                 match levels.use_l1(line, write) {
                     Some(true) => {}
-                    None if levels.use_l2(line, write) => {
+                    // The port into L1 has its turns on the long way.
+                    None if port_free && levels.use_l2(line, write) => {
                         (latency, from_l2) = (l2_latency, true);
                         l2_hits += 1;
                     }

@@ -5,7 +5,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::burst::{Burst, BurstPacket, Step};
-use super::fills::{FillBuffers, For};
+use super::fills::{FillBuffers, For, L1Port};
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
@@ -75,6 +75,7 @@ pub struct Ordered {
     /// When the last miss went out, or a full window had room again.
     last_out: Ps,
     fills: FillBuffers,
+    l1_port: L1Port,
     requests: Requests,
 }
 
@@ -87,7 +88,7 @@ const NO_ITEM: u64 = u64::MAX;
 const ITEMS: usize = 512;
 /// The most requests of a reference: the lines of the largest frame.
 const REQUESTS: usize = 160;
-/// The most slots that a reference may take: each request may walk four levels of page tables.
+/// The most slots that a reference may take: each request may walk four levels of page tables, and the walk its latency.
 /// Nothing is dispatched when fewer are left before one that something waits for.
 const SLOTS_OF_A_REFERENCE: u64 = 6 * REQUESTS as u64;
 
@@ -213,6 +214,7 @@ impl Ordered {
             awaiting: false,
             last_out: Ps::ZERO,
             fills: FillBuffers::new(spec),
+            l1_port: L1Port::new(spec),
             requests: Requests::new(),
         })
     }
@@ -599,6 +601,9 @@ impl Ordered {
         let slot = self.slots;
         self.slots += 1;
         let lookup = memory.lookup(request);
+        if lookup.hit != Some(Served::L1) && !lookup.upgrade {
+            self.front_end = self.l1_port.enter(self.front_end);
+        }
         self.prefetches |= lookup.prefetches;
         let Some(served) = lookup.hit else {
             self.miss(request, &lookup, slot, address, waits, For::Core, memory, horizon);
@@ -678,6 +683,12 @@ impl Ordered {
                     let slot = self.slots;
                     let entry = Request { addr, bytes: 8, access: Access::Load, ..*request };
                     self.access(&entry, Address { after, reason: Reason::Tlb }, false, memory, now, horizon);
+                    after = Some(slot);
+                }
+                if walk.latency() > Ps::ZERO {
+                    let slot = self.slots;
+                    self.slots += 1;
+                    self.pass_on(slot, None, after, walk.latency());
                     after = Some(slot);
                 }
                 if let Some(slot) = after {
@@ -1072,6 +1083,10 @@ impl Ordered {
         let work = std::mem::take(&mut self.owed_work);
         self.burst.charge_work(work);
         self.burst.charge(self.last_out, Reason::Mshr);
+        if !self.l1_port.is_free() {
+            // Stores that L2 serves were dispatched when their lines could enter L1.
+            self.burst.charge(self.front_end, Reason::Mshr);
+        }
     }
 }
 

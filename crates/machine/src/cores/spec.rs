@@ -42,6 +42,10 @@ pub struct CoreSpec {
     /// brings, 100 ps to 1 us; left out: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_interval: Option<Span>,
+    /// One line into L1 in so much time, from L2 or from beyond, on average, with up to `outstanding` of them behind each
+    /// other, 10 ps to 1 us; left out: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l1_fill_interval: Option<Span>,
     /// Stores and a program's prefetches that wait for a free miss at a time.
     pub store_buffer: u32,
     /// Cycles of a poll that finds nothing.
@@ -86,6 +90,9 @@ impl CoreSpec {
         }
         if let Some(interval) = self.fill_interval.filter(|each| !(Ps(100)..=Ps::from_ns(1_000)).contains(&each.ps())) {
             return error("fill_interval", interval.to_string(), "100 ps to 1 us");
+        }
+        if let Some(each) = self.l1_fill_interval.filter(|each| !(Ps(10)..=Ps::from_ns(1_000)).contains(&each.ps())) {
+            return error("l1_fill_interval", each.to_string(), "10 ps to 1 us");
         }
         if !(1..=256).contains(&self.store_buffer) {
             return error("store_buffer", self.store_buffer.to_string(), "1 to 256");

@@ -29,6 +29,10 @@ pub struct TlbSpec {
     pub l2_latency: Span,
     /// Entries of the page-walk cache of each level above the last, 0 to 32, fully associative.
     pub walk_cache: u32,
+    /// What a page walk takes beside the loads of its entries; nothing when left out. A guest's goes through the tables
+    /// of its host, too (Bhargava et al., ASPLOS 2008, "Accelerating two-dimensional page walks").
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walk_latency: Option<Span>,
     /// Page sizes of some of the memory: `mempool`, `rings`, `tables`, or a table by its name. Regions begin and end
     /// with their pages then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -81,6 +85,7 @@ pub enum Translation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     entries: [Addr; LEVELS],
+    latency: Ps,
     first: u8,
     page_bits: u8,
 }
@@ -89,6 +94,11 @@ impl Walk {
     /// The addresses in the order in which they are loaded.
     pub fn entries(&self) -> &[Addr] {
         &self.entries[usize::from(self.first)..]
+    }
+
+    /// What the walk takes once the last entry is there.
+    pub fn latency(&self) -> Ps {
+        self.latency
     }
 
     /// The low address bits that the walk does not translate: those within its page.
@@ -111,6 +121,7 @@ pub(super) struct Tlb {
     /// The second level that sizes share.
     l2: Option<TagArray>,
     l2_latency: Ps,
+    walk_latency: Ps,
     /// Of the levels above the last, the topmost first.
     walk_caches: Vec<TagArray>,
     tables: [Addr; LEVELS],
@@ -206,6 +217,7 @@ impl Tlb {
             sizes,
             l2: (spec.l2_entries > 0).then(|| array("l2", spec.l2_entries, spec.l2_ways)).transpose()?,
             l2_latency: spec.l2_latency.ps(),
+            walk_latency: spec.walk_latency.map_or(Ps::ZERO, Span::ps),
             walk_caches: vec![TagArray::new(1, spec.walk_cache.max(1)); walk_caches],
             tables: tables_from(Addr(DEFAULT_TABLES)),
             ranges: Arc::new([]),
@@ -265,7 +277,8 @@ impl Tlb {
         }
         // Walks of large pages end above the last level.
         entries.rotate_right(LEVELS - levels);
-        Translation::Walk(Walk { entries, first: (LEVELS - levels + first) as u8, page_bits: bits as u8 })
+        let first = (LEVELS - levels + first) as u8;
+        Translation::Walk(Walk { entries, latency: self.walk_latency, first, page_bits: bits as u8 })
     }
 }
 
@@ -333,6 +346,7 @@ mod tests {
             l2_ways: 4,
             l2_latency: Span::from_ns(3.0),
             walk_cache: 2,
+            walk_latency: None,
             pages: BTreeMap::new(),
             sizes: Vec::new(),
         }
