@@ -1,6 +1,8 @@
 //! The loops themselves.
 
 use std::hint::black_box;
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,8 +115,8 @@ impl Work {
             Work::Chase { bytes, chains, step } if step < LINE || bytes / step < 2 * u64::from(chains) => {
                 error("step", step, "64 or more, with two lines or more a chain".into())
             }
-            Work::Stride { bytes, stride } if stride == 0 || stride > bytes / 2 => {
-                error("stride", stride, "1 to half of bytes".into())
+            Work::Stride { bytes, stride } if stride == 0 || stride > bytes / 2 || !stride.is_multiple_of(8) => {
+                error("stride", stride, "a multiple of 8 up to half of bytes".into())
             }
             Work::Copy { bytes, block } if block == 0 || block > bytes / 2 => {
                 error("block", block, "1 to half of bytes".into())
@@ -201,7 +203,7 @@ impl Bench<'_> {
                 _ => chase_any(self.set, &mut self.at, items),
             },
             Work::Random { bytes, stores } => self.random(bytes / LINE, stores, items),
-            Work::Stride { bytes, stride } => self.stride(bytes as usize, stride as usize, items),
+            Work::Stride { stride, .. } => self.stride(stride as usize, items),
             Work::Stream { bytes, operation } => self.stream(bytes as usize, operation, items),
             Work::Copy { bytes, block } => self.copy(bytes as usize, block as usize, items),
             Work::Blocks { block, apart, .. } => self.blocks(block as usize, apart as usize, items),
@@ -217,36 +219,39 @@ impl Bench<'_> {
         black_box(sum);
     }
 
+    /// Of each ten items the first are stores: a pattern that branch prediction learns.
     fn random(&mut self, lines: u64, stores: f64, items: u64) {
-        // Of each ten items the first are stores: a pattern that branch prediction learns.
-        let below = (stores * 10.0).round() as u64;
-        let (mut sum, mut turn, mut number) = (0u64, 0, self.place as u64);
-        for _ in 0..items {
-            number += 1;
-            // Mixed from a counter: no item waits for the number of the one before.
-            let mut drawn = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            drawn = (drawn ^ drawn >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let at = (((drawn >> 32) * lines) >> 32) as usize * LINE as usize;
-            let Some(word) = self.set.get_mut(at..at + 8) else { continue };
-            if turn < below {
-                word.copy_from_slice(&drawn.to_ne_bytes());
-            } else {
-                sum = sum.wrapping_add(u64::from_ne_bytes((&*word).try_into().unwrap_or_default()));
+        let (set, mut number, mut sum) = (&mut *self.set, self.place as u64, 0u64);
+        let below = ((stores * 10.0).round() as u64).min(10);
+        let mut left = items;
+        while left > 0 {
+            for _ in 0..below.min(left) {
+                let (at, drawn) = drawn(&mut number, lines);
+                if let Some(word) = set.get_mut(at..at + 8) {
+                    word.copy_from_slice(&drawn.to_ne_bytes());
+                }
             }
-            turn = if turn == 9 { 0 } else { turn + 1 };
+            left -= below.min(left);
+            for _ in 0..(10 - below).min(left) {
+                let (at, _) = drawn(&mut number, lines);
+                sum = sum.wrapping_add(word_at(set, at));
+            }
+            left -= (10 - below).min(left);
         }
         self.place = number as usize;
         black_box(sum);
     }
 
-    fn stride(&mut self, bytes: usize, stride: usize, items: u64) {
-        let (mut sum, mut at) = (0u64, self.place);
-        for _ in 0..items {
-            let aligned = at & !7;
-            let word = self.set.get(aligned..aligned + 8).unwrap_or(&[0; 8]);
-            sum = sum.wrapping_add(u64::from_ne_bytes(word.try_into().unwrap_or_default()));
-            at += stride;
-            if at + 8 > bytes {
+    fn stride(&mut self, stride: usize, items: u64) {
+        let (mut sum, mut at, mut left) = (0u64, self.place, items as usize);
+        while left > 0 {
+            let loads = left.min((self.set.len() - at) / stride).max(1);
+            for each in self.set[at..].chunks_exact(stride).take(loads) {
+                sum = sum.wrapping_add(word_at(each, 0));
+            }
+            left -= loads;
+            at += loads * stride;
+            if at + stride > self.set.len() {
                 // The next round takes the lines between.
                 at = (at + LINE as usize) % stride.max(LINE as usize);
             }
@@ -263,19 +268,14 @@ impl Bench<'_> {
             match operation {
                 Operation::Read => read(&self.set[from..to]),
                 Operation::Write => {
-                    let value = black_box(7u8);
-                    for line in self.set[from..to].chunks_exact_mut(LINE as usize) {
-                        line.fill(value);
+                    // A few lines at a time: a large set is filled by instructions that read nothing first.
+                    for lines in self.set[from..to].chunks_mut(8 * LINE as usize) {
+                        black_box(lines).fill(7);
                     }
-                    black_box(&mut *self.set);
                 }
                 Operation::Copy => {
                     let (src, dst) = self.set.split_at_mut(bytes);
-                    // A few lines at a time: one large copy would go around the caches.
-                    for at in (from..to).step_by(32 * LINE as usize) {
-                        let end = (at + 32 * LINE as usize).min(to);
-                        black_box(&mut dst[at..end]).copy_from_slice(&src[at..end]);
-                    }
+                    copy_lines(&mut dst[from..to], &src[from..to]);
                 }
                 Operation::StreamingWrite => streaming_write(&mut self.set[from..to]),
             }
@@ -306,6 +306,19 @@ impl Bench<'_> {
             left = left.saturating_sub(block / LINE as usize);
         }
     }
+}
+
+/// The next place of a random line, and what it was drawn as: mixed from a counter, so that none waits for the one before.
+#[inline(always)]
+fn drawn(number: &mut u64, lines: u64) -> (usize, u64) {
+    *number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*number ^ *number >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((((mixed >> 32) * lines) >> 32) as usize * LINE as usize, mixed)
+}
+
+#[inline(always)]
+fn word_at(set: &[u8], at: usize) -> u64 {
+    set.get(at..at + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
 }
 
 /// Reads lines in order.
@@ -377,6 +390,28 @@ fn lay_cycle(set: &mut [u8], step: usize, chains: usize) -> Vec<u32> {
         here = order[here as usize];
     }
     found
+}
+
+/// Copies whole lines 16 bytes at a time, as DPDK's `rte_memcpy` does where it is compiled for every x86-64.
+#[cfg(target_arch = "x86_64")]
+fn copy_lines(dst: &mut [u8], src: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    for (to, from) in dst.chunks_exact_mut(LINE as usize).zip(src.chunks_exact(LINE as usize)) {
+        let (to, from) = (to.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
+        for i in 0..4 {
+            // SAFETY: four times 16 bytes are a line; every x86-64 processor has SSE2, whose unaligned moves these are.
+            unsafe { _mm_storeu_si128(to.add(i), _mm_loadu_si128(from.add(i))) };
+        }
+        // No compiler makes one large copy of it, which would go around the caches.
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn copy_lines(dst: &mut [u8], src: &[u8]) {
+    for (to, from) in dst.chunks_mut(32 * LINE as usize).zip(src.chunks(32 * LINE as usize)) {
+        black_box(to).copy_from_slice(from);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CoreId, LINE_BYTES};
 
-use super::{Bench, Timed, copy_lines, value};
+use super::{Bench, COPY_INSTRUCTIONS, Timed, copy_lines, value};
 use crate::scenario::{MachineSpec, ScenarioError};
 
 /// Forwarding by testpmd.
@@ -202,7 +202,7 @@ impl Forwarder {
         probe.work(10, BURST_INSTRUCTIONS);
         for &mbuf in &self.held {
             self.fresh(mbuf, probe);
-            copy_lines(probe, (PACKETS, device * 4096), (MBUFS, data(mbuf)), self.spec.size, 12);
+            copy_lines(probe, (PACKETS, device * 4096), (MBUFS, data(mbuf)), self.spec.size, 12, COPY_INSTRUCTIONS);
             probe.work(14, self.spec.instructions);
         }
     }
@@ -213,7 +213,14 @@ impl Forwarder {
         probe.work(20, BURST_INSTRUCTIONS);
         for &mbuf in &held {
             probe.touch(Ref::load(MBUFS, header(mbuf), 8, 21));
-            copy_lines(probe, (MBUFS, data(mbuf)), (PACKETS, 16_384 + device * 4096), self.spec.size, 22);
+            copy_lines(
+                probe,
+                (MBUFS, data(mbuf)),
+                (PACKETS, 16_384 + device * 4096),
+                self.spec.size,
+                22,
+                COPY_INSTRUCTIONS,
+            );
             self.free(&[mbuf], probe);
             probe.work(24, self.spec.instructions);
         }
@@ -234,7 +241,7 @@ impl Forwarder {
             let slot = (head + i) % self.spec.descriptors;
             probe.touch(Ref::load(RINGS[ring], ENTRIES + slot * DESCRIPTOR, 16, 31));
             probe.touch(Ref::load(MBUFS, header(mbuf), 8, 32));
-            copy_lines(probe, (MBUFS, data(mbuf)), (SLOTS[ring], slot * SLOT), self.spec.size, 33);
+            copy_lines(probe, (MBUFS, data(mbuf)), (SLOTS[ring], slot * SLOT), self.spec.size, 33, COPY_INSTRUCTIONS);
             probe.touch(Ref::store(RINGS[ring], ENTRIES + slot * DESCRIPTOR, 16, 35));
             probe.work(35, self.spec.instructions);
         }
@@ -262,7 +269,7 @@ impl Forwarder {
             let slot = (tail + i) % self.spec.descriptors;
             probe.touch(Ref::load(RINGS[ring], ENTRIES + slot * DESCRIPTOR, 16, 41));
             self.fresh(mbuf, probe);
-            copy_lines(probe, (SLOTS[ring], slot * SLOT), (MBUFS, data(mbuf)), self.spec.size, 42);
+            copy_lines(probe, (SLOTS[ring], slot * SLOT), (MBUFS, data(mbuf)), self.spec.size, 42, COPY_INSTRUCTIONS);
             probe.work(44, self.spec.instructions);
         }
         probe.touch(Ref::store(RINGS[ring], LINE_BYTES, 8, 45));
