@@ -223,13 +223,72 @@ def test_what_is_written_is_a_machine_whose_numbers_have_their_source(tmp_path: 
     assert tomllib.loads(resolved)["machine"]["core"]["frequency"] == "3 GHz"
 
 
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out what is fitted by searching."""
+    monkeypatch.setattr(fitting, "_share", lambda it, found: None)
+    monkeypatch.setattr(fitting, "_prefetcher", lambda it, found: None)
+
+
+@pytest.mark.parametrize("walk", [0, 22, 60])
+def test_a_guests_pages_are_those_of_its_host_and_its_walks_take_longer(
+    walk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made()
+    for n in found.pages:
+        beside = fitting._beside(found, n)
+        # As where L2 keeps the tables; walks through small pages of the guest take longer than through huge ones.
+        cost = 3 * (n > 64) + (4 + walk) * (n > 1024)
+        found.pages[n] = (beside + cost + 20 * (n > 1024), beside + cost)
+    _quick(monkeypatch)
+    fitted = fitting.fit(found)
+    values = fitted.values
+    assert (values["machine.tlb.page"], values["machine.tlb.l1_entries"]) == ("4 KiB", 64)
+    assert values["machine.tlb.l2_latency"] == "3 ns"
+    # What a page costs is not taken for the LLC's latency, too.
+    assert float(values["machine.llc.latency"].split()[0]) == pytest.approx(found.chase[2 * MIB] - 3, abs=0.06)
+    if walk == 0:
+        assert values["machine.tlb.l2_entries"] == 4096
+        assert "machine.tlb.walk_latency" not in values
+        return
+    assert values["machine.tlb.l2_entries"] == 1024
+    loop = {"kind": "chase", "bytes": 4096 * 4160, "step": 4160}
+    (chase,) = fitting.simulate(fitted.overrides(), [loop])
+    assert chase == pytest.approx(found.pages[4096][1], rel=0.03)
+    assert 0.6 * walk < float(values["machine.tlb.walk_latency"].split()[0]) < 1.2 * walk + 4
+
+
+@pytest.mark.parametrize("rob", [96, 224])
+def test_the_window_is_found_by_loads_that_wait_for_nothing(rob: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made()
+    known = [*MADE, f"machine.core.rob={rob}", "machine.core.outstanding=30"]
+    (found.random_ns,) = fitting.simulate(known, [measuring.random_loads(found.far)])
+    loops = [{"kind": "chase", "bytes": found.far, "chains": n} for n in found.chains]
+    found.chains = dict(zip(found.chains, fitting.simulate(known, loops), strict=True))
+    _quick(monkeypatch)
+    fitted = fitting.fit(found).values["machine.core.rob"]
+    assert abs(math.log2(fitted / rob)) < 0.35
+
+
+def test_what_enters_l1_is_told_by_copies_within_l2(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made()
+    _quick(monkeypatch)
+    assert "machine.core.l1_fill_interval" not in fitting.fit(found).values
+    in_l1, in_l2 = found.copied
+    found.copies = {in_l1: 1.0, in_l2: 1.1}
+    assert "machine.core.l1_fill_interval" not in fitting.fit(found).values
+    found.copies[in_l2] = 6.0
+    fitted = fitting.fit(found)
+    assert float(fitted.values["machine.core.l1_fill_interval"].split()[0]) == pytest.approx(3.43, abs=0.01)
+    (came,) = fitting.simulate(fitted.overrides(), [{"kind": "copy", "bytes": in_l2, "block": 1024}])
+    assert came * 64 / 1024 == pytest.approx(6.0, rel=0.1)
+
+
 def test_what_cannot_be_determined_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = made()
     found.caches = {3: LEVELS[3]}
     found.pages = {n: (fitting._beside(found, n),) * 2 for n in found.pages}
     monkeypatch.setattr(fitting, "_llc", lambda it, found: None)  # the search of its size has nothing to do with it
-    monkeypatch.setattr(fitting, "_share", lambda it, found: None)
-    monkeypatch.setattr(fitting, "_prefetcher", lambda it, found: None)
+    _quick(monkeypatch)
     monkeypatch.setattr(fitting, "_overhead", lambda it, found, llc=None: None)
     said = " ".join(fitting.fit(found).notes)
     for words in ("l2: the kernel does not tell its size", "machine.tlb is left out", "is a lower bound"):

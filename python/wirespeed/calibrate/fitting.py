@@ -8,11 +8,14 @@
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | what many chains have under way |
 | what enters a core | lines read in order from the LLC |
+| what enters L1 | blocks copied within L2 |
 | stream prefetcher | distance, lines under way and waiting, out of a few, whose simulated reads are nearest, in |
 | | order and of blocks with room between them |
 | data bus | reads by all cores at a time |
+| instructions under way | the window of which simulated loads of random lines are nearest |
 | cycles an instruction | a copy within L1 |
-| TLBs | where pages of 4 KiB begin to cost against huge ones |
+| TLBs | where a line a page begins to cost against lines side by side, in small pages and in huge ones |
+| page walks | lines a page apart, beyond the TLBs' reach |
 
 What cannot be read off stays as it is assumed, and says so.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -29,11 +33,30 @@ from itertools import pairwise, product
 from typing import Any, Final
 
 from wirespeed import _wirespeed
-from wirespeed.calibrate.measuring import KIB, MIB, CacheLevel, Measured, cores, read_blocks
+from wirespeed.calibrate.measuring import (
+    KEPT_APART,
+    KEPT_LINES,
+    KIB,
+    MIB,
+    CacheLevel,
+    Measured,
+    cores,
+    random_loads,
+    read_blocks,
+)
 
 _DISTANCES: Final = (4, 8, 16, 24)
 # Distances that are about as near as the nearest one cannot be told from it: the least of them.
 _AS_NEAR: Final = 1.25
+# Instructions under way at a time: a queue or the registers may run out before the reorder buffer does.
+_WINDOWS: Final = (64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+# Copies within L1 are so much faster than within L2 where it is not the instructions that take the time.
+_FASTER: Final = 1.2
+# Huge pages that cost so much of what small ones do beyond the first-level TLB are split in it.
+_AS_SMALL: Final = 0.4
+# So many points between the reaches of the TLBs tell what the second takes.
+_HITS: Final = 3
+_PAGE_AND_LINE: Final = 4096 + 64
 # A prefetcher drops what cannot go out at once, or lets this many lines wait.
 _WAITING: Final = 64
 # Where the search for an LLC's size begins, by where a chase leaves it; and how far it steps, in size and in what
@@ -53,7 +76,8 @@ _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
 _T_CL, _T_RCD, _T_RP, _T_RAS = 16.7, 16.3, 16.3, 32.0
-_COPY_INSTRUCTIONS: Final = 5
+# Of a line: four loads and four stores of 16 bytes, and the loop.
+_COPY_INSTRUCTIONS: Final = 12
 # A multiplication and an exclusive or.
 _CYCLES: Final = 4
 
@@ -121,6 +145,13 @@ def fit(found: Measured) -> Fitted:
         min(max(round(alone / chained), 1), 256),
         f"measured: many chains through DRAM, {alone:.3g} ns each",
     )
+    in_l1, in_l2 = (found.copies.get(bytes, 0.0) for bytes in found.copied)
+    if in_l2 > _FASTER * in_l1:
+        # A copy brings two lines, but for those of random blocks that L1 still has.
+        l1 = found.caches[1].bytes if 1 in found.caches else 32 * KIB
+        lines = 2 * (1 - l1 / (2 * found.copied[1]))
+        source = f"measured: {in_l2:.3g} ns to copy a line of a block within L2, for which {lines:.3g} enter L1"
+        it.put("machine.core.l1_fill_interval", f"{in_l2 / lines:.3g} ns", source)
     near = _near(found)
     if near is None:
         it.notes.append("what enters a core: no set was read that the LLC holds and L2 does not")
@@ -133,19 +164,22 @@ def fit(found: Measured) -> Fitted:
     most = max(found.chains)
     if chained == found.chains[most] and chained < 0.9 * found.chains[sorted(found.chains)[-2]]:
         it.notes.append(f"misses at a time: still more by {most} chains than by fewer, so loads may have more")
-    _caches(it, found)
     _translation(it, found, ghz)
+    _caches(it, found)
     _dram(it, found)
     _llc(it, found)
+    _walks(it, found)
     # Whatever a program has of the LLC, a set that is far larger comes from DRAM.
     _overhead(it, found, found.far // 8)
     if _share(it, found):
         _overhead(it, found)
+    _window(it, found)
     _prefetcher(it, found)
     return it
 
 
 def _caches(it: Fitted, found: Measured) -> None:
+    least = 0
     for level, name, size, ways in ((1, "l1", 32 * KIB, 8), (2, "l2", MIB, 16)):
         cache = found.caches.get(level)
         if cache is None:
@@ -153,9 +187,18 @@ def _caches(it: Fitted, found: Measured) -> None:
         bytes = cache.bytes if cache else size
         it.put(f"machine.{name}.size", _size(bytes), "CPUID, by the kernel" if cache else "assumed")
         it.put(f"machine.{name}.ways", cache.ways if cache else ways, "CPUID, by the kernel" if cache else "assumed")
-        at = max((size for size in found.chase if size <= bytes // 2), default=min(found.chase))
-        latency = found.chase[at]
-        it.put(f"machine.{name}.latency", f"{latency:.3g} ns", f"measured: a chase through {_size(at)}")
+        half = [size for size in found.chase if size <= bytes // 2] or [min(found.chase)]
+        # Without translation, where that leaves a set that the level above does not hold.
+        covered = [size for size in half if least < size <= 4096 * it.values.get("machine.tlb.l1_entries", bytes)]
+        at, least = max(covered or half), bytes
+        it.put(f"machine.{name}.latency", f"{_latency(it, found, at):.3g} ns", f"measured: a chase through {_size(at)}")
+
+
+def _latency(it: Fitted, found: Measured, bytes: int) -> float:
+    """What a chase takes without what its pages do, where each is in the second-level TLB."""
+    split = it.values.get("machine.tlb.page") == "4 KiB"
+    beyond = split and bytes > 4096 * it.values["machine.tlb.l1_entries"]
+    return found.chase[bytes] - (_ns(it.values["machine.tlb.l2_latency"]) if beyond else 0.0)
 
 
 def _translation(it: Fitted, found: Measured, ghz: float) -> None:
@@ -166,12 +209,12 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
         it.notes.append("translation: a line a page costs no more than lines side by side; machine.tlb is left out")
         return
     entries = max((n for n in small if n < first), default=first)
-    beyond = [n for n in sorted(small) if n >= first]
-    latency = max(min(small[n] for n in beyond[:3]), 1 / ghz)
-    second = next((n for n in beyond if small[n] > max(3 * latency, latency + 4.0)), None)
-    reach = max(n for n in small if second is None or n < second)
     # Where the host backs a guest by small pages, its TLBs hold small pages whatever the guest maps.
-    split = huge[first] > 0.7 * small[first]
+    split = statistics.median(huge[n] / max(small[n], 1 / ghz) for n in small if n >= first) > _AS_SMALL
+    cost = huge if split else small
+    beyond = [n for n in sorted(cost) if n >= first]
+    latency, second = _second_level(cost, beyond, 1 / ghz)
+    reach = max(n for n in cost if second is None or n < second)
     source = "measured: a line a page in pages of 4 KiB and in huge ones"
     it.put("machine.tlb.page", "4 KiB" if split else "2 MiB", source)
     if split:
@@ -188,6 +231,34 @@ def _translation(it: Fitted, found: Measured, ghz: float) -> None:
     it.put("machine.tlb.l2_ways", _ways(reach), "assumed")
     it.put("machine.tlb.l2_latency", f"{latency:.3g} ns", "measured: what a page costs beyond the first level")
     it.put("machine.tlb.walk_cache", 16, "assumed")
+
+
+def _second_level(cost: Mapping[int, float], beyond: Sequence[int], least: float) -> tuple[float, int | None]:
+    """What a hit in the second-level TLB takes, and from how many pages on it does not do."""
+    hits: list[float] = []
+    for n in beyond:
+        latency = max(statistics.median(hits), least) if hits else least
+        # Of few pages more than the first level has entries it still holds some.
+        if len(hits) >= _HITS and cost[n] > max(3 * latency, latency + 4.0):
+            return latency, n
+        hits.append(cost[n])
+    return max(statistics.median(hits), least), None
+
+
+def _walks(it: Fitted, found: Measured) -> None:
+    """What a page walk takes beside the loads that are simulated: a guest's goes through its host's tables, too."""
+    reach, l2 = it.values.get("machine.tlb.l2_entries", 0), _bytes(it.values["machine.l2.size"])
+    split = it.values.get("machine.tlb.page") == "4 KiB"
+    # So many pages that the TLBs hold hardly any of them by the time they come round, and lines that L2 holds.
+    beyond = [n for n in sorted(found.pages) if reach < n <= l2 // 2 // 64]
+    if not split or not beyond:
+        return
+    pages = beyond[-1]
+    # Lines that are a page and a line apart fall into all sets, as the measured ones do.
+    loop = {"kind": "chase", "bytes": pages * _PAGE_AND_LINE, "step": _PAGE_AND_LINE}
+    walk = found.pages[pages][1] - simulate(it.overrides(), [loop])[0]
+    if walk > 0:
+        it.put("machine.tlb.walk_latency", f"{walk:.3g} ns", f"fitted: lines on {pages} pages take as long as measured")
 
 
 def _beside(found: Measured, lines: int) -> float:
@@ -228,19 +299,20 @@ def _llc(it: Fitted, found: Measured) -> None:
     bytes = cache.bytes if cache else 32 * MIB
     if cache is None:
         it.notes.append("LLC: the kernel does not tell its size; 32 MiB are assumed at most")
-    l2 = found.caches[2].bytes if 2 in found.caches else MIB
+    l2 = found.l2
     # Well beyond L2, and no further: of a large LLC others may leave little.
     beyond = [size for size in found.chase if size > l2]
     at = min(beyond, key=lambda size: abs(math.log(size / min(4 * l2, max(bytes // 2, 3 * l2 // 2)))))
     ways = min(cache.ways if cache else 16, 32)
     it.put("machine.llc.ways", ways, "CPUID, by the kernel" if cache else "assumed")
-    it.put("machine.llc.latency", f"{found.chase[at]:.3g} ns", f"measured: a chase through {_size(at)}")
+    latency = f"{_latency(it, found, at):.3g} ns"
+    it.put("machine.llc.latency", latency, f"measured: a chase through {_size(at)}")
     it.put("machine.llc.slices", 8, "assumed")
     it.put("machine.llc.hash", "mixed", "assumed: as near to chance as real ones (validation/ddio)")
     it.put("machine.llc.interval", "0.5 ns", "assumed: an access in two cycles or so")
     it.put("machine.llc.inclusion", "victim", "assumed: as server LLCs since Skylake and Zen are")
     it.put("machine.llc.io_ways", 0, "assumed: virtual devices copy by the core")
-    it.put("machine.llc.snoop", f"{found.chase[at]:.3g} ns", "assumed: as long as the LLC")
+    it.put("machine.llc.snoop", latency, "assumed: as long as the LLC")
     it.put("machine.llc.replacement", "random", "assumed")
     it.put("machine.llc.size", _size(bytes), "CPUID, by the kernel" if cache else "assumed")
 
@@ -420,11 +492,27 @@ def _line(cliffs: Sequence[tuple[float, float]], most: int) -> tuple[float, floa
     return capacity, max(rate, 0.0) * 64 * 8
 
 
+def _window(it: Fitted, found: Measured) -> None:
+    """Instructions under way at a time, by how many independent loads from DRAM that are that far apart overlap."""
+    if found.random_ns is None:
+        return
+    wanted, loops = found.random_ns, [random_loads(found.far)]
+
+    def off(rob: int) -> float:
+        return abs(math.log(simulate(it.overrides(**{"machine.core.rob": rob}), loops)[0] / wanted))
+
+    # Of those that are as near, where no more loads can be under way: the least.
+    rob = min(_WINDOWS, key=lambda rob: (round(off(rob), 2), rob))
+    it.put("machine.core.rob", rob, f"fitted: random loads of {_size(found.far)} take {wanted:.3g} ns each")
+
+
 def _prefetcher(it: Fitted, found: Measured) -> None:
     near, far = _near(found), max(bytes for operation, bytes in found.streams if operation == "read")
     stream: dict[str, Any] = {"kind": "stream", "operation": "read"}
     # How far one runs ahead shows where that is for nothing: reads in order are the same for many distances.
-    whole = [(read_blocks(lines, apart, far), ns) for (lines, apart), ns in found.blocks.items()]
+    whole = [(read_blocks(lines, apart, found.far), ns) for (lines, apart), ns in found.blocks.items()]
+    # Whether the LLC holds them shows how much of the room between them comes with them.
+    whole += [(read_blocks(KEPT_LINES, KEPT_APART, bytes), ns) for bytes, ns in found.kept_blocks.items()]
     if near is not None:
         whole.append((stream | {"bytes": near}, found.streams["read", near]))
     # So large a set read in order comes from DRAM whatever the LLC holds, and a small one has been filled soon.
@@ -489,7 +577,7 @@ class _Ahead:
 
 def _near(found: Measured) -> int | None:
     """Bytes of the reads in order that the LLC answers, as far as there are any."""
-    cache, l2 = _last_level(found), found.caches[2].bytes if 2 in found.caches else MIB
+    cache, l2 = _last_level(found), found.l2
     most = cache.bytes // 2 if cache else 8 * MIB
     return max((size for operation, size in found.streams if operation == "read" and l2 < size <= most), default=None)
 
@@ -524,6 +612,11 @@ def _bytes(size: str) -> int:
     """What `_size` wrote."""
     number, unit = size.split()
     return round(float(number) * {"GiB": 1 << 30, "MiB": MIB, "KiB": KIB, "B": 1}[unit])
+
+
+def _ns(span: str) -> float:
+    """Nanoseconds that were written as such."""
+    return float(span.removesuffix(" ns"))
 
 
 def _toml(value: Any) -> str:

@@ -18,8 +18,12 @@ _ROOT: Final = Path("/sys/devices/system/cpu")
 _CHAINS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _PAGES: Final = (16, 32, 48, 64, 72, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 # Lines of the blocks that tell how far a prefetcher goes beyond their end, and lines from one to the next: room for it.
-_BLOCKS: Final = (4, 12, 24)
+_BLOCKS: Final = (6, 12, 24)
 _BLOCKS_APART: Final = 48
+# Blocks that an LLC holds or does not, by how much of what lies between them a prefetcher brings.
+KEPT_LINES, KEPT_APART = 10, 40
+# So much is copied at a time by vectors, without instructions that copy by themselves.
+_COPIED: Final = 1024
 # The sets of bandwidths: within L1, L2 and the LLC of any server; the last is smaller where the LLC is.
 _SETS: Final = (16 * KIB, 256 * KIB, 8 * MIB)
 # A chase through so much is a chase through DRAM, however large the LLC; and it is short enough to be laid in a second.
@@ -60,11 +64,16 @@ class Measured:
     chains: dict[int, float] = field(default_factory=dict)
     """By chains, through DRAM."""
     llc_chains: dict[int, float] = field(default_factory=dict)
+    random_ns: float | None = None
+    """Independent loads of random lines of DRAM, each with some instructions around it."""
     streams: dict[tuple[str, int], float] = field(default_factory=dict)
     """By operation and bytes: nanoseconds a line."""
+    copies: dict[int, float] = field(default_factory=dict)
+    """By bytes of each of two sets, of which random blocks are copied: nanoseconds a line."""
     blocks: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By lines of a block and lines from one to the next, in a set as large as that of the largest stream, of which the
-    LLC may hold what is read: nanoseconds a line of a block."""
+    """By lines of a block and lines from one to the next, in a set of `far` bytes: nanoseconds a line of a block."""
+    kept_blocks: dict[int, float] = field(default_factory=dict)
+    """By bytes of the set: blocks as a program sees them, in long windows; geometric mean of two passes."""
     shared_read: dict[int, float] = field(default_factory=dict)
     """By cores that read DRAM at a time: nanoseconds a line for one of them."""
     windows: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -72,6 +81,16 @@ class Measured:
     far: int = _LEAST_FAR
     notes: list[str] = field(default_factory=list)
     """What could not be determined."""
+
+    @property
+    def l2(self) -> int:
+        """Bytes of L2; as assumed where the kernel does not tell."""
+        return self.caches[2].bytes if 2 in self.caches else MIB
+
+    @property
+    def copied(self) -> tuple[int, int]:
+        """Bytes of each of two sets that L1 holds; and of two that L2 does beside much else, and L1 does not."""
+        return 8 * KIB, self.l2 // 4
 
 
 def native(work: Mapping[str, Any], core: int, **more: Any) -> float:
@@ -132,6 +151,7 @@ def measure(core: int | None, progress: Progress | None = None) -> Measured:
 def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, Callable[[], None]]]:
     core, far = found.core, found.far
     passes: dict[tuple[int, int], list[float]] = {}
+    kept_passes: dict[int, list[float]] = {}
 
     def multiply() -> None:
         found.multiply_ns = native({"kind": "multiply"}, core, rounds=61)
@@ -143,6 +163,11 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         ns = windowed({"kind": "chase", "bytes": bytes, "chains": chains}, core, _SHARE_WINDOWS)
         passes.setdefault((chains, bytes), []).append(ns)
         found.windows[chains, bytes] = statistics.geometric_mean(passes[chains, bytes])
+
+    def kept(bytes: int) -> None:
+        ns = windowed(read_blocks(KEPT_LINES, KEPT_APART, bytes), core, _SHARE_WINDOWS)
+        kept_passes.setdefault(bytes, []).append(ns)
+        found.kept_blocks[bytes] = statistics.geometric_mean(kept_passes[bytes])
 
     def pages(number: int) -> None:
         work = {"kind": "chase", "bytes": number * 4096, "chains": 1, "step": 4096}
@@ -157,8 +182,14 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         work = {"kind": "stream", "operation": operation, "bytes": bytes}
         found.streams[operation, bytes] = native(work, core)
 
+    def random() -> None:
+        found.random_ns = native(random_loads(far), core)
+
+    def copies(bytes: int) -> None:
+        found.copies[bytes] = native({"kind": "copy", "bytes": bytes, "block": _COPIED}, core) * 64 / _COPIED
+
     def blocks(lines: int) -> None:
-        found.blocks[lines, _BLOCKS_APART] = native(read_blocks(lines, _BLOCKS_APART, far // 2), core)
+        found.blocks[lines, _BLOCKS_APART] = native(read_blocks(lines, _BLOCKS_APART, far), core)
 
     def shared() -> None:
         work = {"kind": "stream", "operation": "read", "bytes": far // 2}
@@ -179,13 +210,23 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         size *= 2
     share = [(chains, size) for chains in _WINDOW_CHAINS for size in windows]
     steps += [("what others leave of the LLC", partial(window, *each)) for each in [*share, *reversed(share)]]
+    # Of all that a block and the room behind it span, as much.
+    spans = [size for size in windows if 4 * found.l2 < size <= far]
+    steps += [("what others leave of the LLC", partial(kept, size)) for size in [*spans, *reversed(spans)]]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
+    steps += [("overlap", random)]
     sets = [min(size, max(llc // 4, 64 * KIB)) for size in _SETS]
     operations = ("read", "write", "copy", "streaming_write")
     steps += [("bandwidth", partial(stream, operation, size)) for operation in operations for size in (*sets, far // 2)]
+    steps += [("bandwidth", partial(copies, bytes)) for bytes in found.copied]
     steps += [("blocks", partial(blocks, lines)) for lines in _BLOCKS]
     return [*steps, ("bandwidth of several cores", shared)]
+
+
+def random_loads(bytes: int) -> dict[str, Any]:
+    """The loop of loads that do not wait for each other."""
+    return {"kind": "random", "bytes": bytes, "stores": 0.0}
 
 
 def read_blocks(lines: int, apart: int, bytes: int) -> dict[str, Any]:
