@@ -175,15 +175,23 @@ def test_what_a_prefetcher_does_is_told_from_what_loads_have() -> None:
     loops = [{"kind": "stream", "operation": "read", "bytes": size} for size in sets]
     for size, ns in zip(sets, fitting.simulate([*MADE, *real], loops), strict=True):
         found.streams["read", size] = ns
-    blocks = [measuring.read_blocks(lines, 48, 8 * MIB) for lines in (4, 12, 24)]
-    for lines, ns in zip((4, 12, 24), fitting.simulate([*MADE, *real], blocks), strict=True):
+    blocks = [measuring.read_blocks(lines, 48, found.far) for lines in measuring._BLOCKS]
+    for lines, ns in zip(measuring._BLOCKS, fitting.simulate([*MADE, *real], blocks), strict=True):
         found.blocks[lines, 48] = ns
+    spans = (3 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 12 * MIB)
+    kept = [measuring.read_blocks(measuring.KEPT_LINES, measuring.KEPT_APART, span) for span in spans]
+    found.kept_blocks = dict(zip(spans, fitting.simulate([*MADE, *real], kept), strict=True))
+    # Lines read in order are as many as the window holds.
+    (found.random_ns,) = fitting.simulate([*MADE, *real], [measuring.random_loads(found.far)])
     shared = fitting.fit(found)
     assert shared.values["machine.core.outstanding"] == pytest.approx(10, abs=1)
     assert shared.values["machine.core.outstanding_prefetches"] > 12
     assert float(shared.values["machine.core.fill_interval"].split()[0]) == pytest.approx(2, rel=0.05)
     for ns, size in zip(fitting.simulate(shared.overrides(), loops[1:]), sets[1:], strict=True):
         assert abs(math.log(ns / found.streams["read", size])) < math.log(1.2), (size, ns)
+    # What the LLC holds of blocks tells how far ahead it runs.
+    assert shared.values["machine.prefetcher.distance"] == 16
+    assert shared.values["machine.core.waiting_prefetches"] == 64
     # Several prefetchers do about the same; blocks that were not fitted on tell them from one that does not.
     others = [measuring.read_blocks(lines, 40, 24 * MIB) for lines in (8, 16)]
     real_ns = fitting.simulate([*MADE, *real], others)
@@ -267,6 +275,27 @@ def test_the_window_is_found_by_loads_that_wait_for_nothing(rob: int, monkeypatc
     _quick(monkeypatch)
     fitted = fitting.fit(found).values["machine.core.rob"]
     assert abs(math.log2(fitted / rob)) < 0.35
+
+
+def test_a_window_has_room_for_the_misses_that_were_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made()
+    _quick(monkeypatch)
+    # As if loads were far apart: a window of 64 instructions does not hold ten loads of chases.
+    found.random_ns = found.chains[1]
+    values = fitting.fit(found).values
+    assert values["machine.core.rob"] >= 8 * values["machine.core.outstanding"]
+
+
+def test_caches_that_are_nearly_as_large_as_each_other_do_not_tell_what_enters_l1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = made()
+    _quick(monkeypatch)
+    found.caches[1], found.caches[2] = CacheLevel(1, 64 * KIB, 8, 1), CacheLevel(2, 128 * KIB, 8, 1)
+    found.copies = {found.copied[0]: 1.0, found.copied[1]: 6.0}
+    fitted = fitting.fit(found)
+    assert "machine.core.l1_fill_interval" not in fitted.values
+    assert any("what enters L1" in note for note in fitted.notes)
 
 
 def test_what_enters_l1_is_told_by_copies_within_l2(monkeypatch: pytest.MonkeyPatch) -> None:

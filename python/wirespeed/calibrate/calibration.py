@@ -85,7 +85,7 @@ class Calibration:
 
 
 def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | None = None) -> Calibration:
-    """Measures this machine on one core (the last one if None), in three to four minutes.
+    """Measures this machine on one core (the last one if None), in three to five minutes.
 
     With `judge` the preset is judged by loops that it was not fitted on. Raises InputError for a core that this process
     may not use, and OSError where there is too little memory.

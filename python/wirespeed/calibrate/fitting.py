@@ -3,7 +3,7 @@
 | number | from |
 |---|---|
 | clock | squares and exclusive ors that wait for each other, three cycles and one |
-| latencies of L1, L2, LLC | chases through sets that fill half of L1 and of L2, or are four times as large as L2 |
+| latencies of L1, L2, LLC | chases through sets that fill half of L1, up to half of L2, four times L2 |
 | LLC: size, replacement, tenants | those whose simulated chases, by one chain and by several, are nearest to windows' |
 | DRAM's overhead | the simulated chase through DRAM takes what the measured one does |
 | misses at a time | what many chains have under way |
@@ -76,6 +76,8 @@ _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
 _T_CL, _T_RCD, _T_RP, _T_RAS = 16.7, 16.3, 16.3, 32.0
+# Of a load of many chains, as in `sim::loops`.
+_CHASE_INSTRUCTIONS: Final = 8
 # Of a line: four loads and four stores of 16 bytes, and the loop.
 _COPY_INSTRUCTIONS: Final = 12
 # A multiplication and an exclusive or.
@@ -146,10 +148,12 @@ def fit(found: Measured) -> Fitted:
         f"measured: many chains through DRAM, {alone:.3g} ns each",
     )
     in_l1, in_l2 = (found.copies.get(bytes, 0.0) for bytes in found.copied)
-    if in_l2 > _FASTER * in_l1:
-        # A copy brings two lines, but for those of random blocks that L1 still has.
-        l1 = found.caches[1].bytes if 1 in found.caches else 32 * KIB
-        lines = 2 * (1 - l1 / (2 * found.copied[1]))
+    # A copy brings two lines, but for those of random blocks that L1 still has.
+    l1 = found.caches[1].bytes if 1 in found.caches else 32 * KIB
+    lines = 2 * (1 - l1 / (2 * found.copied[1]))
+    if lines < 1:
+        it.notes.append("what enters L1: no set was copied that L2 holds and L1 mostly does not")
+    elif in_l2 > _FASTER * in_l1:
         source = f"measured: {in_l2:.3g} ns to copy a line of a block within L2, for which {lines:.3g} enter L1"
         it.put("machine.core.l1_fill_interval", f"{in_l2 / lines:.3g} ns", source)
     near = _near(found)
@@ -179,7 +183,7 @@ def fit(found: Measured) -> Fitted:
 
 
 def _caches(it: Fitted, found: Measured) -> None:
-    least = 0
+    above, split = 0, it.values.get("machine.tlb.page") == "4 KiB"
     for level, name, size, ways in ((1, "l1", 32 * KIB, 8), (2, "l2", MIB, 16)):
         cache = found.caches.get(level)
         if cache is None:
@@ -188,9 +192,10 @@ def _caches(it: Fitted, found: Measured) -> None:
         it.put(f"machine.{name}.size", _size(bytes), "CPUID, by the kernel" if cache else "assumed")
         it.put(f"machine.{name}.ways", cache.ways if cache else ways, "CPUID, by the kernel" if cache else "assumed")
         half = [size for size in found.chase if size <= bytes // 2] or [min(found.chase)]
-        # Without translation, where that leaves a set that the level above does not hold.
-        covered = [size for size in half if least < size <= 4096 * it.values.get("machine.tlb.l1_entries", bytes)]
-        at, least = max(covered or half), bytes
+        # Without what pages cost, where that leaves a set of which the level above holds little.
+        reach = 4096 * it.values["machine.tlb.l1_entries"] if split else bytes
+        at = max([size for size in half if 2 * above <= size <= reach] or half)
+        above = bytes
         it.put(f"machine.{name}.latency", f"{_latency(it, found, at):.3g} ns", f"measured: a chase through {_size(at)}")
 
 
@@ -251,7 +256,11 @@ def _walks(it: Fitted, found: Measured) -> None:
     split = it.values.get("machine.tlb.page") == "4 KiB"
     # So many pages that the TLBs hold hardly any of them by the time they come round, and lines that L2 holds.
     beyond = [n for n in sorted(found.pages) if reach < n <= l2 // 2 // 64]
-    if not split or not beyond:
+    if not split:
+        it.notes.append("page walks: huge pages cost too little to tell; walks take what their loads do")
+        return
+    if not beyond:
+        it.notes.append("page walks: no set that L2 holds has more pages than the TLBs; walks take what their loads do")
         return
     pages = beyond[-1]
     # Lines that are a page and a line apart fall into all sets, as the measured ones do.
@@ -496,13 +505,16 @@ def _window(it: Fitted, found: Measured) -> None:
     """Instructions under way at a time, by how many independent loads from DRAM that are that far apart overlap."""
     if found.random_ns is None:
         return
+    # The chases that tell how many misses there are at a time had to fit.
+    least = _CHASE_INSTRUCTIONS * it.values["machine.core.outstanding"]
+    windows = [rob for rob in _WINDOWS if rob >= least] or _WINDOWS[-1:]
     wanted, loops = found.random_ns, [random_loads(found.far)]
 
     def off(rob: int) -> float:
         return abs(math.log(simulate(it.overrides(**{"machine.core.rob": rob}), loops)[0] / wanted))
 
     # Of those that are as near, where no more loads can be under way: the least.
-    rob = min(_WINDOWS, key=lambda rob: (round(off(rob), 2), rob))
+    rob = min(windows, key=lambda rob: (round(off(rob), 2), rob))
     it.put("machine.core.rob", rob, f"fitted: random loads of {_size(found.far)} take {wanted:.3g} ns each")
 
 

@@ -175,8 +175,8 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
         found.pages[number] = (small, huge)
 
     def chains(number: int) -> None:
-        for bytes, kept in ((far, found.chains), (llc // 4, found.llc_chains)):
-            kept[number] = native({"kind": "chase", "bytes": bytes, "chains": number}, core)
+        for bytes, column in ((far, found.chains), (llc // 4, found.llc_chains)):
+            column[number] = native({"kind": "chase", "bytes": bytes, "chains": number}, core)
 
     def stream(operation: str, bytes: int) -> None:
         work = {"kind": "stream", "operation": operation, "bytes": bytes}
