@@ -8,20 +8,18 @@ contradicts it.
 
 from __future__ import annotations
 
-import copy
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 from wirespeed import _wirespeed
+from wirespeed.papers import Kept, Request, find, no_progress
+from wirespeed.papers.rooms.zhu_2011 import Setting, Study
 
-STUDY: Final = tomllib.loads((Path(__file__).parent / "study.toml").read_text(encoding="utf-8"))
+STUDY: Final = Study(Request(find("2011-dac-hermes"), "letter", frozenset(), False, 1, None, Kept(), no_progress))
 CORES: Final = (8, 17, 28)
 PACKETS: Final = 524_288
-SATURATED_MPPS: Final = 20_000.0
 # Changes to `gpu` of the preset, table by table.
 MEMORIES: Final[dict[str, Mapping[str, Any]]] = {
     "the preset": {},
@@ -44,39 +42,19 @@ SLOTS: Final[dict[str, Mapping[str, str]]] = {
 
 def point(
     application: str,
-    mpps: float = SATURATED_MPPS,
+    mpps: float | None = None,
     gpu: Mapping[str, Any] | None = None,
     buffer: Mapping[str, str] | None = None,
     dcq: bool = True,
     packets: int | None = None,
 ) -> dict[str, Any]:
-    preset: dict[str, Any] = json.loads(_wirespeed.gpu_preset("hermes"))
-    of, shared = STUDY["applications"][application], STUDY["workload"]
-    hermes = copy.deepcopy(preset["hermes"])
-    hermes["buffer"] |= buffer or {}
-    if not dcq:
-        del hermes["dcq"]
-    machine = copy.deepcopy(preset["gpu"])
+    """A point of the room, changed; one run of it, saturated without a load."""
+    found = STUDY.point(Setting(application, "hermes", mpps, dcq=dcq)) | {"runs": 1}
+    machine = found["gpu"]
     for name, value in (gpu or {}).items():
         machine[name] = machine.get(name, {}) | value if isinstance(value, Mapping) else value
-    return {
-        "workload": {
-            "application": of["application"],
-            "kernel": {"registers": of["registers"], "shared": 0},
-            "traffic": {"profile": shared["profile"]},
-            "packets": of["recorded"],
-            "rules": {"count": shared["rules"]},
-            "strings": {"count": shared["strings"], "depth": shared["depth"]},
-            "fragment": {"mtu": shared["mtu"]},
-        },
-        "gpu": machine,
-        "system": {"hermes": hermes},
-        "load": {"packets": f"{mpps!r} Mpps"},
-        "arrivals": shared["arrivals"],
-        "packets": packets or of["packets"],
-        "runs": 1,
-        "seed": 1,
-    }
+    found["system"]["hermes"]["buffer"] |= buffer or {}
+    return found | ({"packets": packets} if packets else {})
 
 
 def run(points: Sequence[Mapping[str, Any]], measure: str) -> list[float]:
@@ -109,7 +87,7 @@ def main() -> None:
     print("\n| pipeline, clocks | " + " | ".join(f"Hermes-{n}, us" for n in mcw) + " |\n|---|" + "---|" * len(mcw))
     for clocks in (24, 16, 12, 8):
         (capacity,) = run([point("classifier", gpu={"pipeline": clocks})], "throughput_mpps")
-        line = STUDY["runs"]["burst"] * capacity
+        line = STUDY.parameters["runs"]["burst"] * capacity
         delays = run([point("classifier", line, {"pipeline": clocks, "mcw": n}) for n in mcw], "delay_ns")
         print(f"| {clocks} | " + " | ".join(f"{ns / 1e3:,.0f}" for ns in delays) + " |", flush=True)
 

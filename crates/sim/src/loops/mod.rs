@@ -432,7 +432,7 @@ impl References {
                     script.work(1, STRIDE_INSTRUCTIONS);
                     *at += *stride;
                     if *at + *stride > *bytes {
-                        // The next round takes the lines between: all of the set is used.
+                        // The next round takes the lines between.
                         *at = (*at + LINE_BYTES) % (*stride).max(LINE_BYTES);
                     }
                 }
