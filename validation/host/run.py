@@ -1,7 +1,8 @@
 """`make bench-host`: dpdk-testpmd on this machine against the simulator with this machine's calibrated preset.
 
 Two tables are measured and simulated: packets per CPU-second by pool and packet size (null devices, no per-core cache),
-and by ring and packet size (memif). The machine is calibrated first (`machine.toml` beside this file is written anew).
+and by ring and packet size (memif). The machine is calibrated (`machine.toml` beside this file is written anew), and what
+others leave of its LLC measured before the tables and after them.
 One number of the simulation is fitted, work per packet besides copies and the pool, on the points that EXPECTED says;
 those are judged by nothing. Writes reference.csv and the tables between the markers of README.md. Exit code 1 where a
 requirement is not met, 3 where testpmd is missing.
@@ -58,7 +59,6 @@ def setup(point: dict[str, Any]) -> tuple[Setup, dict[str, object]]:
 
 
 def measure(rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:
-    testpmd.require()
     most = max(made.bytes(settings) for made, settings in map(setup, rows))
     with hugepages.at_least(most) as huge:
         for number, row in enumerate(rows):
@@ -179,15 +179,17 @@ def main() -> int:
     given = parser.parse_args()
     say = lambda text: print(f"bench-host: {text}", file=sys.stderr, flush=True)  # noqa: E731
     rows = points()
+    machine = given.machine or given.out / "machine.toml"
     try:
-        measure(rows, say)
+        testpmd.require()
+        if given.machine is None:
+            say("calibrating")
+            calibrate(judge=False, meanwhile=lambda: measure(rows, say)).write(machine)
+        else:
+            measure(rows, say)
     except TargetError as e:
         print(f"bench-host: {e}", file=sys.stderr)
         return 3
-    machine = given.machine or given.out / "machine.toml"
-    if given.machine is None:
-        say("calibrating")
-        calibrate(judge=False).write(machine)
     fitted = simulate(rows, machine, say)
     judged = judge(rows)
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()

@@ -67,7 +67,7 @@ fn hierarchy(standard: &str, channels: Option<u32>, setting: ControllerSetting) 
 }
 
 fn request(core: u16, line: u64, access: Access) -> Request {
-    Request { addr: Line(line).addr(), bytes: 8, site: 1, access, clos: Clos(0), core: CoreId(core) }
+    Request { addr: Line(line).addr(), bytes: 8, site: 1, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 
 fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) -> CoreSpec {
@@ -343,6 +343,7 @@ proptest! {
                 l2_latency: Span::from_ns(3.0),
                 walk_cache: 0,
                 walk_latency: None,
+                shared_walk_latency: None,
                 pages: Default::default(),
                 sizes: Vec::new(),
             });

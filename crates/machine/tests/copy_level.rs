@@ -31,7 +31,8 @@ fn copy(level: &mut CopyLevel, method: CopyMethod, src: u64, dst: u64, bytes: u6
 }
 
 fn load(level: &mut CopyLevel, addr: u64, now: Ps) -> (Served, u64) {
-    let request = Request { addr: Addr(addr), bytes: 8, site: 0, access: Access::Load, clos: Clos(0), core: CPU };
+    let request =
+        Request { addr: Addr(addr), bytes: 8, site: 0, access: Access::Load, clos: Clos(0), core: CPU, mapping: 0 };
     let response = level.access(&request, now);
     assert_eq!(response.path.total(), response.at.since(now), "the parts sum to the time");
     (response.served, clocks(now, response.at))
@@ -151,7 +152,15 @@ fn several_cpus_pass_a_message_through_the_table() {
     let sent = TABLE.copy(&mut level, CopyRequest { core: CoreId(0), src: 0, dst: 1 << 20, bytes: 128 }, later(2));
     // The L1's modified line goes to the shared cache before it is pointed at.
     assert_eq!(clocks(later(2), sent.at), 15 + 2);
-    let load = Request { addr: Addr(1 << 20), bytes: 8, site: 0, access: Access::Load, clos: Clos(0), core: CoreId(2) };
+    let load = Request {
+        addr: Addr(1 << 20),
+        bytes: 8,
+        site: 0,
+        access: Access::Load,
+        clos: Clos(0),
+        core: CoreId(2),
+        mapping: 0,
+    };
     let got = level.access(&load, later(3));
     assert_eq!((got.served, clocks(later(3), got.at)), (Served::Engine, 2 + 2));
 }

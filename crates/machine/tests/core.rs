@@ -172,6 +172,7 @@ fn translation(page: u64, walk_ns: f64) -> TlbSpec {
         l2_latency: Span::from_ns(3.0),
         walk_cache: 0,
         walk_latency: (walk_ns > 0.0).then(|| Span::from_ns(walk_ns)),
+        shared_walk_latency: None,
         pages: Default::default(),
         sizes: Vec::new(),
     }
@@ -422,6 +423,26 @@ fn a_page_walk_is_a_chain_of_loads_before_the_reference() {
     assert_eq!((dearer, dearer_tlb), (with + Ps::from_ns(1000), tlb + 1_000_000));
     let (dearer_same, _, _) = alone(dear, &[(1, 0, false, 0), (1, 64, false, 0)]);
     assert!(dearer_same >= dearer && dearer_same < dearer + without, "{dearer_same} {dearer}");
+}
+
+/// A store that is translated may leave its line to the store buffer; one that is not may still fault.
+#[test]
+fn a_store_retires_behind_its_page_walk_and_not_behind_its_line() {
+    for lookahead in [0.0, 10.0] {
+        // The second store is dispatched when the first has retired.
+        let spec = CoreSpec { lookahead: Span::from_ns(lookahead), ..spec(CoreModel::Window, 8, 4) };
+        let took = |tlb| {
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            let mut memory = hierarchy(tlb, None);
+            record(&[(8, 0, true, 0), (8, 0, true, 0)], core.script());
+            let (time, shares) = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START);
+            (time, shares[0][Reason::Tlb])
+        };
+        let (walked, tlb) = took(Some(translation(1 << 21, 1000.0)));
+        assert!(tlb > 1_000_000 && walked > Ps::from_ns(1000), "{walked} {tlb}");
+        let (free, tlb) = took(None);
+        assert!(tlb == 0 && free < Ps::from_ns(200), "{free} {tlb}");
+    }
 }
 
 #[test]

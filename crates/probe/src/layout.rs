@@ -77,13 +77,23 @@ pub struct Request {
     pub clos: Clos,
     /// The core that asks; of a DMA request the core whose queue it serves.
     pub core: CoreId,
+    /// Which mapping of memory that processes share translates the address, [`RegionId::mapping`]; 0 for memory that has
+    /// one.
+    pub mapping: u8,
 }
 
 impl Request {
     /// The request for the `bytes` bytes of `r` at `addr`, which are on one line.
     #[inline(always)]
     pub fn new(r: &Ref, packet: &Placed, addr: Addr, bytes: u16) -> Request {
-        Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core }
+        let mapping = r.region.mapping();
+        Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core, mapping }
+    }
+
+    /// What tells its page of 2 to the `bits` bytes from all others of that size.
+    #[inline]
+    pub fn page(&self, bits: u32) -> u64 {
+        self.addr.0 >> bits | u64::from(self.mapping) << 56
     }
 }
 

@@ -25,7 +25,7 @@ fn placed(packet: u64, clos: u8) -> Placed<'static> {
 }
 
 fn request(line: u64, access: Access) -> Request {
-    Request { addr: Line(line).addr(), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(0) }
+    Request { addr: Line(line).addr(), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(0), mapping: 0 }
 }
 
 /// A copy of the table in each channel, split over its two banks by line.
@@ -230,7 +230,7 @@ impl Layout for Tenants {
             let bytes = (LINE_BYTES - at % LINE_BYTES).min(end - at);
             let addr = Addr(tenant.line(at / LINE_BYTES).addr().0 + at % LINE_BYTES);
             let Placed { clos, core, .. } = *packet;
-            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core });
+            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core, mapping: 0 });
             at += bytes;
         }
     }

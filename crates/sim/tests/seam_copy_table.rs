@@ -177,7 +177,7 @@ impl Level for Timed {
 }
 
 fn request(line: u64, access: Access) -> Request {
-    Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(0) }
+    Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(0), mapping: 0 }
 }
 
 #[test]

@@ -108,7 +108,8 @@ fn plant(io_ways: Cbm, core_ways: Cbm) -> Plant {
 
 impl Plant {
     fn access(&mut self, line: u64, access: Access) {
-        let request = Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(0) };
+        let request =
+            Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(0), mapping: 0 };
         let response = self.memory.access(&request, self.now);
         assert_eq!(response.path.total(), response.at - self.now);
         self.now = response.at;

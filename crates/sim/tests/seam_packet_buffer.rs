@@ -115,7 +115,7 @@ impl Layout for Cells {
             let bytes = (CELL - offset % CELL).min(end - offset);
             let addr = Addr(packet.cells[(offset / CELL) as usize].0 + offset % CELL);
             let Placed { clos, core, .. } = *packet;
-            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core });
+            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core, mapping: 0 });
             offset += bytes;
         }
     }
@@ -439,7 +439,7 @@ fn reordering_finds_row_hits_that_arrival_order_does_not() {
 
 fn request(cell: u64) -> Request {
     let (access, clos, core) = (Access::Load, Clos(0), CoreId(0));
-    Request { addr: Addr(cell * CELL), bytes: 64, site: 0, access, clos, core }
+    Request { addr: Addr(cell * CELL), bytes: 64, site: 0, access, clos, core, mapping: 0 }
 }
 
 proptest! {

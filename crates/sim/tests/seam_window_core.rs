@@ -51,7 +51,7 @@ impl Layout for Flat {
             let bytes = (LINE_BYTES - at % LINE_BYTES).min(end - at);
             let addr = Addr(u64::from(r.region.0) << 32 | at);
             let Placed { clos, core, .. } = *packet;
-            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core });
+            out.push(Request { addr, bytes: bytes as u16, site: r.site, access: r.access, clos, core, mapping: 0 });
             at += bytes;
         }
     }

@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -84,14 +84,20 @@ class Calibration:
         Path(path).write_text(self.preset, encoding="utf-8")
 
 
-def calibrate(cpu: int | None = None, judge: bool = True, progress: Progress | None = None) -> Calibration:
+def calibrate(
+    cpu: int | None = None,
+    judge: bool = True,
+    progress: Progress | None = None,
+    meanwhile: Callable[[], None] | None = None,
+) -> Calibration:
     """Measures this machine on one core (the last one if None), in three to five minutes.
 
-    With `judge` the preset is judged by loops that it was not fitted on. Raises InputError for a core that this process
+    With `judge` the preset is judged by loops that it was not fitted on. What others leave of the LLC is measured before
+    and after `meanwhile`, for a program that is measured there and compared with the preset. Raises InputError for a core that this process
     may not use, and OSError where there is too little memory.
     """
     begun = time.monotonic()
-    found = measuring.measure(cpu, progress)
+    found = measuring.measure(cpu, progress, meanwhile)
     measured_s = time.monotonic() - begun
     if progress is not None:
         progress("fitting", 0, 0, "")

@@ -57,6 +57,8 @@ _AS_SMALL: Final = 0.4
 # So many points between the reaches of the TLBs tell what the second takes.
 _HITS: Final = 3
 _PAGE_AND_LINE: Final = 4096 + 64
+# An LLC's size is of so many steps by which every set of a page has its line.
+_PAGES_AT_LEAST: Final = 8
 # A prefetcher drops what cannot go out at once, or lets this many lines wait.
 _WAITING: Final = 64
 # Where the search for an LLC's size begins, by where a chase leaves it; and how far it steps, in size and in what
@@ -256,18 +258,21 @@ def _walks(it: Fitted, found: Measured) -> None:
     split = it.values.get("machine.tlb.page") == "4 KiB"
     # So many pages that the TLBs hold hardly any of them by the time they come round, and lines that L2 holds.
     beyond = [n for n in sorted(found.pages) if reach < n <= l2 // 2 // 64]
-    if not split:
-        it.notes.append("page walks: huge pages cost too little to tell; walks take what their loads do")
-        return
     if not beyond:
         it.notes.append("page walks: no set that L2 holds has more pages than the TLBs; walks take what their loads do")
         return
     pages = beyond[-1]
+    small, huge = found.pages[pages]
     # Lines that are a page and a line apart fall into all sets, as the measured ones do.
     loop = {"kind": "chase", "bytes": pages * _PAGE_AND_LINE, "step": _PAGE_AND_LINE}
-    walk = found.pages[pages][1] - simulate(it.overrides(), [loop])[0]
-    if walk > 0:
-        it.put("machine.tlb.walk_latency", f"{walk:.3g} ns", f"fitted: lines on {pages} pages take as long as measured")
+    (loads,) = simulate(it.overrides(**{"machine.tlb.page": "4 KiB"}), [loop])
+    source = f"fitted: lines on {pages} pages take as long as measured"
+    if not split:
+        it.notes.append("page walks: huge pages cost too little to tell; walks take what their loads do")
+    elif huge > loads:
+        it.put("machine.tlb.walk_latency", f"{huge - loads:.3g} ns", f"{source} in huge pages")
+    if small > loads:
+        it.put("machine.tlb.shared_walk_latency", f"{small - loads:.3g} ns", f"{source} in small ones")
 
 
 def _beside(found: Measured, lines: int) -> float:
@@ -449,6 +454,10 @@ def _whole(it: Fitted, bytes: int) -> dict[str, Any]:
         if bytes >= least:
             granule = math.lcm(granule, unit)
             break
+    # As in the whole cache, a page's lines go to sets of their own: buffers of 2 KiB leave those of their ends unused.
+    page = math.lcm(granule, it.values["machine.llc.ways"] * it.values["machine.llc.slices"] * 4096)
+    if bytes >= _PAGES_AT_LEAST * page:
+        granule = page
     had = it.values["machine.llc.size"]
     size = max(bytes // granule, 1) * granule
     return {"machine.llc.size": min(_size(size), had, key=_bytes)}

@@ -131,8 +131,13 @@ def caches(core: int, root: Path = _ROOT) -> dict[int, CacheLevel]:
     return found
 
 
-def measure(core: int | None, progress: Progress | None = None) -> Measured:
-    """Measures one core and what it shares. Raises InputError for a core that this process may not use."""
+def measure(
+    core: int | None, progress: Progress | None = None, meanwhile: Callable[[], None] | None = None
+) -> Measured:
+    """Measures one core and what it shares. Raises InputError for a core that this process may not use.
+
+    What others leave of the LLC is measured before and after `meanwhile`, of which it is to tell.
+    """
     usable = cores()
     core = usable[-1] if core is None else core
     if core not in usable:
@@ -140,7 +145,7 @@ def measure(core: int | None, progress: Progress | None = None) -> Measured:
     found = Measured(core, caches(core), _model())
     llc = max((each.bytes for each in found.caches.values()), default=32 * MIB)
     found.far = min(max(_LEAST_FAR, 4 * llc), _MOST_FAR)
-    steps = _steps(found, usable, llc)
+    steps = _steps(found, usable, llc, meanwhile)
     for number, (name, step) in enumerate(steps):
         if progress is not None:
             progress(f"measuring {name}", number, len(steps), "")
@@ -148,7 +153,9 @@ def measure(core: int | None, progress: Progress | None = None) -> Measured:
     return found
 
 
-def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, Callable[[], None]]]:
+def _steps(
+    found: Measured, usable: Sequence[int], llc: int, meanwhile: Callable[[], None] | None
+) -> list[tuple[str, Callable[[], None]]]:
     core, far = found.core, found.far
     passes: dict[tuple[int, int], list[float]] = {}
     kept_passes: dict[int, list[float]] = {}
@@ -208,11 +215,11 @@ def _steps(found: Measured, usable: Sequence[int], llc: int) -> list[tuple[str, 
     while size <= min(2 * llc, far):
         windows += [size, size * 3 // 2]
         size *= 2
-    share = [(chains, size) for chains in _WINDOW_CHAINS for size in windows]
-    steps += [("what others leave of the LLC", partial(window, *each)) for each in [*share, *reversed(share)]]
+    share = [partial(window, chains, size) for chains in _WINDOW_CHAINS for size in windows]
     # Of all that a block and the room behind it span, as much.
-    spans = [size for size in windows if 4 * found.l2 < size <= far]
-    steps += [("what others leave of the LLC", partial(kept, size)) for size in [*spans, *reversed(spans)]]
+    share += [partial(kept, size) for size in windows if 4 * found.l2 < size <= far]
+    steps += [("what others leave of the LLC", each) for each in share]
+    steps += [("what others leave of the LLC", each) for each in (meanwhile, *reversed(share)) if each is not None]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     steps += [("overlap", random)]

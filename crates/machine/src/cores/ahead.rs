@@ -402,7 +402,20 @@ impl Ahead {
             Translation::Free if self.walks.is_empty() => Address { at: source, reason: Reason::Mshr },
             translation => self.translated(request, source, translation, memory),
         };
+        if request.access == Access::Store && address.reason == Reason::Tlb {
+            self.retire_translated(address.at);
+        }
         self.access(request, address, waits, memory)
+    }
+
+    /// A store retires before its line is there, but not before its address is translated: until then it may fault.
+    #[inline(never)]
+    fn retire_translated(&mut self, at: Ps) {
+        self.retire_work();
+        if at > self.burst.retired {
+            self.burst.charge(at, Reason::Tlb);
+        }
+        self.remember();
     }
 
     /// Looks into the private caches and goes on from there: when the data are there. The instruction retires
@@ -571,7 +584,7 @@ impl Ahead {
             Translation::Free => {
                 let front_end = self.front_end;
                 self.walks.retain(|&(.., until)| until > front_end);
-                let same = self.walks.iter().find(|&&(page, bits, _)| request.addr.0 >> bits == page);
+                let same = self.walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
                 match same {
                     Some(&(.., until)) if until > source => until,
                     _ => return Address { at: source, reason: Reason::Mshr },
@@ -585,7 +598,7 @@ impl Ahead {
                     at = self.access(&entry, Address { at, reason: Reason::Tlb }, false, memory);
                 }
                 at += walk.latency();
-                self.walks.push((request.addr.0 >> walk.page_bits(), walk.page_bits(), at));
+                self.walks.push((request.page(walk.page_bits()), walk.page_bits(), at));
                 at
             }
         };

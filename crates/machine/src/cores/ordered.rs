@@ -88,9 +88,10 @@ const NO_ITEM: u64 = u64::MAX;
 const ITEMS: usize = 512;
 /// The most requests of a reference: the lines of the largest frame.
 const REQUESTS: usize = 160;
-/// The most slots that a reference may take: each request may walk four levels of page tables, and the walk its latency.
+/// The most slots that a reference may take: each request may walk four levels of page tables, the walk its latency, and a
+/// store retires behind it.
 /// Nothing is dispatched when fewer are left before one that something waits for.
-const SLOTS_OF_A_REFERENCE: u64 = 6 * REQUESTS as u64;
+const SLOTS_OF_A_REFERENCE: u64 = 7 * REQUESTS as u64;
 
 /// What retires in program order.
 #[derive(Clone, Copy, Debug)]
@@ -580,8 +581,15 @@ impl Ordered {
                 self.access(request, address, waits, memory, now, horizon);
             }
             translation => {
-                let after = self.translated(request, after, translation, memory, now, horizon);
-                self.access(request, after, waits, memory, now, horizon);
+                let address = self.translated(request, after, translation, memory, now, horizon);
+                if request.access == Access::Store && address.reason == Reason::Tlb {
+                    // It retires before its line is there, but not before its address is translated: until then it may
+                    // fault.
+                    let slot = self.slots;
+                    self.slots += 1;
+                    self.queue_hit(None, slot, address, self.source(address.after), Reason::Tlb, Ps::ZERO);
+                }
+                self.access(request, address, waits, memory, now, horizon);
             }
         }
     }
@@ -665,7 +673,7 @@ impl Ordered {
             Translation::Free => {
                 let Ordered { walks, done, front_end, .. } = self;
                 walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
-                let same = walks.iter().find(|&&(page, bits, _)| request.addr.0 >> bits == page);
+                let same = walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
                 // Of a walk and the address's own source the later in program order counts.
                 match same {
                     Some(&(.., walk)) if after.is_none_or(|own| own < walk) => after = Some(walk),
@@ -692,7 +700,7 @@ impl Ordered {
                     after = Some(slot);
                 }
                 if let Some(slot) = after {
-                    self.walks.push((request.addr.0 >> walk.page_bits(), walk.page_bits(), slot));
+                    self.walks.push((request.page(walk.page_bits()), walk.page_bits(), slot));
                 }
             }
         }
@@ -733,12 +741,12 @@ impl Ordered {
     fn hit(&mut self, line: Line, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
         let source = self.source(address.after);
         if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
-            self.queue_hit(line, slot, address, source, reason, latency);
+            self.queue_hit(Some(line), slot, address, source, reason, latency);
             return;
         }
         let arrives = Ps(self.front_end.0.max(source)) + latency;
         if self.fills.under_way(line, arrives).is_some() {
-            self.queue_hit(line, slot, address, source, reason, latency);
+            self.queue_hit(Some(line), slot, address, source, reason, latency);
             return;
         }
         self.set_done(slot, arrives.0);
@@ -761,9 +769,10 @@ impl Ordered {
         after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize])
     }
 
-    /// A private hit that may have to wait: something older, its address or its data may be missing.
+    /// A private hit of `line`, or what needs no data, that may have to wait: something older, its address or its data may
+    /// be missing.
     #[inline(never)]
-    fn queue_hit(&mut self, line: Line, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
+    fn queue_hit(&mut self, line: Option<Line>, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
         let dispatched = self.front_end;
         let item = self.next_item();
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
@@ -774,10 +783,10 @@ impl Ordered {
         }
         let wait = |on, same_line| Wait { item, slot, on, same_line, dispatched, latency };
         // The tag is there, but the data may still be on their way, or not even asked for.
-        if let Some((until, path)) = self.fills.under_way(line, arrives) {
+        if let Some((until, path)) = line.and_then(|line| self.fills.under_way(line, arrives)) {
             self.paths[(item % ITEMS as u64) as usize] = *path;
             (at, kind) = (until.0, Kind::Path(Reason::Mshr));
-        } else if let Some(on) = self.asked(line) {
+        } else if let Some(on) = line.and_then(|line| self.asked(line)) {
             self.waits.push(wait(on, true));
             at = UNKNOWN;
         } else if let Some(on) = address.after.filter(|_| source == UNKNOWN) {

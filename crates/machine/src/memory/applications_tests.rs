@@ -36,7 +36,7 @@ fn memory(inclusion: Inclusion, applications: &[ApplicationSpec]) -> Hierarchy {
 }
 
 fn request(line: u64, access: Access, core: u16) -> Request {
-    Request { addr: Addr(line * 64), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }
+    Request { addr: Addr(line * 64), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 
 fn load(memory: &mut Hierarchy, line: u64, now: u64) -> Response {

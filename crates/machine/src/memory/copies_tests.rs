@@ -90,7 +90,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn request(core: u16, line: u64, access: Access) -> Request {
-    Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(core) }
+    Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 
 /// Versions instead of bytes: each write makes a new one.

@@ -75,7 +75,7 @@ fn with(engine: CopyEngineSpec) -> Hierarchy {
 }
 
 fn request(addr: u64, bytes: u16, access: Access) -> Request {
-    Request { addr: Addr(addr), bytes, site: 0, access, clos: Clos(0), core: CoreId(0) }
+    Request { addr: Addr(addr), bytes, site: 0, access, clos: Clos(0), core: CoreId(0), mapping: 0 }
 }
 
 fn copy(memory: &mut Hierarchy, bytes: u16, now: Ps) -> Response {

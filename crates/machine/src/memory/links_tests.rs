@@ -14,7 +14,15 @@ use crate::{Level, Lookup, Memory, Served};
 const INTERVAL: u64 = 50_000;
 
 fn request(core: u16, line: u64) -> Request {
-    Request { addr: Addr(line * 64), bytes: 64, site: 0, access: Access::Load, clos: Clos(0), core: CoreId(core) }
+    Request {
+        addr: Addr(line * 64),
+        bytes: 64,
+        site: 0,
+        access: Access::Load,
+        clos: Clos(0),
+        core: CoreId(core),
+        mapping: 0,
+    }
 }
 
 /// Of two lines of the same slice, away from stop 0, that are asked for together: what the second takes longer because

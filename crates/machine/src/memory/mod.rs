@@ -1384,7 +1384,7 @@ impl Memory for Hierarchy {
     #[inline(always)]
     fn translate(&mut self, request: &Request) -> Translation {
         let Some(tlb) = &mut self.cores[usize::from(request.core.0)].tlb else { return Translation::Free };
-        let translation = tlb.translate(request.addr);
+        let translation = tlb.translate(request.addr, request.mapping);
         let free = translation == Translation::Free;
         self.counters.tlb.hits += u64::from(free);
         self.counters.tlb.misses += u64::from(!free);

@@ -46,7 +46,7 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
 
 fn load(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Ps {
     let addr = Addr(line * 64);
-    memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }, now).at
+    memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }, now).at
 }
 
 proptest! {

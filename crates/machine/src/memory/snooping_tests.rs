@@ -59,7 +59,7 @@ fn hierarchy(coherence: Coherence, inclusion: Inclusion, lines: [u64; 3]) -> Hie
 
 fn access(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Response {
     let addr = Addr(line * 64);
-    memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }, now)
+    memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }, now)
 }
 
 /// A line somewhere, with what was written to it.
@@ -556,8 +556,15 @@ fn a_line_lost_before_it_is_upgraded_is_sent_again() {
         access(&mut memory, core, 5, Access::Load, ns(1_000 * u64::from(core)));
     }
     memory.dma_write(Line(6), 1, ns(3_000));
-    let store =
-        Request { addr: Addr(5 * 64), bytes: 8, site: 0, access: Access::Store, clos: Clos(0), core: CoreId(0) };
+    let store = Request {
+        addr: Addr(5 * 64),
+        bytes: 8,
+        site: 0,
+        access: Access::Store,
+        clos: Clos(0),
+        core: CoreId(0),
+        mapping: 0,
+    };
     let lookup = memory.lookup(&store);
     assert!(lookup.upgrade);
     memory.dma_write(Line(5), 1, ns(4_000));

@@ -107,7 +107,7 @@ fn build(inclusion: Inclusion, sockets: &SocketsSpec) -> Hierarchy {
 }
 
 fn request(core: u16, addr: u64, access: Access) -> Request {
-    Request { addr: Addr(addr), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) }
+    Request { addr: Addr(addr), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 
 fn after(memory: &mut Hierarchy, core: u16, addr: u64, access: Access, now: u64) -> (u64, Response) {

@@ -51,7 +51,8 @@ fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> MemorySpec 
 }
 
 fn access(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Served {
-    let request = Request { addr: Addr(line * 64), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core) };
+    let request =
+        Request { addr: Addr(line * 64), bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 };
     memory.access(&request, now).served
 }
 
@@ -111,7 +112,15 @@ fn ways_of_class_0_are_all_that_they_have() {
     // Four lines of class 1 in each of eight sets stay, whatever tenants do.
     let load = |memory: &mut Hierarchy, line: u64, now| {
         let clos = Clos(1);
-        let request = Request { addr: Addr(line * 64), bytes: 8, site: 0, access: Access::Load, clos, core: CoreId(0) };
+        let request = Request {
+            addr: Addr(line * 64),
+            bytes: 8,
+            site: 0,
+            access: Access::Load,
+            clos,
+            core: CoreId(0),
+            mapping: 0,
+        };
         memory.access(&request, now).served
     };
     for line in 0..32 {

@@ -33,6 +33,10 @@ pub struct TlbSpec {
     /// of its host, too (Bhargava et al., ASPLOS 2008, "Accelerating two-dimensional page walks").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walk_latency: Option<Span>,
+    /// The same for memory that processes share, such as the rings of memif: each has a mapping of its own, in pages of
+    /// 4 KiB whatever the other sizes are. As `walk_latency` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_walk_latency: Option<Span>,
     /// Page sizes of some of the memory: `mempool`, `rings`, `tables`, or a table by its name. Regions begin and end
     /// with their pages then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -122,9 +126,14 @@ pub(super) struct Tlb {
     l2: Option<TagArray>,
     l2_latency: Ps,
     walk_latency: Ps,
+    shared_walk_latency: Ps,
+    /// The TLBs of pages of 4 KiB, or those of everything where there are none.
+    smallest: usize,
     /// Of the levels above the last, the topmost first.
     walk_caches: Vec<TagArray>,
     tables: [Addr; LEVELS],
+    /// Bytes of all tables of one mapping.
+    tables_bytes: u64,
     /// First bytes, ascending, and the page size of all up to the next; empty if all have the first.
     ranges: Arc<[(u64, u8)]>,
 }
@@ -211,22 +220,27 @@ impl Tlb {
                 ));
             }
         }
-        let deepest = sizes.iter().map(|size| size.levels).max().unwrap_or(LEVELS);
-        let walk_caches = if spec.walk_cache > 0 { deepest - 1 } else { 0 };
+        // Shared memory is in small pages.
+        let walk_caches = if spec.walk_cache > 0 { LEVELS - 1 } else { 0 };
+        let walk_latency = spec.walk_latency.map_or(Ps::ZERO, Span::ps);
+        let (tables, tables_bytes) = tables_from(Addr(DEFAULT_TABLES));
         Ok(Tlb {
+            smallest: sizes.iter().position(|size| size.levels == LEVELS).unwrap_or(0),
             sizes,
             l2: (spec.l2_entries > 0).then(|| array("l2", spec.l2_entries, spec.l2_ways)).transpose()?,
             l2_latency: spec.l2_latency.ps(),
-            walk_latency: spec.walk_latency.map_or(Ps::ZERO, Span::ps),
+            walk_latency,
+            shared_walk_latency: spec.shared_walk_latency.map_or(walk_latency, Span::ps),
             walk_caches: vec![TagArray::new(1, spec.walk_cache.max(1)); walk_caches],
-            tables: tables_from(Addr(DEFAULT_TABLES)),
+            tables,
+            tables_bytes,
             ranges: Arc::new([]),
         })
     }
 
     /// Places the page tables, the last level first.
     pub(super) fn tables_at(&mut self, from: Addr) {
-        self.tables = tables_from(from);
+        (self.tables, self.tables_bytes) = tables_from(from);
     }
 
     #[inline(always)]
@@ -238,18 +252,28 @@ impl Tlb {
         self.ranges[..at].last().map_or(0, |&(_, size)| usize::from(size))
     }
 
-    /// Translates `addr`, and keeps the translation.
-    pub(super) fn translate(&mut self, addr: Addr) -> Translation {
-        let index = self.size_of(addr);
+    /// Translates `addr` by one of its mappings, and keeps the translation.
+    pub(super) fn translate(&mut self, addr: Addr, mapping: u8) -> Translation {
+        let index = if mapping == 0 { self.size_of(addr) } else { self.smallest };
+        let all_sizes = self.sizes.len();
         let size = &mut self.sizes[index];
-        let page = Line(addr.0 >> size.bits);
-        if size.l1.use_line(page).is_some() {
+        // Pages of shared memory are as small as there are, whatever `page` is.
+        let (bits, levels, latency) = match mapping {
+            0 => (size.bits, size.levels, self.walk_latency),
+            _ => (PAGE_BITS, LEVELS, self.shared_walk_latency),
+        };
+        let page = addr.0 >> bits;
+        // What keeps the pages of a mapping apart from others, everywhere, and those of a size, where sizes share a TLB.
+        let apart = if mapping == 0 { 0 } else { (all_sizes - 1 + usize::from(mapping)) as u64 } << SIZE_SHIFT;
+        if size.l1.use_line(Line(page | apart)).is_some() {
             return Translation::Free;
         }
         let (l2, key) = match &mut size.l2 {
-            Some(own) => (Some(own), page),
-            None => (self.l2.as_mut(), Line(page.0 | (index as u64) << SIZE_SHIFT)),
+            Some(own) => (Some(own), page | apart),
+            None if mapping == 0 => (self.l2.as_mut(), page | (index as u64) << SIZE_SHIFT),
+            None => (self.l2.as_mut(), page | apart),
         };
+        let key = Line(key);
         let mut in_l2 = false;
         if let Some(l2) = l2 {
             in_l2 = l2.use_line(key).is_some();
@@ -257,14 +281,13 @@ impl Tlb {
                 let _ = l2.fill(key, ALL, false, false);
             }
         }
-        let _ = size.l1.fill(page, ALL, false, false);
+        let _ = size.l1.fill(Line(page | apart), ALL, false, false);
         if in_l2 {
             return Translation::Wait(self.l2_latency);
         }
-        let (levels, bits) = (size.levels, size.bits);
         let mut first = 0;
         for (level, cache) in self.walk_caches.iter_mut().enumerate().take(levels - 1) {
-            let entry = Line(number_of(addr, level));
+            let entry = Line(number_of(addr, level) | apart);
             if cache.use_line(entry).is_some() {
                 first = level + 1;
             } else {
@@ -273,12 +296,13 @@ impl Tlb {
         }
         let mut entries = [Addr(0); LEVELS];
         for (level, entry) in entries.iter_mut().enumerate().take(levels) {
-            *entry = Addr(self.tables[level].0 + number_of(addr, level) * ENTRY_BYTES);
+            let table = self.tables[level].0 + u64::from(mapping) * self.tables_bytes;
+            *entry = Addr(table + number_of(addr, level) * ENTRY_BYTES);
         }
         // Walks of large pages end above the last level.
         entries.rotate_right(LEVELS - levels);
         let first = (LEVELS - levels + first) as u8;
-        Translation::Walk(Walk { entries, latency: self.walk_latency, first, page_bits: bits as u8 })
+        Translation::Walk(Walk { entries, latency, first, page_bits: bits as u8 })
     }
 }
 
@@ -319,9 +343,9 @@ const ALL: Cbm = Cbm(u32::MAX);
 /// Behind 16 GiB, unless they are placed.
 const DEFAULT_TABLES: u64 = 1 << 34;
 
-/// Where the tables of each level begin, the topmost first. The last level needs 1/512 of what is
+/// Where the tables of each level begin, the topmost first, and the bytes of all. The last level needs 1/512 of what is
 /// mapped, and so on.
-fn tables_from(from: Addr) -> [Addr; LEVELS] {
+fn tables_from(from: Addr) -> ([Addr; LEVELS], u64) {
     let mut at = from.0.next_multiple_of(LINE_BYTES);
     let mut size = at >> PAGE_BITS;
     let mut tables = [Addr(0); LEVELS];
@@ -330,7 +354,7 @@ fn tables_from(from: Addr) -> [Addr; LEVELS] {
         at += (size + 1).next_multiple_of(512) * ENTRY_BYTES;
         size >>= LEVEL_BITS;
     }
-    tables
+    (tables, at - tables[LEVELS - 1].0)
 }
 
 #[cfg(test)]
@@ -347,13 +371,14 @@ mod tests {
             l2_latency: Span::from_ns(3.0),
             walk_cache: 2,
             walk_latency: None,
+            shared_walk_latency: None,
             pages: BTreeMap::new(),
             sizes: Vec::new(),
         }
     }
 
     fn walked(tlb: &mut Tlb, addr: u64) -> usize {
-        match tlb.translate(Addr(addr)) {
+        match tlb.translate(Addr(addr), 0) {
             Translation::Walk(walk) => walk.entries().len(),
             other => panic!("{other:?}"),
         }
@@ -364,7 +389,7 @@ mod tests {
         for (page, levels) in [(1 << 12, 4), (1 << 21, 3), (1 << 30, 2)] {
             let mut tlb = Tlb::new(&spec(page), "tlb").unwrap();
             assert_eq!(walked(&mut tlb, 0), levels);
-            assert_eq!(tlb.translate(Addr(page - 1)), Translation::Free);
+            assert_eq!(tlb.translate(Addr(page - 1), 0), Translation::Free);
             // The next page: all levels but the last are cached.
             assert_eq!(walked(&mut tlb, page), 1);
         }
@@ -374,17 +399,17 @@ mod tests {
     fn what_leaves_the_first_level_is_found_in_the_second() {
         let mut tlb = Tlb::new(&spec(4096), "tlb").unwrap();
         for page in 0..8u64 {
-            tlb.translate(Addr(page << 12));
+            tlb.translate(Addr(page << 12), 0);
         }
-        assert_eq!(tlb.translate(Addr(0)), Translation::Wait(Ps::from_ns(3)));
-        assert_eq!(tlb.translate(Addr(0)), Translation::Free);
+        assert_eq!(tlb.translate(Addr(0), 0), Translation::Wait(Ps::from_ns(3)));
+        assert_eq!(tlb.translate(Addr(0), 0), Translation::Free);
     }
 
     #[test]
     fn table_entries_lie_side_by_side_and_levels_apart() {
         let mut tlb = Tlb::new(&spec(4096), "tlb").unwrap();
         tlb.tables_at(Addr(1 << 32));
-        let Translation::Walk(walk) = tlb.translate(Addr(5 << 12)) else { panic!("cold") };
+        let Translation::Walk(walk) = tlb.translate(Addr(5 << 12), 0) else { panic!("cold") };
         assert_eq!(*walk.entries().last().unwrap(), Addr((1 << 32) + 5 * 8));
         let mut sorted = walk.entries().to_vec();
         sorted.sort_unstable();
@@ -392,6 +417,36 @@ mod tests {
         assert_eq!(sorted.len(), 4);
         // The last level takes a 512th of what is mapped.
         assert!(sorted[1].0 >= (1 << 32) + (1 << 23));
+    }
+
+    #[test]
+    fn memory_that_processes_share_has_a_small_page_for_each() {
+        let huge = TlbSpec {
+            walk_latency: Some(Span::from_ns(5.0)),
+            shared_walk_latency: Some(Span::from_ns(20.0)),
+            ..spec(1 << 21)
+        };
+        let mut tlb = Tlb::new(&huge, "tlb").unwrap();
+        let mut walk = |addr, mapping| match tlb.translate(Addr(addr), mapping) {
+            Translation::Walk(walk) => (walk.page_bits(), walk.latency().as_ns(), walk.entries().to_vec()),
+            other => panic!("{other:?}"),
+        };
+        let (own, first, second) = (walk(0, 0), walk(0, 1), walk(0, 2));
+        assert_eq!([own.0, first.0, second.0], [21, 12, 12]);
+        assert_eq!([own.1, first.1, second.1], [5.0, 20.0, 20.0]);
+        assert_eq!([own.2.len(), first.2.len(), second.2.len()], [3, 4, 4]);
+        // Tables of their own, and a page of 4 KiB each.
+        assert!(first.2.iter().all(|entry| !second.2.contains(entry) && !own.2.contains(entry)));
+        assert_eq!([walk(4096, 1).2.len(), walk(4096, 2).2.len()], [1, 1]);
+        // The first level has four entries for the five pages, which the second has all.
+        for mapping in [0, 1, 2] {
+            assert_eq!(tlb.translate(Addr(0), mapping), Translation::Wait(Ps::from_ns(3)));
+            assert_eq!(tlb.translate(Addr(0), mapping), Translation::Free);
+        }
+        // Without a number of their own they take as long as others.
+        let mut plain = Tlb::new(&TlbSpec { shared_walk_latency: None, ..huge }, "tlb").unwrap();
+        let Translation::Walk(walk) = plain.translate(Addr(0), 1) else { panic!("cold") };
+        assert_eq!(walk.latency(), Ps::from_ns(5));
     }
 
     /// Each page size has its own arrays: what a set holds is the last pages that were used of it.
@@ -441,7 +496,7 @@ mod tests {
             let addr = if small == 1 { (64 << 20) + at % (1 << 17) } else { at % (20 << 20) };
             let bits = if small == 1 { 12 } else { 21 };
             expected[small] += u32::from(naive.walks(small, addr >> bits));
-            if let Translation::Walk(walk) = tlb.translate(Addr(addr)) {
+            if let Translation::Walk(walk) = tlb.translate(Addr(addr), 0) {
                 walks[small] += 1;
                 assert_eq!(walk.page_bits(), bits);
                 loads += walk.entries().len();
