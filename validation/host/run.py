@@ -1,8 +1,8 @@
 """`make bench-host`: dpdk-testpmd on this machine against the simulator with this machine's calibrated preset.
 
 Two tables are measured and simulated: packets per CPU-second by pool and packet size (null devices, no per-core cache),
-and by ring and packet size (memif). The machine is calibrated (`machine.toml` beside this file is written anew), and what
-others leave of its LLC measured before the tables and after them.
+and by ring and packet size (memif). The machine is calibrated (`machine.toml` beside this file is written anew), and
+what others leave of its LLC measured before the tables and after them.
 One number of the simulation is fitted, work per packet besides copies and the pool, on the points that EXPECTED says;
 those are judged by nothing. Writes reference.csv and the tables between the markers of README.md. Exit code 1 where a
 requirement is not met, 3 where testpmd is missing.

@@ -33,6 +33,25 @@ impl Memory for Flat {
     }
 }
 
+/// The same behind a TLB.
+struct Translated(Hierarchy);
+
+impl Memory for Translated {
+    fn translate(&mut self, request: &Request) -> Translation {
+        self.0.translate(request)
+    }
+    fn lookup(&mut self, request: &Request) -> Lookup {
+        Flat.lookup(request)
+    }
+    fn settle(&mut self, _: &Lookup, _: &Request, _: Ps) {}
+    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
+        Flat.fetch(request, lookup, now)
+    }
+    fn private_latency(&self, served: Served) -> (Reason, Ps) {
+        Flat.private_latency(served)
+    }
+}
+
 /// Region offsets are addresses.
 struct Plain {
     short_cut: bool,
@@ -276,6 +295,25 @@ proptest! {
         prop_assert_eq!(results[0].0, expected);
         // What each packet's time went to is the same, too.
         prop_assert_eq!(&results[0], &results[1]);
+    }
+
+    /// What is known at once and what is found out in order of time is the same where memory has no queues: walks, what
+    /// waits for them, and what retires behind them, in programs that are longer than the core can number at a time.
+    #[test]
+    fn page_walks_take_as_long_in_both_kinds_of_replay(
+        ops in ops(), rob in prop_oneof![1u32..300, Just(512)], walk in 0.5f64..60.0, apart in 1u64..40,
+        repeated in prop_oneof![4 => Just(1), 1 => Just(30)],
+    ) {
+        let ops: Vec<Op> = ops.repeat(repeated).iter().map(|&(work, line, store, dep)| (work, line * apart, store, dep)).collect();
+        let ordered = spec(CoreModel::Window, rob, 256);
+        let ahead = CoreSpec { lookahead: Span::from_ns(10.0), ..ordered.clone() };
+        let results = [ordered, ahead].map(|spec| {
+            let mut core = Core::new(&spec, CoreId(0), "core").unwrap();
+            record(&ops, core.script());
+            let mut memory = Translated(hierarchy(Some(translation(4096, walk)), None));
+            run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START).0
+        });
+        prop_assert_eq!(results[0], results[1]);
     }
 
     /// Over memory that only one core uses it cannot matter when a core with lookahead lets others have their turn.

@@ -89,19 +89,30 @@ impl RegionId {
     /// The first region a function may number itself.
     pub const FIRST_TABLE: RegionId = RegionId(16);
 
-    /// Numbers of mappings begin here; a layout of regions that have some takes them off.
+    /// Numbers of mappings begin here.
     const MAPPING_SHIFT: u32 = 14;
 
-    /// The region as the process that has it at its mapping `number`, 1 to 3, refers to it: memory that processes share
-    /// has the same lines in each, and pages of its own.
+    /// The region, whose number is below 16384, as the process that has it at its mapping `number`, 1 to 3, refers to
+    /// it: memory that processes share has the same lines in each, and pages of its own. A layout places it by its
+    /// [`RegionId::bare`] number.
+    ///
+    /// # Panics
+    /// Other numbers, and a region that is one already.
     pub const fn shared(self, number: u8) -> RegionId {
-        RegionId(self.0 | (number as u16 & 3) << Self::MAPPING_SHIFT)
+        assert!(1 <= number && number <= 3 && self.mapping() == 0);
+        RegionId(self.0 | (number as u16) << Self::MAPPING_SHIFT)
     }
 
     /// The number of [`RegionId::shared`], 0 where the region is not.
     #[inline(always)]
     pub const fn mapping(self) -> u8 {
         (self.0 >> Self::MAPPING_SHIFT) as u8
+    }
+
+    /// The region, whichever mapping it is referred to by.
+    #[inline]
+    pub const fn bare(self) -> RegionId {
+        RegionId(self.0 & ((1 << Self::MAPPING_SHIFT) - 1))
     }
 
     /// Whether the region moves with the packet.

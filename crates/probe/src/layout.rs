@@ -77,8 +77,8 @@ pub struct Request {
     pub clos: Clos,
     /// The core that asks; of a DMA request the core whose queue it serves.
     pub core: CoreId,
-    /// Which mapping of memory that processes share translates the address, [`RegionId::mapping`]; 0 for memory that has
-    /// one.
+    /// Which mapping of memory that processes share translates the address, [`RegionId::mapping`]; 0 for memory that
+    /// has one.
     pub mapping: u8,
 }
 
@@ -90,7 +90,7 @@ impl Request {
         Request { addr, bytes, site: r.site, access: r.access, clos: packet.clos, core: packet.core, mapping }
     }
 
-    /// What tells its page of 2 to the `bits` bytes from all others of that size.
+    /// What tells its page of 2 to the `bits` bytes from all others of that size; addresses are below 2 to the 56.
     #[inline]
     pub fn page(&self, bits: u32) -> u64 {
         self.addr.0 >> bits | u64::from(self.mapping) << 56

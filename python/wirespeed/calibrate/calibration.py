@@ -92,9 +92,10 @@ def calibrate(
 ) -> Calibration:
     """Measures this machine on one core (the last one if None), in three to five minutes.
 
-    With `judge` the preset is judged by loops that it was not fitted on. What others leave of the LLC is measured before
-    and after `meanwhile`, for a program that is measured there and compared with the preset. Raises InputError for a core that this process
-    may not use, and OSError where there is too little memory.
+    With `judge` the preset is judged by loops that it was not fitted on. What others leave of the LLC is measured
+    before and after `meanwhile`, for a program that is measured there and compared with the preset; it comes on top of
+    the minutes, and its exceptions pass through. Raises InputError for a core that this process may not use, and
+    OSError where there is too little memory.
     """
     begun = time.monotonic()
     found = measuring.measure(cpu, progress, meanwhile)

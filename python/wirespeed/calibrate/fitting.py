@@ -57,7 +57,7 @@ _AS_SMALL: Final = 0.4
 # So many points between the reaches of the TLBs tell what the second takes.
 _HITS: Final = 3
 _PAGE_AND_LINE: Final = 4096 + 64
-# An LLC's size is of so many steps by which every set of a page has its line.
+# An LLC has sets for whole pages, unless that is as coarse a step as an eighth of it.
 _PAGES_AT_LEAST: Final = 8
 # A prefetcher drops what cannot go out at once, or lets this many lines wait.
 _WAITING: Final = 64
@@ -268,11 +268,10 @@ def _walks(it: Fitted, found: Measured) -> None:
     (loads,) = simulate(it.overrides(**{"machine.tlb.page": "4 KiB"}), [loop])
     source = f"fitted: lines on {pages} pages take as long as measured"
     if not split:
-        it.notes.append("page walks: huge pages cost too little to tell; walks take what their loads do")
+        it.notes.append("page walks: huge pages cost too little to tell; their walks take what their loads do")
     elif huge > loads:
         it.put("machine.tlb.walk_latency", f"{huge - loads:.3g} ns", f"{source} in huge pages")
-    if small > loads:
-        it.put("machine.tlb.shared_walk_latency", f"{small - loads:.3g} ns", f"{source} in small ones")
+    it.put("machine.tlb.shared_walk_latency", f"{max(small - loads, 0.0):.3g} ns", f"{source} in small ones")
 
 
 def _beside(found: Measured, lines: int) -> float:
@@ -368,7 +367,10 @@ def _share(it: Fitted, found: Measured) -> bool:
 
     def settings(shared: _Shared, smaller: int = 1) -> dict[str, Any]:
         # Others' rate stays: a round through a smaller set takes less time, too.
-        more = _whole(it, shared.bytes // smaller) | {"machine.llc.replacement": shared.replacement}
+        size = _whole(it, shared.bytes)["machine.llc.size"]
+        if smaller > 1:
+            size = _whole(it, _bytes(size) // smaller, pages=False)["machine.llc.size"]
+        more = {"machine.llc.size": size, "machine.llc.replacement": shared.replacement}
         return more | ({"machine.llc.tenants": f"{shared.gbps:.3g} Gbps"} if shared.gbps else {})
 
     def error(shared: _Shared, alone: bool = False) -> float:
@@ -446,8 +448,8 @@ def _search(starts: Sequence[_Shared], error: Callable[[_Shared], float], most: 
     return best
 
 
-def _whole(it: Fitted, bytes: int) -> dict[str, Any]:
-    """An LLC of about so many bytes, up to what it has: of whole sets."""
+def _whole(it: Fitted, bytes: int, pages: bool = True) -> dict[str, Any]:
+    """An LLC of about so many bytes, up to what it has: of whole sets, and with `pages` of sets for whole pages."""
     granule = it.values["machine.llc.ways"] * it.values["machine.llc.slices"] * 64
     # No finer than it is known, where that is easier to read.
     for least, unit in ((64 * MIB, MIB), (4 * MIB, 64 * KIB)):
@@ -456,7 +458,7 @@ def _whole(it: Fitted, bytes: int) -> dict[str, Any]:
             break
     # As in the whole cache, a page's lines go to sets of their own: buffers of 2 KiB leave those of their ends unused.
     page = math.lcm(granule, it.values["machine.llc.ways"] * it.values["machine.llc.slices"] * 4096)
-    if bytes >= _PAGES_AT_LEAST * page:
+    if pages and bytes >= _PAGES_AT_LEAST * page:
         granule = page
     had = it.values["machine.llc.size"]
     size = max(bytes // granule, 1) * granule

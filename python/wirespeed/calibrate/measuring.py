@@ -136,7 +136,8 @@ def measure(
 ) -> Measured:
     """Measures one core and what it shares. Raises InputError for a core that this process may not use.
 
-    What others leave of the LLC is measured before and after `meanwhile`, of which it is to tell.
+    What others leave of the LLC is measured before and after `meanwhile`, of which it is to tell, and whose exceptions
+    pass through.
     """
     usable = cores()
     core = usable[-1] if core is None else core
@@ -219,7 +220,8 @@ def _steps(
     # Of all that a block and the room behind it span, as much.
     share += [partial(kept, size) for size in windows if 4 * found.l2 < size <= far]
     steps += [("what others leave of the LLC", each) for each in share]
-    steps += [("what others leave of the LLC", each) for each in (meanwhile, *reversed(share)) if each is not None]
+    steps += [("a program meanwhile", meanwhile)] if meanwhile else []
+    steps += [("what others leave of the LLC", each) for each in reversed(share)]
     steps += [("translation", partial(pages, number)) for number in _PAGES]
     steps += [("overlap", partial(chains, number)) for number in _CHAINS]
     steps += [("overlap", random)]

@@ -400,11 +400,14 @@ impl Ahead {
         let waits = !matches!(request.access, Access::Store | Access::Prefetch);
         let address = match memory.translate(request) {
             Translation::Free if self.walks.is_empty() => Address { at: source, reason: Reason::Mshr },
-            translation => self.translated(request, source, translation, memory),
+            translation => {
+                let (address, translated) = self.translated(request, source, translation, memory);
+                if let (Access::Store, Some(at)) = (request.access, translated) {
+                    self.retire_translated(at);
+                }
+                address
+            }
         };
-        if request.access == Access::Store && address.reason == Reason::Tlb {
-            self.retire_translated(address.at);
-        }
         self.access(request, address, waits, memory)
     }
 
@@ -414,8 +417,8 @@ impl Ahead {
         self.retire_work();
         if at > self.burst.retired {
             self.burst.charge(at, Reason::Tlb);
+            self.remember();
         }
-        self.remember();
     }
 
     /// Looks into the private caches and goes on from there: when the data are there. The instruction retires
@@ -571,7 +574,8 @@ impl Ahead {
         }
     }
 
-    /// Makes a translation that is not at hand, or waits for one under way: when the address is there.
+    /// Makes a translation that is not at hand, or waits for one under way: when the address is there, and when the
+    /// translation is if it has to be waited for.
     #[inline(never)]
     fn translated<M: Memory>(
         &mut self,
@@ -579,15 +583,16 @@ impl Ahead {
         source: Ps,
         translation: Translation,
         memory: &mut M,
-    ) -> Address {
+    ) -> (Address, Option<Ps>) {
         let at = match translation {
             Translation::Free => {
                 let front_end = self.front_end;
                 self.walks.retain(|&(.., until)| until > front_end);
                 let same = self.walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
-                match same {
-                    Some(&(.., until)) if until > source => until,
-                    _ => return Address { at: source, reason: Reason::Mshr },
+                let translated = same.map(|&(.., until)| until);
+                match translated {
+                    Some(until) if until > source => until,
+                    _ => return (Address { at: source, reason: Reason::Mshr }, translated),
                 }
             }
             Translation::Wait(latency) => self.front_end.max(source) + latency,
@@ -598,11 +603,14 @@ impl Ahead {
                     at = self.access(&entry, Address { at, reason: Reason::Tlb }, false, memory);
                 }
                 at += walk.latency();
-                self.walks.push((request.page(walk.page_bits()), walk.page_bits(), at));
+                let (page, bits) = (request.page(walk.page_bits()), walk.page_bits());
+                // Of a page that was walked for before the latest walk counts.
+                self.walks.retain(|&(other, of, _)| (other, of) != (page, bits));
+                self.walks.push((page, bits, at));
                 at
             }
         };
-        Address { at, reason: Reason::Tlb }
+        (Address { at, reason: Reason::Tlb }, Some(at))
     }
 
     /// Retires the instructions after the last reference. Stores may have gone out later than the

@@ -32,6 +32,8 @@ pub struct Ordered {
     owed_work: Ps,
     /// Slots given out: one a request.
     slots: u64,
+    /// The first of the reference that is dispatched.
+    first_slot: u64,
     /// When each of the last slots is done, [`UNKNOWN`] while it is not known.
     done: Box<[u64; SLOTS]>,
     /// The last slot of each of the last references.
@@ -88,10 +90,12 @@ const NO_ITEM: u64 = u64::MAX;
 const ITEMS: usize = 512;
 /// The most requests of a reference: the lines of the largest frame.
 const REQUESTS: usize = 160;
-/// The most slots that a reference may take: each request may walk four levels of page tables, the walk its latency, and a
-/// store retires behind it.
+/// The most slots that a reference may take: each request may walk four levels of page tables, the walk its latency,
+/// a store retires behind it, and one stands for all.
 /// Nothing is dispatched when fewer are left before one that something waits for.
-const SLOTS_OF_A_REFERENCE: u64 = 7 * REQUESTS as u64;
+const SLOTS_OF_A_REFERENCE: u64 = 8 * REQUESTS as u64;
+// What is left is for a window's references: as many as the largest reorder buffers hold, walks included.
+const _: () = assert!(SLOTS as u64 >= SLOTS_OF_A_REFERENCE + 512);
 
 /// What retires in program order.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +117,8 @@ enum Kind {
     Hit(Reason, u32),
     /// A reference whose data come along its path, and what the wait for its address is charged to.
     Path(Reason),
+    /// A store's translation.
+    Translation,
     /// From here on the work is for this packet of the burst, or for none.
     Owner(u32),
 }
@@ -129,8 +135,9 @@ struct Address {
 struct Wait {
     item: u64,
     slot: u64,
-    /// The slot that has to be done first.
+    /// The slots that have to be done first; mostly the same one.
     on: u64,
+    also: u64,
     /// The data come with that slot: nothing is added to it.
     same_line: bool,
     dispatched: Ps,
@@ -200,6 +207,7 @@ impl Ordered {
             paths: Box::new([Path::default(); ITEMS]),
             window_end: u64::MAX,
             slots_end: u64::MAX,
+            first_slot: 0,
             walks: Vec::new(),
             waits: Vec::new(),
             history: VecDeque::new(),
@@ -423,6 +431,7 @@ impl Ordered {
     #[inline(always)]
     fn touch<M: Memory, L: Layout>(&mut self, r: &Ref, memory: &mut M, layout: &L, now: Ps, horizon: Ps) {
         self.prefetches |= self.awaiting;
+        self.first_slot = self.slots;
         let after = self.slot_before(r);
         let last = match layout.place_line(r, &self.burst.placed()) {
             Some(addr) => {
@@ -492,6 +501,7 @@ impl Ordered {
         }
         let slot = self.slots;
         self.slots += 1;
+        self.first_slot = slot;
         let source = self.source(after);
         let fetch = Fetch {
             slot,
@@ -581,17 +591,26 @@ impl Ordered {
                 self.access(request, address, waits, memory, now, horizon);
             }
             translation => {
-                let address = self.translated(request, after, translation, memory, now, horizon);
-                if request.access == Access::Store && address.reason == Reason::Tlb {
-                    // It retires before its line is there, but not before its address is translated: until then it may
-                    // fault.
-                    let slot = self.slots;
-                    self.slots += 1;
-                    self.queue_hit(None, slot, address, self.source(address.after), Reason::Tlb, Ps::ZERO);
+                let (address, translated) = self.translated(request, after, translation, memory, now, horizon);
+                if let (Access::Store, Some(slot)) = (request.access, translated) {
+                    self.retire_translated(slot);
                 }
                 self.access(request, address, waits, memory, now, horizon);
             }
         }
+    }
+
+    /// A store retires before its line is there, but not before its address is translated: until then it may fault.
+    #[inline(never)]
+    fn retire_translated(&mut self, translated: u64) {
+        let (slot, item, at) = (self.slots, self.next_item(), self.source(Some(translated)));
+        self.slots += 1;
+        self.set_done(slot, at);
+        if at == UNKNOWN {
+            let (on, dispatched, latency) = (translated, Ps::ZERO, Ps::ZERO);
+            self.waits.push(Wait { item, slot, on, also: on, same_line: false, dispatched, latency });
+        }
+        self.queue(at, Kind::Translation);
     }
 
     /// Looks into the private caches and goes on from there. The instruction retires with the data
@@ -658,7 +677,7 @@ impl Ordered {
     }
 
     /// Makes a translation that is not at hand, or waits for one under way: what the request's address
-    /// waits for.
+    /// waits for, and the slot of the translation if it has to be waited for.
     #[inline(never)]
     fn translated<M: Memory>(
         &mut self,
@@ -668,17 +687,32 @@ impl Ordered {
         memory: &mut M,
         now: Ps,
         horizon: Ps,
-    ) -> Address {
+    ) -> (Address, Option<u64>) {
         match translation {
             Translation::Free => {
                 let Ordered { walks, done, front_end, .. } = self;
                 walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
                 let same = walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
-                // Of a walk and the address's own source the later in program order counts.
-                match same {
-                    Some(&(.., walk)) if after.is_none_or(|own| own < walk) => after = Some(walk),
-                    _ => return Address { after, reason: Reason::Mshr },
+                let Some(&(.., walk)) = same else { return (Address { after, reason: Reason::Mshr }, None) };
+                let Some(own) = after else { return (Address { after: Some(walk), reason: Reason::Tlb }, Some(walk)) };
+                let (walked, there) = (self.source(Some(walk)), self.source(Some(own)));
+                let reason = if walked > there || walked == UNKNOWN { Reason::Tlb } else { Reason::Mshr };
+                let both = self.slots;
+                self.slots += 1;
+                self.set_done(both, walked.max(there));
+                if walked.max(there) == UNKNOWN {
+                    let (item, dispatched, latency) = (NO_ITEM, self.front_end, Ps::ZERO);
+                    self.waits.push(Wait {
+                        item,
+                        slot: both,
+                        on: walk,
+                        also: own,
+                        same_line: false,
+                        dispatched,
+                        latency,
+                    });
                 }
+                return (Address { after: Some(both), reason }, Some(walk));
             }
             Translation::Wait(latency) => {
                 let slot = self.slots;
@@ -700,11 +734,14 @@ impl Ordered {
                     after = Some(slot);
                 }
                 if let Some(slot) = after {
-                    self.walks.push((request.page(walk.page_bits()), walk.page_bits(), slot));
+                    let (page, bits) = (request.page(walk.page_bits()), walk.page_bits());
+                    // Of a page that was walked for before the latest walk counts.
+                    self.walks.retain(|&(other, of, _)| (other, of) != (page, bits));
+                    self.walks.push((page, bits, slot));
                 }
             }
         }
-        Address { after, reason: Reason::Tlb }
+        (Address { after, reason: Reason::Tlb }, after)
     }
 
     /// `slot` is done `latency` after dispatch and after `after`, and with the data of `line`, which
@@ -715,7 +752,7 @@ impl Ordered {
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
         let coming = line.and_then(|line| self.fills.under_way(line, arrives).map(|(until, _)| until));
         let fetch = line.and_then(|line| self.asked(line));
-        let wait = |on, same_line| Wait { item: NO_ITEM, slot, on, same_line, dispatched, latency };
+        let wait = |on, same_line| Wait { item: NO_ITEM, slot, on, also: on, same_line, dispatched, latency };
         let wait = match (coming, fetch) {
             (Some(_), _) => None,
             (None, Some(fetch)) => Some(wait(fetch, true)),
@@ -741,12 +778,12 @@ impl Ordered {
     fn hit(&mut self, line: Line, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
         let source = self.source(address.after);
         if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
-            self.queue_hit(Some(line), slot, address, source, reason, latency);
+            self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
         let arrives = Ps(self.front_end.0.max(source)) + latency;
         if self.fills.under_way(line, arrives).is_some() {
-            self.queue_hit(Some(line), slot, address, source, reason, latency);
+            self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
         self.set_done(slot, arrives.0);
@@ -769,10 +806,9 @@ impl Ordered {
         after.map_or(0, |slot| self.done[(slot % SLOTS as u64) as usize])
     }
 
-    /// A private hit of `line`, or what needs no data, that may have to wait: something older, its address or its data may
-    /// be missing.
+    /// A private hit that may have to wait: something older, its address or its data may be missing.
     #[inline(never)]
-    fn queue_hit(&mut self, line: Option<Line>, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
+    fn queue_hit(&mut self, line: Line, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
         let dispatched = self.front_end;
         let item = self.next_item();
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
@@ -781,12 +817,12 @@ impl Ordered {
             self.paths[(item % ITEMS as u64) as usize] = Path::of(reason, latency);
             kind = Kind::Path(address.reason);
         }
-        let wait = |on, same_line| Wait { item, slot, on, same_line, dispatched, latency };
+        let wait = |on, same_line| Wait { item, slot, on, also: on, same_line, dispatched, latency };
         // The tag is there, but the data may still be on their way, or not even asked for.
-        if let Some((until, path)) = line.and_then(|line| self.fills.under_way(line, arrives)) {
+        if let Some((until, path)) = self.fills.under_way(line, arrives) {
             self.paths[(item % ITEMS as u64) as usize] = *path;
             (at, kind) = (until.0, Kind::Path(Reason::Mshr));
-        } else if let Some(on) = line.and_then(|line| self.asked(line)) {
+        } else if let Some(on) = self.asked(line) {
             self.waits.push(wait(on, true));
             at = UNKNOWN;
         } else if let Some(on) = address.after.filter(|_| source == UNKNOWN) {
@@ -807,13 +843,7 @@ impl Ordered {
     #[inline(always)]
     fn queue(&mut self, at: u64, kind: Kind) {
         let work = std::mem::take(&mut self.owed_work);
-        let item = Item {
-            at,
-            instruction: self.instructions,
-            work,
-            slot: self.slots.saturating_sub(SLOTS_OF_A_REFERENCE),
-            kind,
-        };
+        let item = Item { at, instruction: self.instructions, work, slot: self.first_slot, kind };
         if self.items.is_empty() && at != UNKNOWN {
             self.retire(&item);
             self.first_item += 1;
@@ -1005,7 +1035,8 @@ impl Ordered {
     fn resolve_waits(&mut self) {
         let Ordered { waits, done, items, fills, first_item, paths, .. } = self;
         waits.retain(|w| {
-            let Some(source) = known(done[(w.on % SLOTS as u64) as usize]) else { return true };
+            let [on, also] = [w.on, w.also].map(|slot| done[(slot % SLOTS as u64) as usize]);
+            let Some(source) = known(on.max(also)) else { return true };
             let own = w.dispatched + w.latency;
             let at = own.max(if w.same_line { Ps(source) } else { Ps(source) + w.latency });
             done[(w.slot % SLOTS as u64) as usize] = at.0;
@@ -1064,6 +1095,9 @@ impl Ordered {
             Kind::Path(address) if at > burst.retired => {
                 burst.charge_path(at, &self.paths[(self.first_item % ITEMS as u64) as usize], address);
             }
+            Kind::Translation if at > burst.retired => burst.charge(at, Reason::Tlb),
+            // It held nothing up.
+            Kind::Translation => return,
             _ => {}
         }
         self.remember(item.instruction);

@@ -127,8 +127,8 @@ pub(super) struct Tlb {
     l2_latency: Ps,
     walk_latency: Ps,
     shared_walk_latency: Ps,
-    /// The TLBs of pages of 4 KiB, or those of everything where there are none.
-    smallest: usize,
+    /// The TLBs that have the pages of shared memory: those of 4 KiB, or those of everything where there are none.
+    of_shared: usize,
     /// Of the levels above the last, the topmost first.
     walk_caches: Vec<TagArray>,
     tables: [Addr; LEVELS],
@@ -225,7 +225,7 @@ impl Tlb {
         let walk_latency = spec.walk_latency.map_or(Ps::ZERO, Span::ps);
         let (tables, tables_bytes) = tables_from(Addr(DEFAULT_TABLES));
         Ok(Tlb {
-            smallest: sizes.iter().position(|size| size.levels == LEVELS).unwrap_or(0),
+            of_shared: sizes.iter().position(|size| size.levels == LEVELS).unwrap_or(0),
             sizes,
             l2: (spec.l2_entries > 0).then(|| array("l2", spec.l2_entries, spec.l2_ways)).transpose()?,
             l2_latency: spec.l2_latency.ps(),
@@ -254,26 +254,27 @@ impl Tlb {
 
     /// Translates `addr` by one of its mappings, and keeps the translation.
     pub(super) fn translate(&mut self, addr: Addr, mapping: u8) -> Translation {
-        let index = if mapping == 0 { self.size_of(addr) } else { self.smallest };
+        let index = if mapping == 0 { self.size_of(addr) } else { self.of_shared };
         let all_sizes = self.sizes.len();
         let size = &mut self.sizes[index];
-        // Pages of shared memory are as small as there are, whatever `page` is.
-        let (bits, levels, latency) = match mapping {
-            0 => (size.bits, size.levels, self.walk_latency),
-            _ => (PAGE_BITS, LEVELS, self.shared_walk_latency),
+        // Pages of shared memory have 4 KiB whatever `page` is. What keeps those of a mapping apart from others is needed
+        // everywhere, what keeps sizes apart where they share a TLB.
+        let (bits, levels, latency, apart, apart_in_l2) = match mapping {
+            0 => (size.bits, size.levels, self.walk_latency, 0, index as u64),
+            _ => {
+                let apart = (all_sizes - 1 + usize::from(mapping)) as u64;
+                (PAGE_BITS, LEVELS, self.shared_walk_latency, apart, apart)
+            }
         };
         let page = addr.0 >> bits;
-        // What keeps the pages of a mapping apart from others, everywhere, and those of a size, where sizes share a TLB.
-        let apart = if mapping == 0 { 0 } else { (all_sizes - 1 + usize::from(mapping)) as u64 } << SIZE_SHIFT;
-        if size.l1.use_line(Line(page | apart)).is_some() {
+        let in_l1 = Line(page | apart << SIZE_SHIFT);
+        if size.l1.use_line(in_l1).is_some() {
             return Translation::Free;
         }
         let (l2, key) = match &mut size.l2 {
-            Some(own) => (Some(own), page | apart),
-            None if mapping == 0 => (self.l2.as_mut(), page | (index as u64) << SIZE_SHIFT),
-            None => (self.l2.as_mut(), page | apart),
+            Some(own) => (Some(own), in_l1),
+            None => (self.l2.as_mut(), Line(page | apart_in_l2 << SIZE_SHIFT)),
         };
-        let key = Line(key);
         let mut in_l2 = false;
         if let Some(l2) = l2 {
             in_l2 = l2.use_line(key).is_some();
@@ -281,13 +282,13 @@ impl Tlb {
                 let _ = l2.fill(key, ALL, false, false);
             }
         }
-        let _ = size.l1.fill(Line(page | apart), ALL, false, false);
+        let _ = size.l1.fill(in_l1, ALL, false, false);
         if in_l2 {
             return Translation::Wait(self.l2_latency);
         }
         let mut first = 0;
         for (level, cache) in self.walk_caches.iter_mut().enumerate().take(levels - 1) {
-            let entry = Line(number_of(addr, level) | apart);
+            let entry = Line(number_of(addr, level) | apart << SIZE_SHIFT);
             if cache.use_line(entry).is_some() {
                 first = level + 1;
             } else {

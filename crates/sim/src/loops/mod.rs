@@ -328,7 +328,7 @@ struct Sets {
 
 impl Sets {
     fn address(&self, r: &Ref) -> Addr {
-        Addr(u64::from(r.region.0) % SETS * self.apart + r.offset)
+        Addr(u64::from(r.region.bare().0) % SETS * self.apart + r.offset)
     }
 }
 
