@@ -254,8 +254,10 @@ def _second_level(cost: Mapping[int, float], beyond: Sequence[int], least: float
 
 def _walks(it: Fitted, found: Measured) -> None:
     """What a page walk takes beside the loads that are simulated: a guest's goes through its host's tables, too."""
-    reach, l2 = it.values.get("machine.tlb.l2_entries", 0), _bytes(it.values["machine.l2.size"])
-    split = it.values.get("machine.tlb.page") == "4 KiB"
+    if "machine.tlb.page" not in it.values:
+        return
+    reach, l2 = it.values["machine.tlb.l2_entries"], _bytes(it.values["machine.l2.size"])
+    split = it.values["machine.tlb.page"] == "4 KiB"
     # So many pages that the TLBs hold hardly any of them by the time they come round, and lines that L2 holds.
     beyond = [n for n in sorted(found.pages) if reach < n <= l2 // 2 // 64]
     if not beyond:

@@ -429,6 +429,7 @@ fn the_controller_and_the_array_interface_finish_requests_alike() {
                     access: if r.write { probe::Access::Store } else { probe::Access::Load },
                     clos: Default::default(),
                     core: Default::default(),
+                    mapping: 0,
                 };
                 let Ok(ticket) = controller.submit(&request, now) else { break };
                 tickets.insert(ticket, (next, now));
