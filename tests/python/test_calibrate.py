@@ -344,6 +344,19 @@ def test_caches_are_read_as_the_kernel_tells_them(tmp_path: Path) -> None:
     assert found == {1: CacheLevel(1, 48 * KIB, 12, 1), 3: CacheLevel(3, 32 * MIB, 16, 5)}
 
 
+def test_what_others_leave_is_measured_before_and_after_a_program() -> None:
+    share = "what others leave of the LLC"
+    ran: list[str] = []
+    steps = measuring._steps(made(), [0], 32 * MIB, lambda: ran.append("meanwhile"))
+    names = [name for name, _ in steps]
+    here = names.index("a program meanwhile")
+    assert names[:here].count(share) == names[here:].count(share) > 20
+    steps[here][1]()
+    assert ran == ["meanwhile"]
+    alone = [name for name, _ in measuring._steps(made(), [0], 32 * MIB, None)]
+    assert alone == [name for name in names if name != "a program meanwhile"]
+
+
 def test_the_mean_error_is_a_factor() -> None:
     rows = [{"measured_ns": 1.0, "simulated_ns": 2.0}, {"measured_ns": 2.0, "simulated_ns": 1.0}]
     assert abs((calibration.geometric_error(rows) or 0) - 100) < 1e-9
