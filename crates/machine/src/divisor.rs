@@ -5,6 +5,8 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Divisor {
     divisor: u32,
+    /// The logarithm of a power of two, which is quicker to divide by.
+    shift: Option<u8>,
     /// 2^64 / divisor, rounded up; 0 stands for a divisor of 1.
     reciprocal: u64,
 }
@@ -12,7 +14,8 @@ pub struct Divisor {
 impl Divisor {
     /// `divisor` must not be 0, which panics.
     pub fn new(divisor: u32) -> Divisor {
-        Divisor { divisor, reciprocal: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
+        let shift = divisor.is_power_of_two().then_some(divisor.trailing_zeros() as u8);
+        Divisor { divisor, shift, reciprocal: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
     }
 
     /// What is divided by.
@@ -30,8 +33,8 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline(always)]
     pub fn divide(self, n: u32) -> (u32, u32) {
-        if self.reciprocal == 0 {
-            return (n, 0);
+        if let Some(shift) = self.shift {
+            return (n >> (shift & 31), n & (self.divisor - 1));
         }
         let quotient = ((u128::from(self.reciprocal) * u128::from(n)) >> 64) as u32;
         (quotient, n - quotient * self.divisor)

@@ -12,6 +12,7 @@
 //! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
 //! so that strides of a row do not all meet in one bank.
 
+use std::hint::select_unpredictable;
 use std::ops::{Add, Sub};
 
 mod channel;
@@ -213,6 +214,9 @@ pub struct Dram {
     /// Its logarithm.
     bank_bits: u32,
     channels: Vec<Channel>,
+    /// Those of the first channel, then those of the next.
+    banks: Vec<Bank>,
+    /// But for the time of the buses, which the lines tell.
     counters: DramCounters,
 }
 
@@ -236,10 +240,9 @@ struct Channel {
     /// For how long a row has been open, up to `open_until`.
     open: Ps,
     open_until: Ps,
-    /// The refresh interval that was last looked at, and its start.
+    /// The refresh interval that was last looked at, and from when to when in it no refresh stops commands.
     epoch: u64,
-    epoch_start: Ps,
-    banks: Vec<Bank>,
+    quiet: (Ps, Ps),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -251,6 +254,29 @@ struct Bank {
     row: Option<u32>,
     /// Refreshes seen: a row opened before the latest one is closed.
     epoch: u64,
+}
+
+impl Channel {
+    /// The refresh interval of `column` is the one that was last looked at. The first refresh comes after one interval.
+    #[cold]
+    fn look_at(&mut self, column: Ps, t: &Timing) {
+        self.epoch = column.0 / t.refi.0;
+        let start = Ps(self.epoch * t.refi.0);
+        self.quiet = (if self.epoch > 0 { start + t.rfc } else { Ps::ZERO }, start + t.refi);
+    }
+}
+
+/// The later of two times of which nobody can foretell which it is, without a branch.
+#[inline(always)]
+fn later(a: Ps, b: Ps) -> Ps {
+    select_unpredictable(a > b, a, b)
+}
+
+/// Where a line lies: its channel, its bank among those of all channels, and its row there.
+struct Place {
+    channel: usize,
+    bank: usize,
+    row: u32,
 }
 
 impl Dram {
@@ -300,7 +326,6 @@ impl Dram {
         spec.energy(path)?;
         let devices = spec.of_currents().and_then(presets::preset);
         let open = spec.all_hits.then_some(0);
-        let banks = vec![Bank { row: open, ..Bank::default() }; spec.banks as usize];
         Ok(Dram {
             ranks: devices.map_or(1, |standard| spec.ranks(&standard)),
             timing: Timing {
@@ -327,18 +352,19 @@ impl Dram {
                     open: Ps::ZERO,
                     open_until: Ps::ZERO,
                     epoch: 0,
-                    epoch_start: Ps::ZERO,
-                    banks
+                    quiet: (Ps::ZERO, spec.t_refi.ps()),
                 };
                 spec.channels as usize
             ],
+            banks: vec![Bank { row: open, ..Bank::default() }; (spec.channels * spec.banks) as usize],
             counters: DramCounters::default(),
         })
     }
 
     /// What it has done so far.
     pub fn counters(&self) -> DramCounters {
-        self.counters
+        let lines = self.counters.reads + self.counters.writes;
+        DramCounters { bus_busy: self.timing.burst * lines, ..self.counters }
     }
 
     /// What it has done up to `now` that takes energy.
@@ -402,16 +428,11 @@ impl Dram {
             let more = (count - i - 1) / channels;
             if more > 0 {
                 let time = self.timing.burst * more;
-                let (within, channel) = self.interleave.divide(line.0 as u32);
-                let channel = &mut self.channels[channel as usize];
-                let row_and_bank = self.lines_per_row.divide(within).0;
-                let of_bank = self.banks_per_channel - 1;
-                let bank = (row_and_bank ^ row_and_bank >> self.bank_bits) & of_bank;
-                channel.banks[bank as usize].ready += time;
-                channel.bus_free += time;
+                let place = self.place(line);
+                self.banks[place.bank].ready += time;
+                self.channels[place.channel].bus_free += time;
                 done += time;
                 self.counters.row_hits += more;
-                self.counters.bus_busy += time;
                 *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += more;
             }
             latest = latest.max(done);
@@ -419,52 +440,54 @@ impl Dram {
         latest
     }
 
+    /// Where a line is.
+    #[inline(always)]
+    fn place(&self, line: Line) -> Place {
+        let (within, channel) = self.interleave.divide(line.0 as u32);
+        let row_and_bank = self.lines_per_row.divide(within).0;
+        let row = row_and_bank >> self.bank_bits;
+        let bank = (row_and_bank ^ row) & (self.banks_per_channel - 1);
+        let bank = (channel << self.bank_bits | bank) as usize;
+        Place { channel: channel as usize, bank, row: row & self.row_bits }
+    }
+
     /// Serves a line and hands each part of its time to `part`, in order.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, line: Line, write: bool, now: Ps, mut part: impl FnMut(Reason, Ps)) -> Ps {
+        let Place { channel, bank, row } = self.place(line);
+        let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
         let t = &self.timing;
-        let (within, channel) = self.interleave.divide(line.0 as u32);
-        let of_bank = self.banks_per_channel - 1;
-        let row_and_bank = self.lines_per_row.divide(within).0;
-        let row = row_and_bank >> self.bank_bits;
-        let bank = (row_and_bank ^ row) & of_bank;
-        let row = row & self.row_bits;
-        let channel = &mut self.channels[channel as usize];
         // A request out of turn waits as if it came with the latest: those made before it are served before it,
         // but not at a later time.
-        channel.latest = channel.latest.max(now);
+        channel.latest = later(channel.latest, now);
         let out_of_turn = channel.latest - now;
-        let bank = &mut channel.banks[bank as usize];
         let arrived = channel.latest + t.overhead;
-        let mut at = arrived.max(bank.ready);
+        let mut at = later(arrived, bank.ready);
         let busy = at - arrived;
         // Refresh stops commands, so what counts is when the column command of a row hit could go:
-        // not before the bus has room for its data. The first refresh comes after one interval.
-        let column = at.max(channel.bus_free.since(t.cl));
-        if column < channel.epoch_start || column - channel.epoch_start >= t.refi {
-            channel.epoch = column.0 / t.refi.0;
-            channel.epoch_start = Ps(channel.epoch * t.refi.0);
-        }
-        let (epoch, into) = (channel.epoch, column - channel.epoch_start);
+        // not before the bus has room for its data.
+        let column = later(at, channel.bus_free.since(t.cl));
         let mut refresh = Ps::ZERO;
-        if into < t.rfc && epoch > 0 {
-            refresh = column + t.rfc - into - at;
-            at += refresh;
+        if column < channel.quiet.0 || column >= channel.quiet.1 {
+            channel.look_at(column, t);
+            if column < channel.quiet.0 {
+                refresh = channel.quiet.0 - at;
+                at = channel.quiet.0;
+            }
         }
+        let epoch = channel.epoch;
         if bank.epoch != epoch {
             bank.epoch = epoch;
             bank.row = self.after_refresh;
         }
         let (reason, command) = match bank.row {
-            Some(open) if open == row => {
-                self.counters.row_hits += 1;
-                (Reason::RowHit, at)
-            }
-            Some(_) => {
-                self.counters.row_conflicts += 1;
-                let activate = at.max(bank.precharge_from) + t.rp;
-                bank.precharge_from = activate + t.ras;
-                (Reason::RowConflict, activate + t.rcd)
+            Some(open) => {
+                let hit = open == row;
+                let activate = later(at, bank.precharge_from) + t.rp;
+                bank.precharge_from = select_unpredictable(hit, bank.precharge_from, activate + t.ras);
+                self.counters.row_hits += u64::from(hit);
+                self.counters.row_conflicts += u64::from(!hit);
+                select_unpredictable(hit, (Reason::RowHit, at), (Reason::RowConflict, activate + t.rcd))
             }
             None => {
                 self.counters.row_misses += 1;
@@ -476,7 +499,7 @@ impl Dram {
                 bank.precharge_from = activate + t.ras;
                 // With open pages some row stays open up to the next refresh.
                 let shut = match self.page {
-                    PagePolicy::Open => channel.epoch_start + t.refi,
+                    PagePolicy::Open => channel.quiet.1,
                     PagePolicy::Closed => activate + t.ras,
                 };
                 channel.open += shut.since(activate.max(channel.open_until));
@@ -489,16 +512,11 @@ impl Dram {
             PagePolicy::Closed => None,
         };
         let data = command + t.cl;
-        let start = data.max(channel.bus_free);
+        let start = later(data, channel.bus_free);
         // The column command goes out when the bus will be free for its data.
         bank.ready = start.since(t.cl) + t.burst;
         channel.bus_free = start + t.burst;
-        self.counters.bus_busy += t.burst;
-        if write {
-            self.counters.writes += 1;
-        } else {
-            self.counters.reads += 1;
-        }
+        *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += 1;
         part(Reason::DramQueue, t.overhead);
         part(Reason::Refresh, refresh);
         part(Reason::BankBusy, busy);
