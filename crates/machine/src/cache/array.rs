@@ -611,6 +611,12 @@ impl<P: Policy> TagArray<P> {
         });
     }
 
+    /// As [`TagArray::prefetch_at`], of the sets of `lines`.
+    #[inline(always)]
+    pub(crate) fn prefetch_row(&self, lines: impl Iterator<Item = Line>) {
+        with_sets!(&self.sets, sets => lines.for_each(|line| prefetch(&sets[self.set_of(line)])));
+    }
+
     /// Asks the host to bring set `set` into its own cache.
     #[inline(always)]
     pub(crate) fn prefetch_at(&self, set: usize) {

@@ -16,7 +16,7 @@ use units::{LINE_BYTES, Rate, Span};
 
 use super::core::Shaders;
 use super::hermes::PacketBufferSpec;
-use super::lane::{Lanes, SECTOR_BYTES};
+use super::lane::Lanes;
 use super::merge::{Placement, WARP};
 use super::outcome::{Arrival, Outcome, Programs, SimtError, WarpRecord, lanes_of};
 use super::spec::{KernelSpec, SimtSpec};
@@ -238,12 +238,11 @@ impl Run<'_> {
 
     /// Runs a batch's warps in blocks; when the last is complete.
     fn kernel(&mut self, first: u32, end: u32, begun: u64, go_on: &mut dyn FnMut() -> bool) -> Result<u64, SimtError> {
-        let lines = (LINE_BYTES / SECTOR_BYTES) as u32;
         for n in first..end {
             let bytes = self.arrivals[self.outcome.accepted[n as usize] as usize].bytes;
             let slot = self.layout.base + n % self.layout.slots * self.layout.stride;
-            let count = bytes.div_ceil(LINE_BYTES as u32).min(self.layout.stride / lines);
-            self.shaders.memory_mut().device(slot / lines, count, true, begun);
+            let count = bytes.div_ceil(LINE_BYTES as u32).min(self.layout.stride);
+            self.shaders.memory_mut().device(slot, count, true, begun);
         }
         let mut blocks: Vec<(u32, Vec<(u32, u32)>)> = Vec::new();
         let (mut next, mut now, mut done, mut turn, mut rounds) = (first, begun, Vec::new(), 0, 0u32);

@@ -60,8 +60,6 @@ pub struct Deadlock {
 struct Slot {
     pc: u32,
     to: u32,
-    /// Instructions of the run at `pc` that are left, 0 if it has not begun.
-    left: u32,
     tag: u32,
     /// When the latest load is back.
     loads: u64,
@@ -79,6 +77,8 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct Core {
     slots: Vec<Slot>,
+    /// Of each slot's run, the instructions that are left, 0 if it has not begun: all that most instructions ask for.
+    left: [u32; 64],
     /// Bits of slots: empty, could be issued, at their last instruction.
     free: u64,
     ready: u64,
@@ -99,6 +99,8 @@ struct Core {
     issued: u64,
     launched: u64,
     resident: u64,
+    /// Warps that are complete, and whose slot is not released.
+    complete: u32,
     /// Warps that are resident, summed over clocks until `since`.
     warp_clocks: u64,
     since: u64,
@@ -132,6 +134,7 @@ impl Core {
     fn new(warps: u32, pipeline: u64) -> Core {
         Core {
             slots: vec![Slot::default(); warps as usize],
+            left: [0; 64],
             free: if warps >= 64 { u64::MAX } else { (1 << warps) - 1 },
             ready: 0,
             ending: 0,
@@ -148,6 +151,7 @@ impl Core {
             issued: 0,
             launched: 0,
             resident: 0,
+            complete: 0,
             warp_clocks: 0,
             since: 0,
         }
@@ -156,8 +160,7 @@ impl Core {
     #[inline(always)]
     fn schedule(&mut self, slot: u32, at: u64, now: u64) {
         if at - now < WHEEL {
-            self.wheel[(at % WHEEL) as usize] |= 1 << slot;
-            self.occupied |= 1 << (at % WHEEL);
+            self.schedule_soon(slot, at);
         } else {
             // What is beyond the coarse wheel waits in its last place, to be put where it belongs then.
             let place = (at / WHEEL).min(now / WHEEL + WHEEL - 1) % WHEEL;
@@ -165,6 +168,13 @@ impl Core {
             self.coarse[place as usize] |= 1 << slot;
             self.coarse_occupied |= 1 << place;
         }
+    }
+
+    /// As [`Core::schedule`], in less than [`WHEEL`] clocks.
+    #[inline(always)]
+    fn schedule_soon(&mut self, slot: u32, at: u64) {
+        self.wheel[(at % WHEEL) as usize] |= 1 << slot;
+        self.occupied |= 1 << (at % WHEEL);
     }
 
     /// `slot` wakes no more.
@@ -237,6 +247,62 @@ impl Core {
         self.schedule(slot, wakes, now);
     }
 
+    /// Warp `slot` is the one whose instruction is issued at `now`.
+    #[inline(always)]
+    fn take(&mut self, slot: u32, now: u64, slots_an_instruction: u64) {
+        self.ready &= !(1 << slot);
+        (self.latest, self.latest_at) = (slot, now);
+        self.port = now + slots_an_instruction;
+        self.issued += 1;
+    }
+
+    /// Does what comes after `now` as long as it is nobody else's business: instructions without memory, in a core to which no
+    /// warp can come before one of its own is complete. When the first of what is left is to be done.
+    #[inline(always)]
+    fn run_ahead(&mut self, mut now: u64, scheduler: Scheduler, slots_an_instruction: u64) -> u64 {
+        loop {
+            let next = self.next(now);
+            if self.free != 0 || self.complete != 0 || next == NEVER {
+                return next;
+            }
+            let woken = self.wake(next);
+            if woken & self.ending != 0 {
+                let place = next % WHEEL;
+                self.wheel[place as usize] = woken;
+                self.occupied |= 1 << place;
+                return next;
+            }
+            self.ready |= woken;
+            if self.ready != 0 && self.port <= next {
+                if self.alone != 0 {
+                    self.join(next);
+                }
+                let slot = self.pick(scheduler);
+                let left = self.left[slot as usize];
+                if left <= 1 {
+                    // It, or another one, is picked again when its time has come.
+                    return next;
+                }
+                self.take(slot, next, slots_an_instruction);
+                self.run_on(slot, left - 1, next, slots_an_instruction == 1);
+            }
+            now = next;
+        }
+    }
+
+    /// Warp `slot` has issued an instruction of a run at `now`, of which `left` are still to go.
+    #[inline(always)]
+    fn run_on(&mut self, slot: u32, left: u32, now: u64, may_be_alone: bool) {
+        self.left[slot as usize] = left;
+        // Where somebody wakes in the next clock, most clocks are somebody's: it would not be alone for long.
+        let busy = self.occupied >> ((now + 1) % WHEEL) & 1 != 0;
+        if left > 1 && self.ready == 0 && !busy && may_be_alone {
+            self.run_alone(slot, left, now);
+        } else {
+            self.schedule_soon(slot, now + self.pipeline.clocks);
+        }
+    }
+
     /// A warp that runs alone and has an instruction to issue at `now`, in which another one is ready or it is its last, is one
     /// of those that are ready; and `latest` is whose instruction went last.
     #[inline(always)]
@@ -247,7 +313,7 @@ impl Core {
             let slot = u32::from(self.alone_slot[rest as usize]);
             let wakes = self.slots[slot as usize].wakes;
             let more = self.pipeline.divide(wakes - now).0;
-            self.slots[slot as usize].left = more as u32 + 1;
+            self.left[slot as usize] = more as u32 + 1;
             if more > 0 {
                 self.issued -= more;
                 self.cancel(slot);
@@ -273,9 +339,6 @@ impl Core {
 
     #[inline(always)]
     fn pick(&self, scheduler: Scheduler) -> u32 {
-        if self.ready & (self.ready - 1) == 0 {
-            return self.ready.trailing_zeros();
-        }
         match scheduler {
             Scheduler::RoundRobin => {
                 let turn = (self.latest + 1) % 64;
@@ -309,6 +372,8 @@ pub struct Shaders {
     next: Vec<u64>,
     /// The least of `next`.
     soonest: u64,
+    /// Slots of all cores in which no warp is.
+    free: u32,
     memory: SimtMemory,
     /// Held locks: the holder's core and slot.
     locks: HashMap<u32, (u32, u32)>,
@@ -339,6 +404,7 @@ impl Shaders {
             cores: vec![Core::new(resident, u64::from(spec.pipeline)); spec.cores as usize],
             next: vec![NEVER; spec.cores as usize],
             soonest: NEVER,
+            free: resident * spec.cores,
             memory: SimtMemory::new(spec)?,
             locks: HashMap::new(),
             spins: 0,
@@ -357,6 +423,17 @@ impl Shaders {
     /// Slots of `core` in which no warp is.
     pub fn free(&self, core: usize) -> u32 {
         self.cores[core].free.count_ones()
+    }
+
+    /// The first core from `turn` on, in turn, that has a free slot.
+    #[inline]
+    pub fn with_room(&self, turn: usize) -> Option<usize> {
+        if self.free == 0 {
+            return None;
+        }
+        let (before, from) = self.cores.split_at(turn.min(self.cores.len()));
+        let has_room = |core: &Core| core.free != 0;
+        from.iter().position(has_room).map(|n| turn + n).or_else(|| before.iter().position(has_room))
     }
 
     /// The memory system.
@@ -403,6 +480,7 @@ impl Shaders {
         of.count(now);
         let slot = of.free.trailing_zeros();
         of.free &= !(1 << slot);
+        self.free -= 1;
         of.resident += 1;
         of.launched += 1;
         let member = if program.from == program.to { 0 } else { code.inst(program.from).member() as u8 };
@@ -426,8 +504,10 @@ impl Shaders {
             let Slot { member, entered, .. } = of.slots[slot as usize];
             self.member_clocks[usize::from(member)] += now - entered;
             of.resident -= 1;
+            of.complete -= 1;
+            of.free |= 1 << slot;
+            self.free += 1;
         }
-        of.free |= 1 << slot;
     }
 
     /// What happens at `now`, which is [`Shaders::next`]: at most an instruction a core. Warps that are complete are
@@ -457,6 +537,7 @@ impl Shaders {
         of.ready |= woken & !ended;
         if ended != 0 {
             of.ending &= !ended;
+            of.complete += ended.count_ones();
             let mut left = ended;
             while left != 0 {
                 let slot = left.trailing_zeros();
@@ -469,13 +550,10 @@ impl Shaders {
                 of.join(now);
             }
             let slot = of.pick(self.scheduler);
-            of.ready &= !(1 << slot);
-            (of.latest, of.latest_at) = (slot, now);
-            of.port = now + self.slots_an_instruction;
-            of.issued += 1;
+            of.take(slot, now, self.slots_an_instruction);
             self.issue(core, slot, now, code)?;
         }
-        let next = self.cores[core].next(now);
+        let next = self.cores[core].run_ahead(now, self.scheduler, self.slots_an_instruction);
         self.next[core] = next;
         Ok(next)
     }
@@ -483,34 +561,27 @@ impl Shaders {
     #[inline(always)]
     fn issue(&mut self, core: usize, slot: u32, now: u64, code: &Code) -> Result<(), Deadlock> {
         let of = &mut self.cores[core];
+        let may_be_alone = self.slots_an_instruction == 1;
+        let left = of.left[slot as usize];
+        if left > 1 {
+            of.run_on(slot, left - 1, now, may_be_alone);
+            return Ok(());
+        }
         let warp = &mut of.slots[slot as usize];
         let inst = code.inst(warp.pc);
         let mut at = now + self.pipeline;
         match inst.kind {
             Kind::Alu => {
-                if warp.left == 0 {
-                    warp.left = inst.word;
-                }
-                warp.left -= 1;
-                if warp.left > 0 {
-                    let left = warp.left;
-                    // Where somebody wakes in the next clock, most clocks are somebody's: it would not be alone for long.
-                    let busy = of.occupied >> ((now + 1) % WHEEL) & 1 != 0;
-                    if left > 1 && of.ready == 0 && !busy && self.slots_an_instruction == 1 {
-                        of.run_alone(slot, left, now);
-                    } else {
-                        of.schedule(slot, at, now);
-                    }
+                if left == 0 && inst.word > 1 {
+                    of.run_on(slot, inst.word - 1, now, may_be_alone);
                     return Ok(());
                 }
+                of.left[slot as usize] = 0;
             }
-            Kind::Load => {
+            Kind::Load | Kind::Store => {
                 let sectors = Sectors { words: code.words(inst), at: &warp.at };
-                warp.loads = warp.loads.max(self.memory.access(core, inst, &sectors, now));
-            }
-            Kind::Store => {
-                let sectors = Sectors { words: code.words(inst), at: &warp.at };
-                self.memory.access(core, inst, &sectors, now);
+                let there = self.memory.access(core, inst, &sectors, now);
+                warp.loads = warp.loads.max(if inst.kind == Kind::Load { there } else { 0 });
             }
             Kind::Lock => {
                 let me = (core as u32, slot);

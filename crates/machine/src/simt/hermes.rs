@@ -19,7 +19,7 @@ use units::{LINE_BYTES, Size};
 use super::core::{Finished, Shaders};
 use super::dcq::{DcqSpec, DelayCommitQueue};
 use super::lane::{Lanes, SECTOR_BYTES};
-use super::merge::{Placement, WARP, slot_sectors};
+use super::merge::{Placement, WARP};
 use super::outcome::{Arrival, Outcome, Programs, SimtError, WarpRecord, lanes_of};
 use super::spec::{KernelSpec, SimtSpec};
 use crate::MachineError;
@@ -67,10 +67,10 @@ impl PacketBufferSpec {
                 remedy,
             ));
         }
-        let (slots, stride) = (self.size.bytes() / slot, slot_sectors(slot));
-        let base = tables.next_multiple_of((LINE_BYTES / SECTOR_BYTES) as u32);
+        let (slots, stride) = (self.size.bytes() / slot, (slot / LINE_BYTES) as u32);
+        let base = (u64::from(tables) * SECTOR_BYTES).div_ceil(LINE_BYTES) as u32;
         let end = u64::from(base) + slots * u64::from(stride);
-        if slots < WARP as u64 || end >= 1 << 31 {
+        if slots < WARP as u64 || end >= 1 << 30 {
             let allowed = format!("{} and, with the tables, less than 64 GiB", Size::from_bytes(slot * WARP as u64));
             let remedy = "a warp's packets must have room";
             return Err(MachineError::new("buffer.size", self.size.to_string(), &allowed, remedy.into()));
@@ -269,7 +269,6 @@ impl Run<'_> {
                 self.outcome.lost.push(number);
                 continue;
             }
-            let slot = self.outcome.accepted.len() as u32 % self.layout.slots;
             self.outcome.accepted.push(number);
             self.buffered += 1;
             self.outcome.most_buffered = self.outcome.most_buffered.max(self.buffered);
@@ -279,15 +278,15 @@ impl Run<'_> {
             }
             self.waiting.count += 1;
             if self.spec.buffer.nic {
+                let slot = (self.outcome.accepted.len() - 1) as u32 % self.layout.slots;
                 self.device(slot, packet.bytes, true, now);
             }
         }
     }
 
     fn device(&mut self, slot: u32, bytes: u32, write: bool, now: u64) {
-        let first = (self.layout.base + slot * self.layout.stride) / (LINE_BYTES / SECTOR_BYTES) as u32;
-        let room = self.layout.stride / (LINE_BYTES / SECTOR_BYTES) as u32;
-        let lines = bytes.div_ceil(LINE_BYTES as u32).min(room);
+        let first = self.layout.base + slot * self.layout.stride;
+        let lines = bytes.div_ceil(LINE_BYTES as u32).min(self.layout.stride);
         self.shaders.memory_mut().device(first, lines, write, now);
     }
 
@@ -320,10 +319,7 @@ impl Run<'_> {
         if self.posted == 0 || self.dcq.as_ref().is_some_and(DelayCommitQueue::is_full) {
             return Ok(false);
         }
-        let cores = self.shaders.cores();
-        let Some(core) = (0..cores).map(|n| (self.turn + n) % cores).find(|&core| self.shaders.free(core) > 0) else {
-            return Ok(false);
-        };
+        let Some(core) = self.shaders.with_room(self.turn) else { return Ok(false) };
         let (mut count, mut filled) = (0, 0);
         while count < WARP as u32 {
             let Some((left, at)) = self.fifo.front_mut() else { break };
@@ -351,7 +347,7 @@ impl Run<'_> {
         self.programs.count(program, &mut self.outcome);
         let record = WarpRecord { first, count, filled, started: now, copied: now, finished: 0, committed: 0 };
         self.warps.push(record);
-        self.turn = (core + 1) % cores;
+        self.turn = if core + 1 == self.shaders.cores() { 0 } else { core + 1 };
         Ok(true)
     }
 

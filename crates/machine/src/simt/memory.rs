@@ -5,9 +5,11 @@
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
 //! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 
-use units::{LINE_BYTES, Line, Ps};
+use std::hint::select_unpredictable;
 
-use super::merge::{Inst, Kind, Placement};
+use units::{Line, Ps};
+
+use super::merge::{Inst, Kind, Placement, both};
 use super::spec::{CacheLevelSpec, SimtSpec};
 use crate::MachineError;
 use crate::cache::{CacheSpec, Lru, TagArray, Written};
@@ -22,15 +24,16 @@ pub struct Sectors<'a> {
     pub at: &'a Placement,
 }
 
-const SECTORS_A_LINE: u32 = (LINE_BYTES / super::lane::SECTOR_BYTES) as u32;
-
 /// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
 /// begin at multiples of their slots, do not all begin in one channel. No two lines come to the same place.
 #[inline(always)]
-fn spread(line: u32) -> Line {
+fn spread(line: u32) -> u32 {
     let above = line >> 5 ^ line >> 10 ^ line >> 15 ^ line >> 20;
-    Line(u64::from(line ^ above & 31))
+    line ^ above & 31
 }
+
+/// Lines that are worked on together.
+const ROW: usize = 64;
 
 /// What the memory system has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,27 +94,55 @@ impl Cache {
     }
 }
 
+/// When each bank of the L2 is free.
+#[derive(Clone, Debug)]
+struct Banks {
+    free: Vec<u64>,
+    /// Where their number is a power of two.
+    mask: Option<usize>,
+}
+
+impl Banks {
+    fn new(banks: u32) -> Banks {
+        let mask = banks.is_power_of_two().then(|| banks as usize - 1);
+        Banks { free: vec![0; banks as usize], mask }
+    }
+
+    /// When the bank of a line has dealt with a sector that comes to it at `now`; `more` of the same line follow it.
+    #[inline(always)]
+    fn through(&mut self, line: Line, now: u64, more: u64) -> u64 {
+        let line = line.0 as usize;
+        let bank = self.mask.map_or_else(|| line % self.free.len(), |mask| line & mask);
+        let free = self.free[bank];
+        let through = select_unpredictable(free > now, free, now) + 1;
+        self.free[bank] = through + more;
+        through
+    }
+}
+
 /// A clock, and how to divide by it: each line of DRAM does, and a division takes as long as all else of it.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     ps: u64,
     /// 2^64 / `ps` rounded down, plus 1.
     inverse: u64,
+    /// Times below it are divided by multiplying: of a number the product is too large by less than that times `ps`, so that
+    /// the quotient is exact while this is below 2^64.
+    quick: u64,
 }
 
 impl Period {
     fn new(ps: u64) -> Period {
         let ps = ps.max(1);
-        Period { ps, inverse: if ps == 1 { u64::MAX } else { u64::MAX / ps + 1 } }
+        let quick = if (2..1 << 20).contains(&ps) { 1 << 44 } else { 0 };
+        Period { ps, inverse: (u64::MAX / ps).wrapping_add(1), quick }
     }
 
     /// Clocks that `time` picoseconds take, the last one whole.
     #[inline(always)]
     fn clocks(self, time: u64) -> u64 {
-        // The product is too large by less than `time * ps`: the quotient is exact while that is below 2^64.
-        if time < 1 << 44 && self.ps < 1 << 20 && self.ps > 1 {
-            let quotient = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
-            return quotient + u64::from(quotient * self.ps < time);
+        if time < self.quick {
+            return ((u128::from(time + self.ps - 1) * u128::from(self.inverse)) >> 64) as u64;
         }
         time.div_ceil(self.ps)
     }
@@ -124,8 +155,7 @@ pub struct SimtMemory {
     /// When each core's port is free.
     ports: Vec<u64>,
     l2: Cache,
-    banks: Vec<u64>,
-    bank_mask: Option<u32>,
+    banks: Banks,
     dram: Dram,
     interconnect: u64,
     period: Period,
@@ -146,8 +176,7 @@ impl SimtMemory {
             l1,
             ports: vec![0; spec.cores as usize],
             l2: Cache::new(&spec.l2, "gpu.l2")?,
-            banks: vec![0; spec.l2.banks as usize],
-            bank_mask: spec.l2.banks.is_power_of_two().then(|| spec.l2.banks - 1),
+            banks: Banks::new(spec.l2.banks),
             dram: Dram::new(&spec.memory.dram()?, "gpu.memory")?,
             interconnect: u64::from(spec.interconnect),
             period: Period::new(spec.frequency.period().0),
@@ -185,76 +214,94 @@ impl SimtMemory {
     /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there.
     #[inline]
     pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
-        let mut latest = now;
-        let mut port = self.ports[core].max(now);
-        let line = |word| spread(sectors.at.resolve(word) / SECTORS_A_LINE);
-        if inst.kind == Kind::Store {
-            for &word in sectors.words {
-                port += 1;
-                latest = latest.max(self.store(core, line(word), port));
+        let from = self.ports[core].max(now);
+        let (mut port, mut latest) = (from, from);
+        let mut lines = [0; ROW];
+        for words in sectors.words.chunks(ROW) {
+            for (line, &word) in lines.iter_mut().zip(words) {
+                *line = spread(sectors.at.line(word));
             }
-        } else {
-            for &word in sectors.words {
-                port += 1;
-                latest = latest.max(self.load(core, line(word), port));
-            }
+            let lines = &lines[..words.len()];
+            self.l2.tags.prefetch_row(lines.iter().map(|&line| Line(line.into())));
+            let row = words.iter().copied().zip(lines.iter().map(|&line| Line(line.into())));
+            let (left, there) =
+                if inst.kind == Kind::Store { self.stores(core, row, port) } else { self.loads(core, row, port) };
+            (port, latest) = (left, latest.max(there));
         }
-        self.counters.sectors += sectors.words.len() as u64;
+        self.counters.sectors += port - from;
         self.ports[core] = port;
         latest
     }
 
-    fn load(&mut self, core: usize, line: Line, now: u64) -> u64 {
-        if let Some(l1) = self.l1.get_mut(core)
-            && let Some(ready) = l1.hit(line)
-        {
-            self.counters.l1_hits += 1;
-            return ready.max(now + l1.latency);
-        }
-        let bank = self.bank(line);
-        let start = self.banks[bank].max(now + self.interconnect) + 1;
-        self.banks[bank] = start;
-        self.counters.l2_loads += 1;
-        let found = start + self.l2.latency;
-        let (at, there, out) = self.l2.place(line, false);
-        let there = if there {
-            self.counters.l2_hits += 1;
-            self.l2.ready[at].max(found)
-        } else {
-            let ready = self.dram_line(line, false, found);
-            if let Some(out) = out {
-                self.dram_line(out, true, found);
+    /// Sectors leave the core one a clock from `port` on: when the last has left it, and when the last is there.
+    fn loads(&mut self, core: usize, row: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+        let (mut latest, mut asked, mut missed) = (port, 0, 0);
+        for (word, line) in row {
+            let (now, mut more) = (port + 1, u64::from(both(word)));
+            port = now + more;
+            if let Some(l1) = self.l1.get_mut(core) {
+                // The second sector finds there what the first brings.
+                let there = l1.hit(line);
+                let hits = u64::from(there.is_some()) + std::mem::take(&mut more);
+                self.counters.l1_hits += hits;
+                latest = latest.max(if hits > 0 { port + l1.latency } else { 0 });
+                if let Some(there) = there {
+                    latest = latest.max(there);
+                    continue;
+                }
             }
-            self.l2.ready[at] = ready;
-            ready
-        };
-        let back = there + self.interconnect;
-        if let Some(l1) = self.l1.get_mut(core) {
-            l1.fill(line, back);
+            asked += 1 + more;
+            let found = self.banks.through(line, now + self.interconnect, more) + self.l2.latency;
+            let (at, there, out) = self.l2.place(line, false);
+            let mut back = found + more;
+            if there {
+                back = back.max(self.l2.ready[at]);
+            } else {
+                missed += 1;
+                let ready = self.dram_line(line, false, found);
+                let ready = self.period.clocks(ready.0);
+                if let Some(out) = out {
+                    self.dram_line(out, true, found);
+                }
+                self.l2.ready[at] = ready;
+                back = back.max(ready);
+            }
+            back += self.interconnect;
+            if let Some(l1) = self.l1.get_mut(core) {
+                l1.fill(line, back);
+            }
+            latest = latest.max(back);
         }
-        back
+        self.counters.l2_loads += asked;
+        self.counters.l2_hits += asked - missed;
+        (port, latest)
     }
 
-    fn store(&mut self, core: usize, line: Line, now: u64) -> u64 {
-        // Other cores' copies are theirs to drop: lanes of different packets do not share what they write.
-        let _ = self.l1.get_mut(core).map(|l1| l1.tags.remove(line));
-        let bank = self.bank(line);
-        let start = self.banks[bank].max(now + self.interconnect) + 1;
-        self.banks[bank] = start;
-        let (at, there, out) = self.l2.place(line, true);
-        if !there {
-            self.l2.ready[at] = start;
+    /// As [`SimtMemory::loads`]: when the L2 has taken the last.
+    fn stores(&mut self, core: usize, row: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+        let mut latest = port;
+        for (word, line) in row {
+            let (now, more) = (port + 1, u64::from(both(word)));
+            port = now + more;
+            // Other cores' copies are theirs to drop: lanes of different packets do not share what they write.
+            let _ = self.l1.get_mut(core).map(|l1| l1.tags.remove(line));
+            let taken = self.banks.through(line, now + self.interconnect, more);
+            let (at, there, out) = self.l2.place(line, true);
+            if !there {
+                self.l2.ready[at] = taken;
+            }
+            if let Some(out) = out {
+                self.dram_line(out, true, taken);
+            }
+            latest = latest.max(taken + more);
         }
-        if let Some(out) = out {
-            self.dram_line(out, true, start);
-        }
-        start
+        (port, latest)
     }
 
     /// A device writes or reads `lines` lines from `first` on: the NIC, in DRAM.
     pub fn device(&mut self, first: u32, lines: u32, write: bool, now: u64) {
         for n in 0..lines {
-            let line = spread(first + n);
+            let line = Line(spread(first + n).into());
             if write {
                 self.l2.tags.remove(line);
             } else if self.l2.tags.find(line).is_some() {
@@ -265,24 +312,18 @@ impl SimtMemory {
         }
     }
 
-    #[inline]
-    fn bank(&self, line: Line) -> usize {
-        let line = line.0 as u32;
-        match self.bank_mask {
-            Some(mask) => (line & mask) as usize,
-            None => line as usize % self.banks.len(),
-        }
-    }
-
-    #[inline]
-    fn dram_line(&mut self, line: Line, write: bool, now: u64) -> u64 {
-        let there = self.dram.post(line, write, Ps(now * self.period.ps));
-        self.period.clocks(there.0)
+    /// When the DRAM has a line, or has taken it.
+    #[inline(always)]
+    fn dram_line(&mut self, line: Line, write: bool, now: u64) -> Ps {
+        self.dram.post(line, write, Ps(now * self.period.ps))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::merge::words_of;
     use super::super::spec::paper;
     use super::*;
 
@@ -290,8 +331,43 @@ mod tests {
         Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false, enters: false }
     }
 
-    fn at(memory: &mut SimtMemory, core: usize, words: &[u32], now: u64) -> u64 {
-        memory.access(core, &load(1), &Sectors { words, at: &Placement::default() }, now)
+    fn touch(memory: &mut SimtMemory, core: usize, kind: Kind, sectors: &[u32], now: u64) -> u64 {
+        let (inst, mut words) = (Inst { kind, ..load(1) }, Vec::new());
+        words_of(sectors, &mut words);
+        memory.access(core, &inst, &Sectors { words: &words, at: &Placement::default() }, now)
+    }
+
+    fn at(memory: &mut SimtMemory, core: usize, sectors: &[u32], now: u64) -> u64 {
+        touch(memory, core, Kind::Load, sectors, now)
+    }
+
+    fn l1() -> CacheLevelSpec {
+        CacheLevelSpec { size: units::Size::from_bytes(16 << 10), ways: 4, latency: 4, banks: 1 }
+    }
+
+    proptest! {
+        /// An instruction's sectors take as long together as one after the other, each with an instruction of its own.
+        #[test]
+        fn lines_match_their_sectors(
+            has_l1 in any::<bool>(),
+            touched in prop::collection::vec(
+                (0usize..2, any::<bool>(), prop::collection::btree_set(0u32..3000, 1..150), 0u64..500), 1..40
+            ),
+        ) {
+            let spec = SimtSpec { l1: has_l1.then(l1), ..paper() };
+            let (mut together, mut apart) = (SimtMemory::new(&spec).unwrap(), SimtMemory::new(&spec).unwrap());
+            let mut now = 0;
+            for (core, store, sectors, later) in touched {
+                now += later;
+                let kind = if store { Kind::Store } else { Kind::Load };
+                let sectors: Vec<u32> = sectors.into_iter().collect();
+                let found = touch(&mut together, core, kind, &sectors, now);
+                let alone = sectors.chunks(1).map(|one| touch(&mut apart, core, kind, one, now)).max();
+                prop_assert_eq!(Some(found), alone);
+                prop_assert_eq!(together.counters(), apart.counters());
+                prop_assert_eq!(together.dram(), apart.dram());
+            }
+        }
     }
 
     #[test]
@@ -340,10 +416,10 @@ mod tests {
 
     #[test]
     fn lines_are_spread_and_none_is_lost() {
-        let mut places: Vec<_> = (0..1 << 16).map(|n| spread(n).0).collect();
+        let mut places: Vec<_> = (0..1 << 16).map(spread).collect();
         // Starts of 32 slots of 2 KiB are in all channels alike.
         let channels = (0..32).fold([0; 8], |mut n, slot| {
-            n[spread(slot * 32).0 as usize % 8] += 1;
+            n[spread(slot * 32) as usize % 8] += 1;
             n
         });
         assert_eq!(channels, [4; 8]);
@@ -367,14 +443,12 @@ mod tests {
     #[test]
     fn an_l1_keeps_loads_and_lets_stores_through() {
         let mut spec = paper();
-        let level = CacheLevelSpec { size: units::Size::from_bytes(16 << 10), ways: 4, latency: 4, banks: 1 };
-        spec.l1 = Some(level);
+        spec.l1 = Some(l1());
         let mut memory = SimtMemory::new(&spec).unwrap();
         at(&mut memory, 0, &[8], 0);
         assert_eq!(at(&mut memory, 0, &[8], 1000), 1000 + 1 + 4);
         assert_eq!(at(&mut memory, 1, &[8], 2000), 2000 + memory.unloaded_hit());
-        let store = Inst { kind: Kind::Store, ..load(1) };
-        memory.access(0, &store, &Sectors { words: &[8], at: &Placement::default() }, 3000);
+        touch(&mut memory, 0, Kind::Store, &[8], 3000);
         assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind, SECTOR_BYTES};
+use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
@@ -39,9 +39,9 @@ pub enum Kind {
 pub struct Inst {
     /// Which lanes take part.
     pub mask: u32,
-    /// Instructions of an [`Kind::Alu`]; else where the sectors or locks begin.
+    /// Instructions of an [`Kind::Alu`]; else where the lines or locks begin.
     pub word: u32,
-    /// How many sectors or locks.
+    /// How many lines or locks.
     pub count: u16,
     /// The place in the function.
     pub site: u16,
@@ -111,7 +111,8 @@ impl Code {
         &self.insts[at as usize]
     }
 
-    /// Sectors or locks of an instruction, each once. See [`resolve`] for those of packets.
+    /// Lines, each with those of its sectors that are touched, or locks of an instruction, each once. See [`Placement::line`]
+    /// and [`both`].
     #[inline(always)]
     pub fn words(&self, inst: &Inst) -> &[u32] {
         match inst.kind {
@@ -143,12 +144,12 @@ impl Code {
     }
 }
 
-/// Where packets of a warp lie: sector numbers.
+/// Where packets of a warp lie: line numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The packet buffer's first sector.
+    /// The packet buffer's first line.
     pub base: u32,
-    /// Sectors of a slot.
+    /// Lines of a slot.
     pub stride: u32,
     /// Slots of the buffer; 0 counts as one.
     pub slots: u32,
@@ -157,24 +158,47 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// A sector as an address: of a table it is one already, of a packet it depends on the packet's slot.
+    /// The line of a word: of a table it is there already, of a packet it depends on the packet's slot.
     #[inline(always)]
-    pub fn resolve(&self, sector: u32) -> u32 {
-        if sector & OF_PACKET == 0 {
-            return sector;
-        }
-        let lane = sector >> LANE_SHIFT & (WARP as u32 - 1);
-        let mut slot = self.first + lane;
-        if slot >= self.slots {
-            slot -= self.slots.min(slot);
-        }
-        self.base + slot * self.stride + (sector & OFFSET)
+    pub fn line(&self, word: u32) -> u32 {
+        // Without a branch, so that many of them are worked out together.
+        let slot = self.first + (word >> LANE_SHIFT & (WARP as u32 - 1));
+        let around = if slot >= self.slots { self.slots } else { 0 };
+        let of_packet = self.base + (slot - around) * self.stride + (word & OFFSET);
+        if word & OF_PACKET == 0 { word & TABLE_LINE } else { of_packet }
     }
 }
 
 /// Sectors of a packet: 2^20, of which a packet has 2 Ki at most.
 const LANE_SHIFT: u32 = 20;
 const OFFSET: u32 = (1 << LANE_SHIFT) - 1;
+/// Of a word: the bits of its two sectors, the line of a table below them.
+const SECTOR_BITS: u32 = 29;
+const TABLE_LINE: u32 = (1 << SECTOR_BITS) - 1;
+
+/// Whether a word names both sectors of its line, or one.
+#[inline(always)]
+pub fn both(word: u32) -> bool {
+    word >> SECTOR_BITS & 3 == 3
+}
+
+/// The words of sectors that are in order.
+pub(super) fn words_of(sectors: &[u32], words: &mut Vec<u32>) {
+    words.clear();
+    for word in sectors.iter().copied().map(word_of) {
+        match words.last_mut() {
+            Some(last) if (*last ^ word) & !(3 << SECTOR_BITS) == 0 => *last |= word,
+            _ => words.push(word),
+        }
+    }
+}
+
+/// The word of a sector's line, with that sector.
+#[inline(always)]
+fn word_of(sector: u32) -> u32 {
+    let within = if sector & OF_PACKET == 0 { u32::MAX } else { OFFSET };
+    sector & !within | (sector & within) >> 1 | 1 << (SECTOR_BITS + (sector & 1))
+}
 
 /// Lanes that cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,6 +228,7 @@ pub enum MergeError {
 #[derive(Clone, Debug, Default)]
 pub struct Merger {
     sectors: Vec<u32>,
+    words: Vec<u32>,
     holders: HashMap<u32, usize>,
     /// Of the latest program: the lanes of its instructions, by the function that these are of.
     lanes: Vec<u64>,
@@ -299,22 +324,18 @@ impl Merger {
                 OpKind::Load | OpKind::Store => {
                     let waits = self.gather(&streams, moved);
                     let kind = if kind == OpKind::Load { Kind::Load } else { Kind::Store };
-                    push(
-                        code,
-                        &mut program,
-                        &self.sectors,
-                        Inst { mask: moved, word: 0, count: 0, site, kind, waits, enters: false },
-                    );
+                    let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits, enters: false };
+                    push(code, &mut program, &self.words, inst);
                 }
                 OpKind::Lock | OpKind::Unlock => {
-                    self.sectors.clear();
-                    each(moved, |i| self.sectors.push(streams[i][0].word));
+                    self.words.clear();
+                    each(moved, |i| self.words.push(streams[i][0].word));
                     if kind == OpKind::Unlock {
                         self.give_locks(&streams, &mut keys, moved)?;
                     }
                     let kind = if kind == OpKind::Lock { Kind::Lock } else { Kind::Unlock };
                     let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits: true, enters: false };
-                    push(code, &mut program, &self.sectors, inst);
+                    push(code, &mut program, &self.words, inst);
                 }
             }
             let member = usize::from(site / SITES_A_MEMBER).min(MEMBERS - 1);
@@ -339,7 +360,7 @@ impl Merger {
         Ok(code.programs.len() as u32 - 1)
     }
 
-    /// The sectors that lanes touch, each once, in order; says whether one of their addresses came from a load.
+    /// The lines and their sectors that lanes touch, in order; says whether one of their addresses came from a load.
     fn gather(&mut self, streams: &[&[LaneOp]; WARP], mask: u32) -> bool {
         self.sectors.clear();
         let mut waits = false;
@@ -350,7 +371,7 @@ impl Merger {
             self.sectors.extend((0..u32::from(op.sectors)).map(|n| (op.word + n) | lane));
         });
         self.sectors.sort_unstable();
-        self.sectors.dedup();
+        words_of(&self.sectors, &mut self.words);
         waits
     }
 
@@ -406,11 +427,6 @@ fn each(mut mask: u32, mut f: impl FnMut(usize)) {
         f(mask.trailing_zeros() as usize);
         mask &= mask - 1;
     }
-}
-
-/// Sectors of a packet's slot of `bytes` bytes.
-pub fn slot_sectors(bytes: u64) -> u32 {
-    bytes.div_ceil(SECTOR_BYTES).min(u64::from(OFFSET)) as u32
 }
 
 #[cfg(test)]

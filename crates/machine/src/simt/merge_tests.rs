@@ -30,6 +30,18 @@ fn load(site: u16, offset: u64) -> Ref {
     Ref::load(RegionId::FIRST_TABLE, offset, 4, site)
 }
 
+/// The sectors of an instruction as lanes have them.
+fn sectors(code: &Code, inst: &Inst) -> BTreeSet<u32> {
+    let of = |&word: &u32| {
+        let (table, at) = (word & TABLE_LINE, word & OFFSET);
+        let first = if word & OF_PACKET == 0 { 2 * table } else { OF_PACKET | table - at | 2 * at };
+        (0..2).filter(move |n| word >> (SECTOR_BITS + n) & 1 == 1).map(move |n| first + n)
+    };
+    let words = code.words(inst);
+    assert!(words.is_sorted_by(|a, b| a & !(3 << SECTOR_BITS) < b & !(3 << SECTOR_BITS)), "each line once, in order");
+    words.iter().flat_map(of).collect()
+}
+
 #[test]
 fn uniform_control_flow_has_full_efficiency_and_shares_sectors() {
     let mut recorder = LaneRecorder::new(&[]).unwrap();
@@ -43,7 +55,7 @@ fn uniform_control_flow_has_full_efficiency_and_shares_sectors() {
     let (code, program) = merged(&recorder.into_lanes()).unwrap();
     assert_eq!(program.efficiency(), 1.0);
     assert_eq!(program.issued, 3 + 7);
-    let sectors: Vec<_> = code.insts(0).iter().map(|i| code.words(i).len()).collect();
+    let sectors: Vec<_> = code.insts(0).iter().map(|i| sectors(&code, i).len()).collect();
     // Eight lanes a sector; a sector a lane; bytes 30 to 33 of each packet cross a sector.
     assert_eq!(sectors, [4, 32, 64, 0]);
 }
@@ -115,13 +127,17 @@ fn locks_taken_in_opposite_orders_are_a_deadlock_that_is_named() {
 }
 
 #[test]
-fn sectors_of_packets_are_those_of_their_slots() {
-    let at = Placement { base: 1000, stride: 64, slots: 40, first: 39 };
-    assert_eq!(at.resolve(17), 17);
-    assert_eq!(at.resolve(OF_PACKET | 5), 1000 + 39 * 64 + 5);
+fn lines_of_packets_are_those_of_their_slots() {
+    let at = Placement { base: 1000, stride: 32, slots: 40, first: 39 };
+    let line = |sector| at.line(word_of(sector));
+    assert_eq!((line(17), line(18)), (8, 9));
+    assert_eq!(line(OF_PACKET | 5), 1000 + 39 * 32 + 2);
     // Lane 1 is in slot 0 again.
-    assert_eq!(at.resolve(OF_PACKET | 1 << LANE_SHIFT | 5), 1000 + 5);
-    assert_eq!(at.resolve(OF_PACKET | 31 << LANE_SHIFT), 1000 + 30 * 64);
+    assert_eq!(line(OF_PACKET | 1 << LANE_SHIFT | 5), 1000 + 2);
+    assert_eq!(line(OF_PACKET | 31 << LANE_SHIFT), 1000 + 30 * 32);
+    // The highest sectors that there are.
+    assert_eq!(line((1 << 30) - 1), (1 << 29) - 1);
+    assert_eq!(Placement::default().line(word_of(OF_PACKET | OFFSET)), OFFSET / 2);
 }
 
 /// What a warp did: site, kind, lanes, sectors or locks or the length of a run.
@@ -221,7 +237,11 @@ proptest! {
             insts.map(|i| {
                 let who = (0..32).filter(|lane| i.mask >> lane & 1 == 1).collect();
                 let run = if i.kind == Kind::Alu { i.word } else { 0 };
-                (i.site, i.kind as u8, who, code.words(i).iter().copied().collect(), run)
+                let words = match i.kind {
+                    Kind::Load | Kind::Store => sectors(&code, i),
+                    _ => code.words(i).iter().copied().collect(),
+                };
+                (i.site, i.kind as u8, who, words, run)
             }).collect::<Vec<Step>>()
         });
         prop_assert_eq!(found, naive(&streams));

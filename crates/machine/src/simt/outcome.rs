@@ -3,7 +3,7 @@
 use super::core::Deadlock;
 use super::lane::Lanes;
 use super::memory::MemoryCounters;
-use super::merge::{Code, Kind, MergeError, Merger, Program, WARP};
+use super::merge::{Code, Kind, MergeError, Merger, Program, WARP, both};
 use crate::MachineError;
 use crate::dram::DramCounters;
 
@@ -212,7 +212,7 @@ impl Programs {
             }
             if matches!(inst.kind, Kind::Load | Kind::Store) {
                 share.references += 1;
-                share.sectors += u64::from(inst.count);
+                share.sectors += self.code.words(inst).iter().map(|&word| 1 + u64::from(both(word))).sum::<u64>();
             }
         }
         for (member, share) in &mut shares {
