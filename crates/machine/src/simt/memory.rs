@@ -94,6 +94,12 @@ impl Cache {
     }
 }
 
+/// The later of two times of which nobody can foretell which it is, without a branch.
+#[inline(always)]
+fn later(a: u64, b: u64) -> u64 {
+    select_unpredictable(a > b, a, b)
+}
+
 /// When each bank of the L2 is free.
 #[derive(Clone, Debug)]
 struct Banks {
@@ -114,7 +120,7 @@ impl Banks {
         let line = line.0 as usize;
         let bank = self.mask.map_or_else(|| line % self.free.len(), |mask| line & mask);
         let free = self.free[bank];
-        let through = select_unpredictable(free > now, free, now) + 1;
+        let through = later(free, now) + 1;
         self.free[bank] = through + more;
         through
     }
@@ -255,7 +261,7 @@ impl SimtMemory {
             let (at, there, out) = self.l2.place(line, false);
             let mut back = found + more;
             if there {
-                back = back.max(self.l2.ready[at]);
+                back = later(back, self.l2.ready[at]);
             } else {
                 missed += 1;
                 let ready = self.dram_line(line, false, found);
@@ -264,13 +270,13 @@ impl SimtMemory {
                     self.dram_line(out, true, found);
                 }
                 self.l2.ready[at] = ready;
-                back = back.max(ready);
+                back = later(back, ready);
             }
             back += self.interconnect;
             if let Some(l1) = self.l1.get_mut(core) {
                 l1.fill(line, back);
             }
-            latest = latest.max(back);
+            latest = later(latest, back);
         }
         self.counters.l2_loads += asked;
         self.counters.l2_hits += asked - missed;
@@ -293,7 +299,7 @@ impl SimtMemory {
             if let Some(out) = out {
                 self.dram_line(out, true, taken);
             }
-            latest = latest.max(taken + more);
+            latest = later(latest, taken + more);
         }
         (port, latest)
     }
