@@ -7,7 +7,7 @@ pub struct Divisor {
     divisor: u32,
     /// The logarithm of a power of two, which is quicker to divide by.
     shift: Option<u8>,
-    /// 2^64 / divisor, rounded up; 0 stands for a divisor of 1.
+    /// 2^64 / divisor, rounded up; 0 for a divisor of 1.
     reciprocal: u64,
 }
 
@@ -48,8 +48,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_operators_do(n in any::<u32>(), d in 1u32.., small in 1u32..300) {
-            for d in [d, small, u32::MAX, 1] {
+        fn as_the_operators_do(n in any::<u32>(), d in 1u32.., small in 1u32..300, shift in 0u32..32) {
+            for d in [d, small, 1 << shift, 1 << 31, u32::MAX, 1] {
                 let by = Divisor::new(d);
                 prop_assert_eq!(by.divide(n), (n / d, n % d));
                 prop_assert_eq!(by.remainder(n), n % d);

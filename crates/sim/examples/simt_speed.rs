@@ -1,4 +1,5 @@
-//! Speed of the GPU simulator: warp instructions a second of CPU time, by application; the median of some runs, and the fastest.
+//! Speed of the GPU simulator: warp instructions a second of CPU time, by application; in the middle of some runs, and in the
+//! fastest.
 //!
 //! `cargo run --release -p wirespeed-sim --example simt_speed -- [application] [packets] [lanes] [runs]`
 use std::error::Error;
@@ -12,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = arguments.next().unwrap_or_else(|| "lookup".into());
     let packets: u32 = arguments.next().map_or(Ok(1 << 20), |n| n.parse())?;
     let recorded: usize = arguments.next().map_or(Ok(4096), |n| n.parse())?;
-    let runs: usize = arguments.next().map_or(Ok(7), |n| n.parse())?;
+    let runs = arguments.next().map_or(Ok(7), |n| n.parse::<usize>())?.max(1);
     let application: Application = serde_json::from_value(serde_json::Value::String(name.clone()))?;
     let preset = HermesPreset::named("hermes")?;
     let kernel = KernelSpec { registers: 16, shared: 0 };

@@ -613,7 +613,7 @@ impl<P: Policy> TagArray<P> {
 
     /// As [`TagArray::prefetch_at`], of the sets of `lines`.
     #[inline(always)]
-    pub(crate) fn prefetch_row(&self, lines: impl Iterator<Item = Line>) {
+    pub(crate) fn prefetch_sets(&self, lines: impl Iterator<Item = Line>) {
         with_sets!(&self.sets, sets => lines.for_each(|line| prefetch(&sets[self.set_of(line)])));
     }
 

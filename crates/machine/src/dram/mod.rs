@@ -268,7 +268,7 @@ impl Channel {
 
 /// The later of two times of which nobody can foretell which it is, without a branch.
 #[inline(always)]
-fn later(a: Ps, b: Ps) -> Ps {
+pub(crate) fn later<T: PartialOrd>(a: T, b: T) -> T {
     select_unpredictable(a > b, a, b)
 }
 
@@ -534,6 +534,8 @@ impl Level for Dram {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn spec() -> DramSpec {
@@ -618,6 +620,97 @@ mod tests {
         latency(&mut dram, 0, 0);
         let (during, reason) = latency(&mut dram, 0, 7800);
         assert_eq!((during, reason), (350 + 31, Reason::RowMiss));
+    }
+
+    /// What [`Dram::post`] does in one channel, each time from the refresh interval of the column command on.
+    #[derive(Default)]
+    struct Naive {
+        latest: u64,
+        bus: u64,
+        banks: [NaiveBank; 16],
+        counters: DramCounters,
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct NaiveBank {
+        ready: u64,
+        precharge: u64,
+        row: Option<u64>,
+        epoch: u64,
+    }
+
+    impl Naive {
+        fn post(&mut self, spec: &DramSpec, line: u64, write: bool, now: u64) -> u64 {
+            let ps = |span: Span| span.ps().0;
+            let (row, rows) = (line / 128 / 16, line / 128);
+            let bank = &mut self.banks[((rows ^ row) % 16) as usize];
+            self.latest = self.latest.max(now);
+            let mut at = (self.latest + ps(spec.overhead)).max(bank.ready);
+            let column = at.max(self.bus.saturating_sub(ps(spec.t_cl)));
+            let (epoch, into) = (column / ps(spec.t_refi), column % ps(spec.t_refi));
+            if epoch > 0 && into < ps(spec.t_rfc) {
+                at = column - into + ps(spec.t_rfc);
+            }
+            if bank.epoch != epoch {
+                (bank.epoch, bank.row) = (epoch, None);
+            }
+            let closed = spec.page == PagePolicy::Closed;
+            let command = if bank.row == Some(row) {
+                self.counters.row_hits += 1;
+                at
+            } else {
+                let activate = match bank.row {
+                    Some(_) => at.max(bank.precharge) + ps(spec.t_rp),
+                    None if closed => at.max(bank.precharge + ps(spec.t_rp)),
+                    None => at,
+                };
+                *(if bank.row.is_some() { &mut self.counters.row_conflicts } else { &mut self.counters.row_misses }) +=
+                    1;
+                bank.precharge = activate + ps(spec.t_ras);
+                activate + ps(spec.t_rcd)
+            };
+            bank.row = (!closed).then_some(row);
+            let start = (command + ps(spec.t_cl)).max(self.bus);
+            bank.ready = start.saturating_sub(ps(spec.t_cl)) + ps(spec.t_burst);
+            self.bus = start + ps(spec.t_burst);
+            self.counters.bus_busy += spec.t_burst.ps();
+            *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += 1;
+            self.bus - (self.latest - now)
+        }
+    }
+
+    proptest! {
+        /// Lines that come, also out of turn, around refreshes that are often and long, or take no time.
+        #[test]
+        fn dram_matches_naive(
+            lines in prop::collection::vec((0u64..1 << 15, any::<bool>(), -400i64..900), 1..300),
+            (refi, rfc, closed) in (60u64..2000, 0.0f64..1.0, any::<bool>()),
+        ) {
+            let page = if closed { PagePolicy::Closed } else { PagePolicy::Open };
+            let t_rfc = Span::from_ns((refi as f64 * rfc).floor());
+            let spec = DramSpec { t_refi: Span::from_ns(refi as f64), t_rfc, page, ..spec() };
+            let (mut dram, mut naive, mut now) = (Dram::new(&spec, "dram").unwrap(), Naive::default(), 0i64);
+            for (line, write, later) in lines {
+                now = (now + later).max(0);
+                let at = Ps::from_ns(now as u64);
+                prop_assert_eq!(dram.post(Line(line), write, at).0, naive.post(&spec, line, write, at.0));
+                prop_assert_eq!(dram.counters(), naive.counters);
+            }
+        }
+
+        /// Lines in a run take as long as one by one, and as much of the bus.
+        #[test]
+        fn a_run_is_its_lines(first in 0u64..1 << 12, count in 1u64..40, channels in 1u32..5, closed in any::<bool>()) {
+            let page = if closed { PagePolicy::Closed } else { PagePolicy::Open };
+            // In one row of each channel, as callers have them.
+            let spec = DramSpec { channels, page, ..spec() };
+            let first = first * 128 * u64::from(channels);
+            let (mut run, mut apart) = (Dram::new(&spec, "dram").unwrap(), Dram::new(&spec, "dram").unwrap());
+            let now = Ps::from_ns(100);
+            let last = (0..count).map(|n| apart.post(Line(first + n), false, now)).max();
+            prop_assert_eq!(Some(run.post_run(Line(first), count, false, now)), last);
+            prop_assert_eq!(run.counters(), apart.counters());
+        }
     }
 
     #[test]

@@ -12,6 +12,10 @@
 //! them. Who is ready in such a clock ends that: the warp is one of those that are ready then, with what is left of its run. So
 //! a core in which few warps are ready costs the host little for each instruction, and nothing that is simulated changes.
 //!
+//! A core whose slots are all taken by warps that are not complete *runs ahead*: until one of them is, nobody can bring it
+//! another warp, and what its warps compute is nobody else's business. So it goes on by itself up to the next instruction with
+//! memory, the first or last one of a run, or the next end, each of which it does at its clock, in turn with the other cores.
+//!
 //! Where a program is a chain of functions, the time of each resident warp is told by function: it is the next one's from when
 //! the first instruction of that could go, so that a function waits for its own loads, and until its slot is released.
 
@@ -26,6 +30,10 @@ use crate::MachineError;
 const WHEEL: u64 = 64;
 /// Warps that find their lock held this often in a row, and no other instruction in between, wait for each other.
 const SPINS: u64 = 1 << 20;
+/// Slots that a core can have.
+const SLOTS: usize = 64;
+/// Clocks at most that a core runs ahead at a time, so that who drives it is asked now and then whether to go on.
+const AHEAD: u32 = 1 << 12;
 /// No event.
 const NEVER: u64 = u64::MAX;
 
@@ -77,8 +85,9 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct Core {
     slots: Vec<Slot>,
-    /// Of each slot's run, the instructions that are left, 0 if it has not begun: all that most instructions ask for.
-    left: [u32; 64],
+    /// Of each slot's run, the instructions that are left, 0 if it has not begun: all that most instructions ask for. Of a
+    /// warp that runs alone what was left as it began to.
+    left: [u32; SLOTS],
     /// Bits of slots: empty, could be issued, at their last instruction.
     free: u64,
     ready: u64,
@@ -134,7 +143,7 @@ impl Core {
     fn new(warps: u32, pipeline: u64) -> Core {
         Core {
             slots: vec![Slot::default(); warps as usize],
-            left: [0; 64],
+            left: [0; SLOTS],
             free: if warps >= 64 { u64::MAX } else { (1 << warps) - 1 },
             ready: 0,
             ending: 0,
@@ -256,11 +265,23 @@ impl Core {
         self.issued += 1;
     }
 
+    /// Of the warps that are ready at `now` the one whose instruction is issued, if one can be.
+    #[inline(always)]
+    fn choose(&mut self, now: u64, scheduler: Scheduler) -> Option<u32> {
+        if self.ready == 0 || self.port > now {
+            return None;
+        }
+        if self.alone != 0 {
+            self.join(now);
+        }
+        Some(self.pick(scheduler))
+    }
+
     /// Does what comes after `now` as long as it is nobody else's business: instructions without memory, in a core to which no
     /// warp can come before one of its own is complete. When the first of what is left is to be done.
     #[inline(always)]
     fn run_ahead(&mut self, mut now: u64, scheduler: Scheduler, slots_an_instruction: u64) -> u64 {
-        loop {
+        for _ in 0..AHEAD {
             let next = self.next(now);
             if self.free != 0 || self.complete != 0 || next == NEVER {
                 return next;
@@ -273,14 +294,10 @@ impl Core {
                 return next;
             }
             self.ready |= woken;
-            if self.ready != 0 && self.port <= next {
-                if self.alone != 0 {
-                    self.join(next);
-                }
-                let slot = self.pick(scheduler);
+            if let Some(slot) = self.choose(next, scheduler) {
                 let left = self.left[slot as usize];
                 if left <= 1 {
-                    // It, or another one, is picked again when its time has come.
+                    // It is chosen again when its time has come.
                     return next;
                 }
                 self.take(slot, next, slots_an_instruction);
@@ -288,6 +305,7 @@ impl Core {
             }
             now = next;
         }
+        self.next(now)
     }
 
     /// Warp `slot` has issued an instruction of a run at `now`, of which `left` are still to go.
@@ -392,7 +410,7 @@ impl Shaders {
     /// What cannot be.
     pub fn new(spec: &SimtSpec, resident: u32) -> Result<Shaders, MachineError> {
         spec.check()?;
-        if !(1..=64).contains(&resident) {
+        if !(1..=SLOTS as u32).contains(&resident) {
             return Err(MachineError::new(
                 "resident",
                 resident.to_string(),
@@ -425,7 +443,7 @@ impl Shaders {
         self.cores[core].free.count_ones()
     }
 
-    /// The first core from `turn` on, in turn, that has a free slot.
+    /// The first core from `turn` on, and then from 0 on, that has a free slot.
     #[inline]
     pub fn with_room(&self, turn: usize) -> Option<usize> {
         if self.free == 0 {
@@ -446,7 +464,7 @@ impl Shaders {
         &mut self.memory
     }
 
-    /// Issue slots that were used.
+    /// Issue slots that were used; of warps that are not complete also some that are used later.
     pub fn issued(&self) -> u64 {
         self.cores.iter().map(|core| core.issued).sum()
     }
@@ -480,6 +498,7 @@ impl Shaders {
         of.count(now);
         let slot = of.free.trailing_zeros();
         of.free &= !(1 << slot);
+        of.left[slot as usize] = 0;
         self.free -= 1;
         of.resident += 1;
         of.launched += 1;
@@ -496,7 +515,7 @@ impl Shaders {
         Some(slot)
     }
 
-    /// A slot of a finished warp is free again.
+    /// A slot of a warp that [`Shaders::step`] said is complete is free again; nothing else may be released.
     pub fn release(&mut self, core: u32, slot: u32, now: u64) {
         let of = &mut self.cores[core as usize];
         of.count(now);
@@ -504,14 +523,15 @@ impl Shaders {
             let Slot { member, entered, .. } = of.slots[slot as usize];
             self.member_clocks[usize::from(member)] += now - entered;
             of.resident -= 1;
-            of.complete -= 1;
+            debug_assert!(of.complete > 0, "slot {slot} of core {core} is released before its warp is complete");
+            of.complete = of.complete.saturating_sub(1);
             of.free |= 1 << slot;
             self.free += 1;
         }
     }
 
-    /// What happens at `now`, which is [`Shaders::next`]: at most an instruction a core. Warps that are complete are
-    /// appended to `done`.
+    /// What happens at `now`, which is [`Shaders::next`]: at most an instruction a core, and what a full core computes behind
+    /// it. Warps that are complete are appended to `done`.
     ///
     /// # Errors
     /// Warps that wait for each other's locks.
@@ -545,11 +565,7 @@ impl Shaders {
                 done.push(Finished { core: core as u32, slot, tag: of.slots[slot as usize].tag });
             }
         }
-        if of.ready != 0 && of.port <= now {
-            if of.alone != 0 {
-                of.join(now);
-            }
-            let slot = of.pick(self.scheduler);
+        if let Some(slot) = of.choose(now, self.scheduler) {
             of.take(slot, now, self.slots_an_instruction);
             self.issue(core, slot, now, code)?;
         }

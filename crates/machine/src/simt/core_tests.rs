@@ -140,20 +140,23 @@ struct Warp {
     age: u64,
 }
 
-/// Clock by clock, warp by warp, with its own memory: which tag is complete when.
-fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32]) -> Vec<(u32, u64)> {
+/// Clock by clock, warp by warp, with its own memory: which tag is complete when, and how many slots were used for
+/// instructions. A warp's slot is taken again `held` clocks after its end.
+fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32], held: u64) -> (Vec<(u32, u64)>, u64) {
     let mut memory = SimtMemory::new(spec).unwrap();
     let cores = spec.cores as usize;
     let mut slots: Vec<Vec<Option<Warp>>> = (0..cores).map(|_| (0..resident).map(|_| None).collect()).collect();
     let (mut latest, mut port, mut ages) = (vec![resident - 1; cores], vec![0u64; cores], vec![0u64; cores]);
-    let (mut next, mut now, mut out) = (0usize, 0u64, Vec::new());
+    let mut until = vec![vec![0; resident]; cores];
+    let (mut next, mut now, mut out, mut issued) = (0usize, 0u64, Vec::new(), 0);
     loop {
         for core in 0..cores {
-            for slot in &mut slots[core] {
+            for (slot, until) in slots[core].iter_mut().zip(&mut until[core]) {
                 let ends =
                     slot.as_ref().is_some_and(|w| w.pc == code.insts(warps[w.tag as usize]).len() && w.wake <= now);
                 if ends {
                     out.extend(slot.take().map(|w| (w.tag, now)));
+                    *until = now + held;
                 }
             }
             let ready = |s: usize| {
@@ -173,6 +176,7 @@ fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32]) -> Vec<(u
             let warp = slots[core][slot].as_mut().unwrap();
             let insts = code.insts(warps[warp.tag as usize]);
             let inst = &insts[warp.pc];
+            issued += 1;
             latest[core] = slot;
             port[core] = now + 32 / u64::from(spec.simd_width);
             warp.wake = now + u64::from(spec.pipeline);
@@ -194,7 +198,9 @@ fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32]) -> Vec<(u
             }
         }
         for core in 0..cores {
-            for slot in slots[core].iter_mut().filter(|slot| slot.is_none()) {
+            let free =
+                slots[core].iter_mut().zip(&until[core]).filter(|(slot, until)| slot.is_none() && **until <= now);
+            for (slot, _) in free {
                 if next < warps.len() {
                     ages[core] += 1;
                     let age = ages[core];
@@ -204,33 +210,41 @@ fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32]) -> Vec<(u
             }
         }
         if next == warps.len() && slots.iter().flatten().all(Option::is_none) {
-            return out;
+            return (out, issued);
         }
         now += 1;
     }
 }
 
 /// The same with the cores.
-fn fast(spec: &SimtSpec, resident: u32, code: &Code, warps: &[u32]) -> Vec<(u32, u64)> {
+fn fast(spec: &SimtSpec, resident: u32, code: &Code, warps: &[u32], held: u64) -> (Vec<(u32, u64)>, u64) {
     let mut shaders = Shaders::new(spec, resident).unwrap();
     let (mut next, mut now, mut out, mut done) = (0, 0, Vec::new(), Vec::new());
+    let mut complete = std::collections::VecDeque::new();
     loop {
         if shaders.next() <= now {
             shaders.step(now, code, &mut done).unwrap();
         }
         for Finished { core, slot, tag } in done.drain(..) {
-            shaders.release(core, slot, now);
+            complete.push_back((now + held, core, slot));
             out.push((tag, now));
         }
+        while let Some(&(until, core, slot)) = complete.front()
+            && until <= now
+        {
+            complete.pop_front();
+            shaders.release(core, slot, now);
+        }
         for core in 0..shaders.cores() {
+            assert_eq!(shaders.with_room(core).is_some(), (0..shaders.cores()).any(|core| shaders.free(core) > 0));
             while next < warps.len() && shaders.free(core) > 0 {
                 shaders.launch(core, warps[next], Placement::default(), next as u32, code, now);
                 next += 1;
             }
         }
-        now = shaders.next();
+        now = complete.front().map_or(NEVER, |&(until, ..)| until).min(shaders.next());
         if now == NEVER {
-            return out;
+            return (out, shaders.issued());
         }
     }
 }
@@ -242,7 +256,7 @@ proptest! {
         programs_of in prop::collection::vec(prop::collection::vec((0u8..4, 1u32..40, 0u64..4000, any::<bool>()), 0..8), 1..6),
         order in prop::collection::vec(any::<prop::sample::Index>(), 1..30),
         (cores, resident, pipeline, width) in (1u32..4, 1u32..7, 1u32..64, 0u32..4),
-        greedy: bool,
+        (greedy, held) in (any::<bool>(), prop_oneof![Just(0), 1u64..2000]),
     ) {
         let mut recorder = LaneRecorder::new(&[]).unwrap();
         for program in &programs_of {
@@ -265,7 +279,7 @@ proptest! {
         if greedy {
             spec.scheduler = Scheduler::GreedyThenOldest;
         }
-        prop_assert_eq!(fast(&spec, resident, &code, &warps), naive(&spec, resident as usize, &code, &warps));
+        prop_assert_eq!(fast(&spec, resident, &code, &warps, held), naive(&spec, resident as usize, &code, &warps, held));
     }
 }
 
@@ -307,8 +321,34 @@ fn warps_that_run_alone_cost_the_host_nothing_for_each_instruction() {
     let (two, issued) = steps(2, 1000);
     assert!(two <= 20, "{two}");
     assert_eq!(issued, 2000);
-    // Where every clock is somebody's, each instruction is a step.
+    // Where every clock is somebody's, each instruction is a step,
     let (all, issued) = steps(24, 100);
     assert!(all >= 2400 - 100, "{all}");
     assert_eq!(issued, 2400);
+    // unless nobody can come: then only each one's first and last instruction and its end are.
+    let (full, issued) = steps(32, 100);
+    assert!(full <= 32 * 4, "{full}");
+    assert_eq!(issued, 3200);
+}
+
+#[test]
+fn a_core_that_runs_ahead_comes_back_now_and_then() {
+    let (long, issued) = steps(32, 10_000);
+    assert!(long >= 320_000 / u64::from(AHEAD), "{long}");
+    assert_eq!(issued, 320_000);
+}
+
+#[test]
+fn room_is_found_in_turn() {
+    let code = code(|r| r.work(1, 1));
+    let mut spec = paper();
+    spec.cores = 5;
+    let mut shaders = Shaders::new(&spec, 1).unwrap();
+    for core in [3, 0, 4] {
+        assert!(shaders.launch(core, 0, Placement::default(), 0, &code, 0).is_some());
+    }
+    let first: Vec<_> = (0..6).map(|turn| shaders.with_room(turn)).collect();
+    assert_eq!(first, [Some(1), Some(1), Some(2), Some(1), Some(1), Some(1)]);
+    [1, 2].iter().for_each(|&core| _ = shaders.launch(core, 0, Placement::default(), 0, &code, 0));
+    assert_eq!(shaders.with_room(2), None);
 }

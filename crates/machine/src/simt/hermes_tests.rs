@@ -169,6 +169,14 @@ fn specifications_that_cannot_be_are_refused() {
     assert_eq!(refuse(|s| s.dcq = Some(DcqSpec { entries: 0, commits: 1 })), "dcq.entries");
     assert_eq!(refuse(|s| s.buffer.slot = Size::from_bytes(100)), "buffer.slot");
     assert_eq!(refuse(|s| s.buffer.size = Size::from_bytes(2048)), "buffer.size");
+    // Tables and packets have line numbers below 2^30.
+    let of = |slots: u64, tables| {
+        let slot = Size::from_bytes(2048);
+        PacketBufferSpec { size: Size::from_bytes(slots * 2048), slot, nic: false }.layout(tables).ok()
+    };
+    assert_eq!(of((1 << 25) - 1, 64), None);
+    let most = Placement { base: 31, stride: 32, slots: (1 << 25) - 1, first: 0 };
+    assert_eq!(of((1 << 25) - 1, 62), Some(most));
 }
 
 proptest! {

@@ -3,6 +3,8 @@
 use probe::{Access, Probe, Ref, RegionId, RegionSpec};
 use units::LockId;
 
+use super::merge::SECTOR_BITS;
+
 /// Bytes of a sector: what the lanes of a warp coalesce into.
 pub const SECTOR_BYTES: u64 = 32;
 
@@ -89,8 +91,8 @@ pub struct LaneRecorder {
     site: u16,
 }
 
-/// Tables may take 32 GiB: sector numbers have 31 bits, and one bit of those is the packet's.
-const TABLE_SECTORS: u64 = 1 << 30;
+/// Tables may take 32 GiB: so many lines has a word of a program room for.
+const TABLE_SECTORS: u64 = 2 << SECTOR_BITS;
 
 impl LaneRecorder {
     /// For a function with tables `regions`; [`None`] if they take more than 32 GiB.

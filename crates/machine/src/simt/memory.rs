@@ -5,20 +5,19 @@
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
 //! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 
-use std::hint::select_unpredictable;
-
 use units::{Line, Ps};
 
 use super::merge::{Inst, Kind, Placement, both};
 use super::spec::{CacheLevelSpec, SimtSpec};
 use crate::MachineError;
 use crate::cache::{CacheSpec, Lru, TagArray, Written};
-use crate::dram::{Dram, DramCounters};
+use crate::divisor::Divisor;
+use crate::dram::{Dram, DramCounters, later};
 
 /// Sectors of a warp instruction, and where its packets lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Sectors<'a> {
-    /// As the program has them.
+    /// The lines with those of their sectors that are touched, as [`super::Code::words`] has them.
     pub words: &'a [u32],
     /// Of its packets.
     pub at: &'a Placement,
@@ -32,8 +31,8 @@ fn spread(line: u32) -> u32 {
     line ^ above & 31
 }
 
-/// Lines that are worked on together.
-const ROW: usize = 64;
+/// Lines that are worked out together.
+const GROUP: usize = 64;
 
 /// What the memory system has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,34 +93,24 @@ impl Cache {
     }
 }
 
-/// The later of two times of which nobody can foretell which it is, without a branch.
-#[inline(always)]
-fn later(a: u64, b: u64) -> u64 {
-    select_unpredictable(a > b, a, b)
-}
-
 /// When each bank of the L2 is free.
 #[derive(Clone, Debug)]
 struct Banks {
     free: Vec<u64>,
-    /// Where their number is a power of two.
-    mask: Option<usize>,
+    count: Divisor,
 }
 
 impl Banks {
     fn new(banks: u32) -> Banks {
-        let mask = banks.is_power_of_two().then(|| banks as usize - 1);
-        Banks { free: vec![0; banks as usize], mask }
+        Banks { free: vec![0; banks as usize], count: Divisor::new(banks) }
     }
 
     /// When the bank of a line has dealt with a sector that comes to it at `now`; `more` of the same line follow it.
     #[inline(always)]
     fn through(&mut self, line: Line, now: u64, more: u64) -> u64 {
-        let line = line.0 as usize;
-        let bank = self.mask.map_or_else(|| line % self.free.len(), |mask| line & mask);
-        let free = self.free[bank];
-        let through = later(free, now) + 1;
-        self.free[bank] = through + more;
+        let free = &mut self.free[self.count.divide(line.0 as u32).1 as usize];
+        let through = later(*free, now) + 1;
+        *free = through + more;
         through
     }
 }
@@ -130,7 +119,7 @@ impl Banks {
 #[derive(Clone, Copy, Debug)]
 struct Period {
     ps: u64,
-    /// 2^64 / `ps` rounded down, plus 1.
+    /// 2^64 / `ps`, rounded up where it is no power of two.
     inverse: u64,
     /// Times below it are divided by multiplying: of a number the product is too large by less than that times `ps`, so that
     /// the quotient is exact while this is below 2^64.
@@ -222,16 +211,16 @@ impl SimtMemory {
     pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
         let from = self.ports[core].max(now);
         let (mut port, mut latest) = (from, from);
-        let mut lines = [0; ROW];
-        for words in sectors.words.chunks(ROW) {
+        let mut lines = [0; GROUP];
+        for words in sectors.words.chunks(GROUP) {
             for (line, &word) in lines.iter_mut().zip(words) {
                 *line = spread(sectors.at.line(word));
             }
-            let lines = &lines[..words.len()];
-            self.l2.tags.prefetch_row(lines.iter().map(|&line| Line(line.into())));
-            let row = words.iter().copied().zip(lines.iter().map(|&line| Line(line.into())));
+            let lines = lines[..words.len()].iter().map(|&line| Line(line.into()));
+            self.l2.tags.prefetch_sets(lines.clone());
+            let group = words.iter().copied().zip(lines);
             let (left, there) =
-                if inst.kind == Kind::Store { self.stores(core, row, port) } else { self.loads(core, row, port) };
+                if inst.kind == Kind::Store { self.stores(core, group, port) } else { self.loads(core, group, port) };
             (port, latest) = (left, latest.max(there));
         }
         self.counters.sectors += port - from;
@@ -240,9 +229,9 @@ impl SimtMemory {
     }
 
     /// Sectors leave the core one a clock from `port` on: when the last has left it, and when the last is there.
-    fn loads(&mut self, core: usize, row: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+    fn loads(&mut self, core: usize, group: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
         let (mut latest, mut asked, mut missed) = (port, 0, 0);
-        for (word, line) in row {
+        for (word, line) in group {
             let (now, mut more) = (port + 1, u64::from(both(word)));
             port = now + more;
             if let Some(l1) = self.l1.get_mut(core) {
@@ -284,9 +273,9 @@ impl SimtMemory {
     }
 
     /// As [`SimtMemory::loads`]: when the L2 has taken the last.
-    fn stores(&mut self, core: usize, row: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+    fn stores(&mut self, core: usize, group: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
         let mut latest = port;
-        for (word, line) in row {
+        for (word, line) in group {
             let (now, more) = (port + 1, u64::from(both(word)));
             port = now + more;
             // Other cores' copies are theirs to drop: lanes of different packets do not share what they write.
@@ -329,7 +318,8 @@ impl SimtMemory {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::merge::words_of;
+    use super::super::lane::OF_PACKET;
+    use super::super::merge::{LANE_SHIFT, words_of};
     use super::super::spec::paper;
     use super::*;
 
@@ -337,14 +327,14 @@ mod tests {
         Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false, enters: false }
     }
 
-    fn touch(memory: &mut SimtMemory, core: usize, kind: Kind, sectors: &[u32], now: u64) -> u64 {
+    fn touch(memory: &mut SimtMemory, core: usize, kind: Kind, sectors: &[u32], at: &Placement, now: u64) -> u64 {
         let (inst, mut words) = (Inst { kind, ..load(1) }, Vec::new());
         words_of(sectors, &mut words);
-        memory.access(core, &inst, &Sectors { words: &words, at: &Placement::default() }, now)
+        memory.access(core, &inst, &Sectors { words: &words, at }, now)
     }
 
     fn at(memory: &mut SimtMemory, core: usize, sectors: &[u32], now: u64) -> u64 {
-        touch(memory, core, Kind::Load, sectors, now)
+        touch(memory, core, Kind::Load, sectors, &Placement::default(), now)
     }
 
     fn l1() -> CacheLevelSpec {
@@ -352,23 +342,29 @@ mod tests {
     }
 
     proptest! {
-        /// An instruction's sectors take as long together as one after the other, each with an instruction of its own.
+        /// An instruction's sectors take as long together as one after the other, each with an instruction of its own. The L2 is
+        /// small, so that lines go; an L1 may take longer than what is behind it.
         #[test]
         fn lines_match_their_sectors(
-            has_l1 in any::<bool>(),
+            (has_l1, l1_latency, banks) in (any::<bool>(), prop_oneof![Just(4u32), Just(200)], prop_oneof![Just(8u32), Just(5)]),
             touched in prop::collection::vec(
-                (0usize..2, any::<bool>(), prop::collection::btree_set(0u32..3000, 1..150), 0u64..500), 1..40
+                (0usize..2, any::<bool>(), prop::collection::btree_set((any::<bool>(), 0u32..32, 0u32..60), 1..150), 0u64..500),
+                1..40
             ),
         ) {
-            let spec = SimtSpec { l1: has_l1.then(l1), ..paper() };
+            let mut spec = SimtSpec { l1: has_l1.then(|| CacheLevelSpec { latency: l1_latency, ..l1() }), ..paper() };
+            spec.l2 = CacheLevelSpec { size: units::Size::from_bytes(16 << 10), banks, ..spec.l2 };
             let (mut together, mut apart) = (SimtMemory::new(&spec).unwrap(), SimtMemory::new(&spec).unwrap());
+            let at = Placement { base: 960, stride: 32, slots: 40, first: 20 };
             let mut now = 0;
             for (core, store, sectors, later) in touched {
                 now += later;
                 let kind = if store { Kind::Store } else { Kind::Load };
-                let sectors: Vec<u32> = sectors.into_iter().collect();
-                let found = touch(&mut together, core, kind, &sectors, now);
-                let alone = sectors.chunks(1).map(|one| touch(&mut apart, core, kind, one, now)).max();
+                let sector = |&(packet, lane, n): &_| if packet { OF_PACKET | lane << LANE_SHIFT | n } else { lane * 60 + n };
+                let mut sectors: Vec<u32> = sectors.iter().map(sector).collect();
+                sectors.sort_unstable();
+                let found = touch(&mut together, core, kind, &sectors, &at, now);
+                let alone = sectors.chunks(1).map(|one| touch(&mut apart, core, kind, one, &at, now)).max();
                 prop_assert_eq!(Some(found), alone);
                 prop_assert_eq!(together.counters(), apart.counters());
                 prop_assert_eq!(together.dram(), apart.dram());
@@ -454,7 +450,7 @@ mod tests {
         at(&mut memory, 0, &[8], 0);
         assert_eq!(at(&mut memory, 0, &[8], 1000), 1000 + 1 + 4);
         assert_eq!(at(&mut memory, 1, &[8], 2000), 2000 + memory.unloaded_hit());
-        touch(&mut memory, 0, Kind::Store, &[8], 3000);
+        touch(&mut memory, 0, Kind::Store, &[8], &Placement::default(), 3000);
         assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
     }
 

@@ -151,7 +151,7 @@ pub struct Placement {
     pub base: u32,
     /// Lines of a slot.
     pub stride: u32,
-    /// Slots of the buffer; 0 counts as one.
+    /// Slots of the buffer, behind the last of which comes the first; 0 if none is the last.
     pub slots: u32,
     /// The slot of lane 0.
     pub first: u32,
@@ -169,11 +169,11 @@ impl Placement {
     }
 }
 
-/// Sectors of a packet: 2^20, of which a packet has 2 Ki at most.
-const LANE_SHIFT: u32 = 20;
+/// Sectors of a packet, and lines of one: 2^20, of which a packet has 2 Ki at most.
+pub(super) const LANE_SHIFT: u32 = 20;
 const OFFSET: u32 = (1 << LANE_SHIFT) - 1;
 /// Of a word: the bits of its two sectors, the line of a table below them.
-const SECTOR_BITS: u32 = 29;
+pub(super) const SECTOR_BITS: u32 = 29;
 const TABLE_LINE: u32 = (1 << SECTOR_BITS) - 1;
 
 /// Whether a word names both sectors of its line, or one.
@@ -196,6 +196,7 @@ pub(super) fn words_of(sectors: &[u32], words: &mut Vec<u32>) {
 /// The word of a sector's line, with that sector.
 #[inline(always)]
 fn word_of(sector: u32) -> u32 {
+    debug_assert!(sector & OF_PACKET != 0 || sector < 2 << SECTOR_BITS, "sector {sector} is beyond all tables");
     let within = if sector & OF_PACKET == 0 { u32::MAX } else { OFFSET };
     sector & !within | (sector & within) >> 1 | 1 << (SECTOR_BITS + (sector & 1))
 }
@@ -417,6 +418,7 @@ impl Merger {
 fn push(code: &mut Code, program: &mut Program, words: &[u32], inst: Inst) {
     program.issued += 1;
     program.lanes += u64::from(inst.mask.count_ones());
+    debug_assert!(words.len() <= usize::from(u16::MAX), "32 lanes of 64 KiB each have half as many lines");
     code.insts.push(Inst { word: code.words.len() as u32, count: words.len() as u16, ..inst });
     code.words.extend_from_slice(words);
 }

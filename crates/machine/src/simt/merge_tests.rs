@@ -34,7 +34,7 @@ fn load(site: u16, offset: u64) -> Ref {
 fn sectors(code: &Code, inst: &Inst) -> BTreeSet<u32> {
     let of = |&word: &u32| {
         let (table, at) = (word & TABLE_LINE, word & OFFSET);
-        let first = if word & OF_PACKET == 0 { 2 * table } else { OF_PACKET | table - at | 2 * at };
+        let first = if word & OF_PACKET == 0 { 2 * table } else { OF_PACKET | (table - at) | (2 * at) };
         (0..2).filter(move |n| word >> (SECTOR_BITS + n) & 1 == 1).map(move |n| first + n)
     };
     let words = code.words(inst);
