@@ -1,8 +1,9 @@
 //! What a person writes in a scenario: a number with a unit.
 //!
-//! Every quantity reads from a string with a unit (`"33 MiB"`) or from a bare number in the unit
-//! that its type names, and is written back as a string. Decimal prefixes are powers of 1000 and
-//! binary ones (`KiB`) powers of 1024; for [`Size`] `KB` means 1000 bytes, as in SI.
+//! Every quantity reads from a string with a unit (`"33 MiB"`), and is written back as one. Units are taken as people write
+//! them: `100G`, `100 Gbit/s`, `80Gb/s`, `20M`. A bare number is in the unit that the type names; of rates it is refused, since
+//! nobody can see which was meant. Decimal prefixes are powers of 1000 and binary ones (`KiB`) powers of 1024; for [`Size`] `KB` means
+//! 1000 bytes, as in SI.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,6 +43,10 @@ pub trait Quantity: Copy {
     const WHAT: &'static str;
     /// Units by name with their factor; the first is what a bare number means.
     const UNITS: &'static [(&'static str, f64)];
+    /// Other spellings: what stands for the part of a unit behind its prefix.
+    const SPELLINGS: &'static [(&'static str, &'static str)];
+    /// Whether a bare number is a quantity.
+    const BARE: bool;
     /// Shown in messages and in the schema.
     const EXAMPLE: &'static str;
     /// From a value in the first unit.
@@ -64,22 +69,56 @@ fn parse<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let (number, unit) = text_trimmed.split_at(split);
     let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
     let unit = unit.trim();
-    let factor = if unit.is_empty() {
-        1.0
-    } else {
-        // Exact spelling first, so that "Mb" and "MB" can both exist; then any case.
-        let exact = Q::UNITS.iter().find(|(name, _)| *name == unit);
-        exact.or_else(|| Q::UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))).ok_or_else(bad)?.1
+    let factor = match unit {
+        "" if Q::BARE => 1.0,
+        "" => return Err(bad()),
+        _ => factor::<Q>(unit).ok_or_else(bad)?,
     };
     let value = number * factor;
     if value.is_finite() && value >= 0.0 { Ok(Q::new(value)) } else { Err(bad()) }
+}
+
+/// What a unit is in terms of the first. Exact spelling first, so that `Mb` and `MB` can both exist; then other spellings, then
+/// any case.
+fn factor<Q: Quantity>(unit: &str) -> Option<f64> {
+    let named = |name: &str| Q::UNITS.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor);
+    let spelled = |unit: &str| {
+        Q::SPELLINGS.iter().find_map(|(written, stands_for)| {
+            let prefix = unit.strip_suffix(written)?;
+            // A unit that is left out needs a prefix, and a thousand has two.
+            let prefix = if prefix == "K" && named("kbps").or(named("kpps")).is_some() { "k" } else { prefix };
+            if written.is_empty() && prefix.is_empty() { None } else { named(&format!("{prefix}{stands_for}")) }
+        })
+    };
+    let exact = named(unit).or_else(|| spelled(unit));
+    exact.or_else(|| Q::UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor))
+}
+
+/// A whole number as people write it: `20000`, `20_000`, `20k`, `1.5M`, `2e6`; [`None`] for anything else, and from 2^53 on.
+pub fn count(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, factor) = match text.chars().last()? {
+        'k' | 'K' => (&text[..text.len() - 1], 1e3),
+        'M' => (&text[..text.len() - 1], 1e6),
+        'G' => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    let number = number.trim_end();
+    if !number.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let value = number.replace('_', "").parse::<f64>().ok()? * factor;
+    // A product such as 1.1e3 is whole but for its last bit.
+    let whole = value.round();
+    ((value - whole).abs() <= whole * 1e-12 && whole < 9e15).then_some(whole as u64)
 }
 
 fn write<Q: Quantity>(quantity: Q, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let value = quantity.value();
     // The largest unit that gives a short exact decimal; ties go to the earlier unit.
     let mut best = (format!("{value}"), Q::UNITS[0].0);
-    for (name, factor) in Q::UNITS {
+    // Of a bit rate in bytes nobody would know it again.
+    for (name, factor) in Q::UNITS.iter().filter(|(name, _)| !name.ends_with("B/s")) {
         let text = format!("{}", value / factor);
         if text.parse::<f64>().map(|v| v * factor) == Ok(value) && text.len() < best.0.len() {
             best = (text, name);
@@ -89,7 +128,8 @@ fn write<Q: Quantity>(quantity: Q, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $example:literal, [$(($unit:literal, $factor:expr)),* $(,)?]) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $example:literal, [$(($unit:literal, $factor:expr)),* $(,)?],
+     spelled [$(($written:literal, $stands:literal)),* $(,)?], bare $bare:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
         pub struct $name(f64);
@@ -98,6 +138,8 @@ macro_rules! quantity {
             const WHAT: &'static str = $what;
             const UNITS: &'static [(&'static str, f64)] = &[$(($unit, $factor)),*];
             const EXAMPLE: &'static str = $example;
+            const SPELLINGS: &'static [(&'static str, &'static str)] = &[$(($written, $stands)),*];
+            const BARE: bool = $bare;
             fn new(value: f64) -> Self {
                 $name(value)
             }
@@ -141,27 +183,34 @@ quantity!(
     /// A number of bytes.
     Size, "a size", "33 MiB",
     [("B", 1.0), ("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("TiB", 1099511627776.0),
-     ("KB", 1e3), ("MB", 1e6), ("GB", 1e9)]
+     ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)],
+    spelled [("bytes", "B"), ("byte", "B"), ("i", "iB")], bare true
 );
 quantity!(
     /// A span of time; a bare number is nanoseconds.
     Span, "a time", "85 ns",
-    [("ns", 1.0), ("ps", 1e-3), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)]
+    [("ns", 1.0), ("ps", 1e-3), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)],
+    spelled [("\u{3bc}s", "us"), ("sec", "s"), ("seconds", "s"), ("second", "s")], bare true
 );
 quantity!(
     /// A clock frequency; a bare number is GHz.
     Frequency, "a frequency", "2.6 GHz",
-    [("GHz", 1.0), ("MHz", 1e-3), ("kHz", 1e-6), ("Hz", 1e-9)]
+    [("GHz", 1.0), ("MHz", 1e-3), ("kHz", 1e-6), ("Hz", 1e-9)],
+    spelled [("", "Hz")], bare true
 );
 quantity!(
-    /// A bit rate; a bare number is Gbps.
+    /// A bit rate. `GB/s` are eight times as many `Gbps`.
     Rate, "a bit rate", "100 Gbps",
-    [("Gbps", 1.0), ("Mbps", 1e-3), ("kbps", 1e-6), ("bps", 1e-9), ("Tbps", 1e3)]
+    [("Gbps", 1.0), ("Mbps", 1e-3), ("kbps", 1e-6), ("bps", 1e-9), ("Tbps", 1e3),
+     ("GB/s", 8.0), ("MB/s", 8e-3), ("TB/s", 8e3)],
+    spelled [("bit/s", "bps"), ("bits/s", "bps"), ("b/s", "bps"), ("bits", "bps"), ("bit", "bps"), ("b", "bps"), ("Bps", "B/s"), ("", "bps")],
+    bare false
 );
 quantity!(
-    /// A packet rate; a bare number is Mpps.
+    /// A packet rate.
     PacketRate, "a packet rate", "14.88 Mpps",
-    [("Mpps", 1.0), ("kpps", 1e-3), ("pps", 1e-6), ("Gpps", 1e3)]
+    [("Mpps", 1.0), ("kpps", 1e-3), ("pps", 1e-6), ("Gpps", 1e3)],
+    spelled [("packets/s", "pps"), ("packet/s", "pps"), ("pkts/s", "pps"), ("pkt/s", "pps"), ("p/s", "pps"), ("", "pps")], bare false
 );
 
 impl Size {
@@ -231,8 +280,12 @@ impl PacketRate {
 
 fn schema<Q: Quantity>() -> Schema {
     let units: Vec<&str> = Q::UNITS.iter().map(|(name, _)| *name).collect();
+    let described = format!("{} as a number with a unit ({})", Q::WHAT, units.join(", "));
+    if !Q::BARE {
+        return json_schema!({ "description": described, "examples": [Q::EXAMPLE], "type": "string" });
+    }
     json_schema!({
-        "description": format!("{} as a number with a unit ({}); a bare number is in {}", Q::WHAT, units.join(", "), units[0]),
+        "description": format!("{described}; a bare number is in {}", units[0]),
         "examples": [Q::EXAMPLE],
         "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}]
     })
@@ -281,11 +334,57 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_read_as_people_write_them() {
+        for text in [
+            "100G",
+            "100 G",
+            "100 Gbps",
+            "100Gbit",
+            "100 Gbit/s",
+            "100Gb/s",
+            "100 Gbits/s",
+            "100 gbps",
+            "0.1T",
+            "12.5 GB/s",
+        ] {
+            assert!((text.parse::<Rate>().unwrap().gbps() - 100.0).abs() < 1e-9, "{text}");
+        }
+        for text in ["20M", "20 Mpps", "20 Mp/s", "20000k", "20 Mpackets/s", "20,000 kpps".replace(',', "").as_str()] {
+            assert!((text.parse::<PacketRate>().unwrap().mpps() - 20.0).abs() < 1e-9, "{text}");
+        }
+        assert_eq!("2.3G".parse::<Frequency>().unwrap().ghz(), 2.3);
+        assert_eq!("33 Mi".parse::<Size>().unwrap().bytes(), 33 << 20);
+        assert_eq!("64 bytes".parse::<Size>().unwrap().bytes(), 64);
+        // Which unit is meant cannot be seen.
+        for text in ["80", "", "80 Q", "GBPS"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+        assert!("20".parse::<PacketRate>().is_err() && "33M".parse::<Size>().is_err());
+        assert!(serde_json::from_str::<Rate>("80").unwrap_err().to_string().contains("for example \"100 Gbps\""));
+    }
+
+    #[test]
+    fn a_bit_rate_is_written_in_bits() {
+        assert_eq!([15.0, 120.0].map(|gbps| Rate::from_gbps(gbps).to_string()), ["15 Gbps", "120 Gbps"]);
+    }
+
+    #[test]
+    fn counts_are_read_as_people_write_them() {
+        let read: Vec<Option<u64>> = [
+            "20k", "20 k", "1.5M", "2e6", "20_000", "1G", "1.1k", "0", "1.5", "-1k", "k", "", "20 kpps", "1e30", "inf",
+        ]
+        .map(count)
+        .to_vec();
+        let some = [20_000, 20_000, 1_500_000, 2_000_000, 20_000, 1_000_000_000, 1100, 0].map(Some);
+        assert_eq!(read, [&some[..], &[None; 7][..]].concat());
+    }
+
+    #[test]
     fn a_wrong_unit_is_told_what_is_allowed() {
         let error = "33 parsecs".parse::<Size>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"33 parsecs\" is not a size: write a number of 0 or more and one of the units B, KiB, MiB, GiB, TiB, KB, MB, GB, \
+            "\"33 parsecs\" is not a size: write a number of 0 or more and one of the units B, KiB, MiB, GiB, TiB, KB, MB, GB, TB, \
              for example \"33 MiB\""
         );
         for text in ["", "-1 ns", "ns", "1 2 ns", "1e400 s", "nan ns", "inf"] {
