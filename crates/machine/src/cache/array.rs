@@ -238,6 +238,11 @@ impl<P: Policy> TagArray<P> {
         u64::from(self.count.divisor())
     }
 
+    /// Lines that fit in.
+    pub fn lines(&self) -> u64 {
+        self.sets() * u64::from(self.ways())
+    }
+
     #[inline(always)]
     fn set_of(&self, line: Line) -> usize {
         let mut number = line.0 as u32;

@@ -192,16 +192,21 @@ impl Hierarchy {
                 let came = "told to leave lines out of an inclusive LLC".into();
                 return error(format!(".{name}"), came, "victim or non_inclusive LLCs".into(), remedy);
             }
-            let skip =
-                spec.skip.as_ref().map(|skip| SkipLogic::new(skip, &format!("{path}.{name}.skip"))).transpose()?;
-            let lines = (self.llc.sets() * u64::from(slices) * u64::from(self.llc.ways())).next_power_of_two();
+            let lines = self.llc.sets() * u64::from(slices) * u64::from(self.llc.ways());
+            let skip = match &spec.skip {
+                Some(skip) => {
+                    let fills = self.misses_that_fill(spec, own.as_ref().map_or(slices, |own| own.len() as u32));
+                    Some(SkipLogic::new(skip, fills, &format!("{path}.{name}.skip"))?)
+                }
+                None => None,
+            };
             all.push(Application {
                 has: own.clone(),
                 own,
                 ways: spec.ways.map(Cbm),
                 uses_llc: spec.llc,
                 skip: skip.filter(|_| spec.llc),
-                reuse: spec.bypass.then(|| Reuse { missed: vec![u32::MAX; lines as usize] }),
+                reuse: spec.bypass.then(|| Reuse { missed: vec![u32::MAX; lines.next_power_of_two() as usize] }),
                 counters: ApplicationCounters::default(),
             });
         }
@@ -223,6 +228,15 @@ impl Hierarchy {
         }
         self.applications = Some(Box::new(Applications { ranges: owned, all, rest, leaving: Vec::new() }));
         Ok(())
+    }
+
+    /// How many misses fill the caches that an application with so many slices has. Lines that leave L2 fill a victim LLC, and with
+    /// `bypass` a line comes in when it is missed again.
+    fn misses_that_fill(&self, spec: &ApplicationSpec, slices: u32) -> u64 {
+        let ways = spec.ways.map_or(self.llc.ways(), u32::count_ones);
+        let llc = self.llc.sets() * u64::from(slices) * u64::from(ways);
+        let l2: u64 = self.cores.iter().map(|core| core.l2.lines()).sum();
+        (llc + l2) * if spec.bypass { 8 } else { 1 }
     }
 
     /// Whether what tells lines apart by their numbers can be told of them.

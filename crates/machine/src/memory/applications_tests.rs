@@ -45,6 +45,9 @@ fn load(memory: &mut Hierarchy, line: u64, now: u64) -> Response {
     response
 }
 
+/// Misses that fill an LLC of 8 slices and the L2s.
+const FILLS: u64 = 8 * 64 + 2 * 64;
+
 fn skips(threshold: f64) -> ApplicationSpec {
     let skip = SkipSpec { threshold, hysteresis: 0.0, window: 100, retry: 1000 };
     ApplicationSpec { skip: Some(skip), ..ApplicationSpec::default() }
@@ -69,17 +72,99 @@ fn an_application_without_an_llc_pays_for_its_l2_and_dram_only() {
 #[test]
 fn an_application_that_misses_skips_and_its_lines_leave_the_llc() {
     let mut memory = memory(Inclusion::NonInclusive, &[skips(0.5)]);
-    for line in 0..100 {
-        memory.access(&request(line, Access::Store, 0), Ps(line * 1000 * NS));
-    }
+    // In a circle over more lines than there are in LLC and L2s: none is there when it is wanted again.
+    let mut n = 0;
+    let mut round = |memory: &mut Hierarchy, count: u64| {
+        for _ in 0..count {
+            n += 1;
+            memory.access(&request(n % 1000, Access::Store, 0), Ps(n * 1000 * NS));
+        }
+    };
+    round(&mut memory, FILLS);
+    assert!(!memory.applications()[0].skips, "misses that fill empty caches are not judged");
+    round(&mut memory, 2 * 100);
     let state = memory.applications()[0];
     assert!(state.skips && state.counters.changes == 1 && state.counters.flushed > 0, "{state:?}");
     assert_eq!(memory.llc_occupancy(), 0);
-    // After so many misses of L2 it tries again, and skips again.
-    for line in 0..1100 {
-        load(&mut memory, 100 + line % 900, 1_000_000 + line * 1000);
-    }
+    // After 32 times as many misses of L2 it tries again, and skips again.
+    round(&mut memory, 33 * (FILLS + 200));
     assert_eq!(memory.applications()[0].counters.changes, 3);
+}
+
+/// Steele, Lea, Flood, OOPSLA 2014, "Fast splittable pseudorandom number generators".
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.unit() * n as f64) as u64
+    }
+}
+
+/// From any state, of empty caches too: an application whose steady miss rate is 5 points below the threshold is let alone, and
+/// one whose rate is 5 points above it skips.
+#[test]
+fn who_is_below_the_threshold_is_never_skipped_and_who_is_above_is() {
+    let mut settings = Draws(1);
+    let mut drawn = 0;
+    while drawn < 50 {
+        let slices = [4, 8, 16][settings.below(3) as usize];
+        let inclusion = [Inclusion::Victim, Inclusion::NonInclusive][settings.below(2) as usize];
+        let own = (settings.unit() < 0.5).then(|| 1 + settings.below(u64::from(slices) - 2) as u32);
+        let bypass = settings.unit() < 0.25;
+        let lines = (f64::from(own.unwrap_or(slices)) * 64.0 * (0.5 + 11.5 * settings.unit())) as u64 + 128;
+        let skew = 1.0 + 2.0 * settings.unit();
+        let beside = 0.3 * settings.unit();
+        let spec = ApplicationSpec { slices: own, bypass, ..ApplicationSpec::default() };
+        let seed = settings.next();
+        let run = |application: ApplicationSpec, accesses: u64| {
+            let mut draws = Draws(seed);
+            let mut memory = Hierarchy::new(&self::spec(inclusion, slices), 2, "machine").unwrap();
+            let ranges = [vec![0..lines]];
+            memory.tell_apart(&[("tables", &application)], &ranges, "machine.applications").unwrap();
+            let mut half = memory.applications()[0].counters;
+            for n in 0..accesses {
+                if n == accesses / 2 {
+                    half = memory.applications()[0].counters;
+                }
+                let share = draws.unit();
+                let line = if draws.unit() < beside {
+                    lines + (share * 2000.0) as u64
+                } else {
+                    (share.powf(skew) * lines as f64) as u64
+                };
+                let core = draws.below(2) as u16;
+                memory.access(&request(line, Access::Load, core), Ps(n * 1000 * NS));
+            }
+            (memory.applications()[0].counters - half, memory.applications()[0].counters)
+        };
+        const ACCESSES: u64 = 100_000;
+        let steady = run(spec.clone(), ACCESSES).0.llc;
+        let rate = steady.misses as f64 / (steady.hits + steady.misses).max(1) as f64;
+        if !(0.06..0.94).contains(&rate) || steady.hits + steady.misses < 10_000 {
+            continue;
+        }
+        drawn += 1;
+        let skipped = |threshold: f64| {
+            let skip = SkipSpec { threshold, hysteresis: 0.0, window: 1000, retry: 5000 };
+            let all = run(ApplicationSpec { skip: Some(skip), ..spec.clone() }, 3 * ACCESSES).1;
+            all.skipped as f64 / (all.skipped + all.llc.hits + all.llc.misses) as f64
+        };
+        let told = format!("{inclusion:?}, {spec:?}, {lines} lines, skew {skew}, rate {rate}");
+        let (below, above) = (skipped(rate + 0.05), skipped(rate - 0.05));
+        assert!(below <= 0.01, "{told}: skipped {below} though it is below the threshold");
+        assert!(above > 0.8, "{told}: skipped {above} though it is above the threshold");
+    }
 }
 
 #[test]
@@ -96,15 +181,17 @@ fn released_slices_go_to_the_neighbour_and_come_back() {
             load(memory, line, n * 1000);
         }
     };
-    loads(&mut memory, 0..100);
+    // Three of the eight slices, and the L2s: then two windows.
+    loads(&mut memory, 0..3 * 64 + 2 * 64 + 200);
     assert_eq!(slices(&memory), [Some(0), Some(5)]);
     // Every line of the neighbour is where it belongs now: nothing is there twice or lost to sight.
     loads(&mut memory, 1000..1200);
     loads(&mut memory, 1000..1200);
     assert!(memory.applications()[1].counters.llc.hits > 0);
     // A trial: the owner has its slices back, and what was in them is gone.
-    loads(&mut memory, 100..1000);
-    loads(&mut memory, 0..100);
+    for _ in 0..17 {
+        loads(&mut memory, 0..1000);
+    }
     assert_eq!(slices(&memory), [Some(3), Some(2)]);
 }
 
@@ -115,7 +202,7 @@ fn slices_that_nobody_else_owns_go_to_everyone() {
         (5000..6000).map(|line| memory.llc.spot(Line(line)).slice()).collect::<BTreeSet<_>>().len()
     };
     assert_eq!(spread(&memory), 1);
-    for line in 0..100 {
+    for line in 0..7 * 64 + 2 * 64 + 200 {
         load(&mut memory, line, line * 1000);
     }
     assert_eq!(spread(&memory), 8);

@@ -1,4 +1,9 @@
 //! The shell that answers in order of arrival.
+//!
+//! A channel's banks slow each other down for as long as they are busy together. What a channel has been given is known as
+//! the time at which each bank is done with it; a request that comes on top of it moves these times for the other banks, so that
+//! a channel never serves faster than its rates. An answer that was given stays as it was: it was early by at most what
+//! later requests on other banks take from one service.
 
 use engine::{Draw, Exponential, Seed};
 use probe::Request;
@@ -29,12 +34,12 @@ pub struct Stacked {
     timing: Timing,
     link: Ps,
     banks: usize,
-    /// When each bank is free again; a channel's banks side by side.
+    /// When each bank is done with all it has been given; a channel's banks side by side.
     free: Vec<Ps>,
     /// When each channel's data bus is free again.
     bus: Vec<Ps>,
-    /// Service times by how many other banks of the channel are busy; empty where they are fixed.
-    draws: Vec<Exponential>,
+    /// Service times of a bank that is busy alone; [`None`] where they are fixed.
+    draw: Option<Exponential>,
     /// Requests that began while another bank of their channel was busy.
     interleaved: u64,
     requests: u64,
@@ -49,12 +54,11 @@ impl Stacked {
     pub fn new(spec: &StackedSpec, path: &str, seed: Seed) -> Result<Stacked, MachineError> {
         let (channels, banks) = (spec.channels as usize, spec.banks as usize);
         let timing = spec.resolve(path)?;
-        let draws = match &timing {
+        let draw = match &timing {
             Timing::Rates { means, exponential: true } => {
-                let stream = |n: usize| seed.stream(&format!("{path}.service.{n}"));
-                means.iter().enumerate().map(|(n, mean)| Exponential::new(*mean, stream(n))).collect()
+                Some(Exponential::new(means[0], seed.stream(&format!("{path}.service"))))
             }
-            _ => Vec::new(),
+            _ => None,
         };
         Ok(Stacked {
             timing,
@@ -62,7 +66,7 @@ impl Stacked {
             banks,
             free: vec![Ps(0); channels * banks],
             bus: vec![Ps(0); channels],
-            draws,
+            draw,
             interleaved: 0,
             requests: 0,
         })
@@ -88,11 +92,8 @@ impl Stacked {
     pub fn write_all(&mut self, bank: usize, now: Ps) -> Ps {
         let mut busy = Ps::ZERO;
         for channel in 0..self.free.len() / self.banks {
-            let at = channel * self.banks;
-            let begin = self.free[at + bank].max(now);
-            let others = self.free[at..at + self.banks].iter().filter(|free| **free > begin).count();
-            let (free, _) = self.settle(channel, others, begin);
-            self.free[at + bank] = free;
+            let begin = self.free[channel * self.banks + bank].max(now);
+            let (free, _) = self.settle(channel, bank, begin);
             busy += free - begin;
         }
         busy
@@ -113,26 +114,65 @@ impl Stacked {
         };
         self.requests += 1;
         self.interleaved += u64::from(others > 0);
-        let (free, done) = self.settle(channel, others, begin);
-        self.free[channel * self.banks + bank] = free;
+        let (free, done) = self.settle(channel, bank, begin);
         Turn { begin, done, free }
     }
 
-    /// When a bank of `channel` that begins at `begin`, with so many others busy, is free again, and when its data are there.
-    fn settle(&mut self, channel: usize, others: usize, begin: Ps) -> (Ps, Ps) {
+    /// Gives `bank` of `channel` a request that it begins at `begin`: when the bank is free again, and when the data are there.
+    fn settle(&mut self, channel: usize, bank: usize, begin: Ps) -> (Ps, Ps) {
+        let free = &mut self.free[channel * self.banks..][..self.banks];
         match &self.timing {
             Timing::Rates { means, .. } => {
-                let rate = others.min(means.len() - 1);
-                let done = begin + self.draws.get_mut(rate).map_or(means[rate], Draw::draw);
-                (done, done)
+                let work = self.draw.as_mut().map_or(means[0], Draw::draw);
+                share_out(free, bank, begin, work, means);
+                (free[bank], free[bank])
             }
             Timing::Device { first_data, burst, cycle } => {
                 let data = (begin + *first_data).max(self.bus[channel]);
                 self.bus[channel] = data + *burst;
                 // A bank whose data wait for the bus holds its row so much longer.
-                (data + *cycle - *first_data, data + *burst)
+                free[bank] = data + *cycle - *first_data;
+                (free[bank], data + *burst)
             }
         }
+    }
+}
+
+/// Banks of a channel, at most.
+const MOST_BANKS: usize = 16;
+
+/// Gives `bank`, which is free at `begin`, `work`: the time that it takes alone. `free` holds when each bank of the channel is done, and
+/// `means` what a request takes while 1, 2, ... of them are busy; the last holds for all above.
+fn share_out(free: &mut [Ps], bank: usize, begin: Ps, work: Ps, means: &[Ps]) {
+    let alone = means[0].0 as f64;
+    let pace = |busy: usize| means[busy.clamp(1, means.len()) - 1].0 as f64 / alone;
+    // What is left of the others' work at `begin`, the first to end first.
+    let mut left = [(0.0f64, 0usize); MOST_BANKS];
+    let mut count = 0;
+    for (other, free) in free.iter().enumerate().filter(|(other, free)| *other != bank && **free > begin) {
+        left[count] = ((*free - begin).0 as f64, other);
+        count += 1;
+    }
+    if count == 0 {
+        free[bank] = begin + work;
+        return;
+    }
+    left[..count].sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut since, mut done) = (0.0, 0.0);
+    for n in 0..count {
+        let until = left[n].0;
+        done += (until - since) / pace(count - n);
+        (since, left[n].0) = (until, done);
+    }
+    let place = left[..count].iter().position(|(other, _)| *other > work.0 as f64).unwrap_or(count);
+    left.copy_within(place..count, place + 1);
+    left[place] = (work.0 as f64, bank);
+    count += 1;
+    let (mut since, mut at) = (0.0, 0.0);
+    for (n, (work, bank)) in left[..count].iter().enumerate() {
+        at += (work - since) * pace(count - n);
+        since = *work;
+        free[*bank] = begin + Ps(at.round() as u64);
     }
 }
 
@@ -151,6 +191,8 @@ impl Level for Stacked {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::Service;
     use super::*;
 
@@ -165,8 +207,95 @@ mod tests {
         let turn = |begin, done| Turn { begin: Ps(begin), done: Ps(done), free: Ps(done) };
         assert_eq!(memory.serve(0, Ps(0)), turn(0, 125_000));
         assert_eq!(memory.serve(1, Ps(0)), turn(0, 178_571));
-        assert_eq!(memory.serve(0, Ps(0)).begin, Ps(125_000));
-        assert!((memory.interleaved_share() - 2.0 / 3.0).abs() < 1e-12);
+        // The second has slowed the first down, whose answer was given.
+        assert_eq!(memory.serve(0, Ps(0)).begin, Ps(178_571));
+        assert!((memory.interleaved_share() - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_comes_later_slows_what_has_begun() {
+        // Alone for 62.5 ns, half of the work; the rest and the second's first half at 5.6 M/s; its second half alone.
+        let mut memory = Stacked::new(&fixed(1), "stacked", Seed(0)).unwrap();
+        memory.serve(0, Ps(0));
+        let second = memory.serve(1, Ps(62_500));
+        let half = 178_571 / 2;
+        assert!(second.done.0.abs_diff(62_500 + half + 62_500) <= 1, "{second:?}");
+        assert!(memory.serve(0, Ps(62_500)).begin.0.abs_diff(62_500 + half) <= 1);
+    }
+
+    /// Requests that come as others leave, `depth` of them a bank, to banks in turn: millions a second.
+    fn saturated(channels: u32, per_us: &[f64], exponential: bool) -> f64 {
+        let banks = per_us.len() as u32;
+        let service = Service::Rates { per_us: per_us.to_vec(), exponential };
+        let spec = StackedSpec { channels, banks, service, link_ns: 0.0 };
+        let mut memory = Stacked::new(&spec, "stacked", Seed(7)).unwrap();
+        let mut due = std::collections::BinaryHeap::new();
+        (0..(channels * banks * 8)).for_each(|n| due.push(std::cmp::Reverse((Ps(0), n % banks))));
+        let (mut last, mut served) = (Ps(0), 0u64);
+        while served < 200_000 {
+            let Some(std::cmp::Reverse((now, bank))) = due.pop() else { break };
+            last = now;
+            served += 1;
+            due.push(std::cmp::Reverse((memory.serve(bank as usize, now).done, bank)));
+        }
+        served as f64 / (last.0 as f64 * 1e-6)
+    }
+
+    #[test]
+    fn a_saturated_channel_serves_at_the_rate_of_all_its_banks() {
+        for (channels, per_us) in
+            [(1, &[8.0, 5.6][..]), (1, &[8.0, 4.0]), (2, &[8.0, 4.0, 2.0, 1.0]), (3, &[8.0, 6.0, 5.0])]
+        {
+            for exponential in [false, true] {
+                let all = f64::from(channels) * per_us.len() as f64 * per_us[per_us.len() - 1];
+                let rate = saturated(channels, per_us, exponential);
+                assert!(
+                    (rate / all - 1.0).abs() < 0.02,
+                    "{channels} x {per_us:?}, {exponential}: {rate} for {all} M/s"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        /// Every moment of every bank, looked at.
+        #[test]
+        fn share_out_matches_naive(
+            steps in prop::collection::vec((0usize..4, 0u64..60, 1u64..200), 1..40), means in prop::collection::vec(1u64..4, 1..4)
+        ) {
+            let means: Vec<Ps> = means.iter().scan(0, |sum, m| { *sum += m; Some(Ps(*sum * 1000)) }).collect();
+            let (mut free, mut now) = ([Ps(0); 4], 0);
+            // Work left in each bank, and how it is drained.
+            let (mut left, mut at) = ([0.0f64; 4], 0.0f64);
+            let drain = |left: &mut [f64; 4], at: &mut f64, until: f64| {
+                while *at < until && left.iter().any(|w| *w > 0.0) {
+                    let busy = left.iter().filter(|w| **w > 0.0).count();
+                    let pace = means[busy.min(means.len()) - 1].0 as f64 / means[0].0 as f64;
+                    let least = left.iter().filter(|w| **w > 0.0).fold(f64::INFINITY, |a, b| a.min(*b));
+                    let step = (until - *at).min(least * pace);
+                    left.iter_mut().for_each(|w| *w = if *w - step / pace < 1e-6 { 0.0 } else { *w - step / pace });
+                    *at += step;
+                }
+                *at = at.max(until.min(1e300));
+            };
+            for (bank, gap, work) in steps {
+                now += gap * 1000;
+                let begin = free[bank].max(Ps(now));
+                share_out(&mut free, bank, begin, Ps(work * 1000), &means);
+                drain(&mut left, &mut at, now as f64);
+                left[bank] += work as f64 * 1000.0;
+                for bank in 0..4 {
+                    let (mut left, mut at) = (left, at);
+                    while left[bank] > 0.0 {
+                        let step = at + 1000.0;
+                        drain(&mut left, &mut at, step);
+                    }
+                    // To the step of a nanosecond that the naive one looks at.
+                    let ends = free[bank].max(Ps(now)).0 as f64;
+                    prop_assert!((ends - at).abs() <= 1001.0, "bank {bank}: {ends} for {at}");
+                }
+            }
+        }
     }
 
     #[test]

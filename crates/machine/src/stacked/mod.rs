@@ -6,8 +6,7 @@
 //! lower rate. Also here: the small caches and the [`SkipLogic`] of the architecture that this memory belongs to.
 //!
 //! State is free of time ([`Distributor`], [`Recency`], [`SkipLogic`]). [`Stacked`] is the timing shell that answers in
-//! order of arrival. It settles a request's service time when it begins, so a later request on the same channel does not
-//! slow an earlier one; where that matters, `sim`'s event-driven model of the slices moves completions instead.
+//! order of arrival: a later request slows what the other banks of its channel have begun, but for answers that were given.
 //!
 //! Left out: refresh and commands (see [`crate::dram`] for a controller that knows both), writes (tables are read; all
 //! copies would have to change), the distributor's own circuit time other than the constant hop of the link.

@@ -1,4 +1,9 @@
 //! The skip selection logic: whether an application uses its LLC slices, from the LLC miss rate that counters measure.
+//!
+//! A cache that begins empty misses whatever is asked of it, and says nothing of its steady rate. So misses are not judged
+//! until there were as many as the caches have lines for the application: with LRU and requests that are independent of each other they
+//! hold by then what they hold for ever. A trial begins empty, too, since skipping flushes. It is repeated so rarely that
+//! an application that skips spends little on trials.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,11 +19,18 @@ pub struct SkipSpec {
     pub threshold: f64,
     /// Use the LLC again only when the rate is this much below the threshold: 0 to the threshold.
     pub hysteresis: f64,
-    /// The rate is measured over so many LLC accesses.
+    /// The rate is measured over so many LLC accesses, once the caches are warm; two windows in a row above the threshold
+    /// begin to skip.
     pub window: u64,
-    /// While skipping no rate can be measured: after so many L2 misses the slices are taken back to try.
+    /// While skipping no rate can be measured: after so many L2 misses the slices are taken back to try, but not before 32
+    /// times as many as the last trial took.
     pub retry: u64,
 }
+
+/// Skipping lasts at least so many times as long as the trial before it.
+const TRIALS_APART: u64 = 32;
+/// So many windows in a row above the threshold begin to skip.
+const WINDOWS: u32 = 2;
 
 impl Default for SkipSpec {
     fn default() -> SkipSpec {
@@ -42,18 +54,29 @@ pub enum Using {
 pub struct SkipLogic {
     spec: SkipSpec,
     using: Using,
+    /// Misses that fill the caches once.
+    lines: u64,
+    /// Of these, those still to come before misses are judged.
+    cold: u64,
     seen: u64,
     missed: u64,
+    /// Windows in a row above the threshold.
+    above: u32,
+    /// Accesses since the slices were taken into use.
+    used: u64,
+    /// After so many requests that skip the slices are tried again.
+    retry: u64,
     /// How often it changed from using slices to not, or back.
     changes: u64,
 }
 
 impl SkipLogic {
-    /// Begins with using its slices; `path` is where the specification stands.
+    /// Begins with using its slices, which are empty. `lines` is how many misses fill the caches that it has: the lines of its
+    /// part of the LLC, and of L2s whose victims go there. `path` is where the specification stands.
     ///
     /// # Errors
     /// A threshold outside 0 to 1, a hysteresis outside 0 to the threshold, a window or retry of 0.
-    pub fn new(spec: &SkipSpec, path: &str) -> Result<SkipLogic, MachineError> {
+    pub fn new(spec: &SkipSpec, lines: u64, path: &str) -> Result<SkipLogic, MachineError> {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
@@ -69,7 +92,18 @@ impl SkipLogic {
                 return error(name, "0".into(), "1 and more", "count requests");
             }
         }
-        Ok(SkipLogic { spec: spec.clone(), using: Using::Slices, seen: 0, missed: 0, changes: 0 })
+        Ok(SkipLogic {
+            using: Using::Slices,
+            lines,
+            cold: lines,
+            seen: 0,
+            missed: 0,
+            above: 0,
+            used: 0,
+            retry: spec.retry,
+            changes: 0,
+            spec: spec.clone(),
+        })
     }
 
     /// What the application does now.
@@ -85,6 +119,11 @@ impl SkipLogic {
     /// An access to the LLC hit or missed. Gives the new use where it changes.
     #[inline]
     pub fn saw(&mut self, missed: bool) -> Option<Using> {
+        self.used += 1;
+        if self.cold > 0 {
+            self.cold -= u64::from(missed);
+            return None;
+        }
         self.seen += 1;
         self.missed += u64::from(missed);
         if self.seen < self.spec.window {
@@ -95,23 +134,35 @@ impl SkipLogic {
             Using::Trial => self.spec.threshold - self.spec.hysteresis,
             _ => self.spec.threshold,
         };
-        let next = if rate > limit { Using::Nothing } else { Using::Slices };
-        self.go(next)
+        (self.seen, self.missed) = (0, 0);
+        if rate <= limit {
+            self.above = 0;
+            return self.go(Using::Slices);
+        }
+        self.above += 1;
+        if self.above < WINDOWS { None } else { self.go(Using::Nothing) }
     }
 
     /// A request skipped the LLC. Gives the new use where it is time to try again.
     #[inline]
     pub fn skipped(&mut self) -> Option<Using> {
         self.seen += 1;
-        if self.seen < self.spec.retry { None } else { self.go(Using::Trial) }
+        if self.seen < self.retry { None } else { self.go(Using::Trial) }
     }
 
     fn go(&mut self, next: Using) -> Option<Using> {
-        (self.seen, self.missed) = (0, 0);
         let changed = next != self.using;
-        let had = self.using != Using::Nothing;
+        let (had, has) = (self.using != Using::Nothing, next != Using::Nothing);
+        if had != has {
+            self.changes += 1;
+            (self.seen, self.missed, self.above) = (0, 0, 0);
+            if has {
+                (self.cold, self.used) = (self.lines, 0);
+            } else {
+                self.retry = self.spec.retry.max(self.used.saturating_mul(TRIALS_APART));
+            }
+        }
         self.using = next;
-        self.changes += u64::from(had != (next != Using::Nothing));
         changed.then_some(next)
     }
 }
@@ -120,34 +171,60 @@ impl SkipLogic {
 mod tests {
     use super::*;
 
-    fn logic() -> SkipLogic {
-        SkipLogic::new(&SkipSpec { threshold: 0.8, hysteresis: 0.2, window: 100, retry: 50 }, "skip").unwrap()
+    fn logic(lines: u64) -> SkipLogic {
+        let spec = SkipSpec { threshold: 0.8, hysteresis: 0.2, window: 100, retry: 50 };
+        SkipLogic::new(&spec, lines, "skip").unwrap()
     }
 
     /// A window with so many misses of 100.
     fn window(logic: &mut SkipLogic, misses: u64) -> Option<Using> {
-        (0..100).map(|i| logic.saw(i < misses)).find_map(|next| next)
+        (0..100).map(|i| logic.saw(i < misses)).fold(None, |last, next| next.or(last))
     }
 
     #[test]
     fn it_skips_above_the_threshold_and_not_at_it() {
-        let mut logic = logic();
-        assert_eq!(window(&mut logic, 80), None);
+        let mut logic = logic(0);
+        for misses in [80, 81, 80, 81] {
+            assert_eq!(window(&mut logic, misses), None);
+        }
         assert_eq!(window(&mut logic, 81), Some(Using::Nothing));
     }
 
     #[test]
+    fn misses_that_fill_empty_caches_are_not_judged() {
+        let mut logic = logic(1000);
+        assert!((0..1000).all(|_| logic.saw(true).is_none()));
+        assert_eq!(window(&mut logic, 80), None);
+        assert_eq!(window(&mut logic, 100), None);
+        assert_eq!(window(&mut logic, 100), Some(Using::Nothing));
+    }
+
+    #[test]
     fn it_comes_back_only_below_threshold_less_hysteresis() {
-        let mut logic = logic();
-        window(&mut logic, 100);
-        let trial = |logic: &mut SkipLogic| (0..50).map(|_| logic.skipped()).find_map(|next| next);
-        assert_eq!(trial(&mut logic), Some(Using::Trial));
-        assert_eq!(window(&mut logic, 61), Some(Using::Nothing));
-        assert_eq!(trial(&mut logic), Some(Using::Trial));
+        let mut logic = logic(0);
+        assert_eq!((window(&mut logic, 100), window(&mut logic, 100)), (None, Some(Using::Nothing)));
+        // As long as 32 trials of 200 accesses.
+        let trial =
+            |logic: &mut SkipLogic| (0..6400).map(|_| logic.skipped()).position(|next| next == Some(Using::Trial));
+        assert_eq!(trial(&mut logic), Some(6399));
+        assert_eq!((window(&mut logic, 61), window(&mut logic, 61)), (None, Some(Using::Nothing)));
+        assert_eq!(trial(&mut logic), Some(6399));
         assert_eq!(window(&mut logic, 60), Some(Using::Slices));
         // Between the two limits it stays as it is.
-        assert_eq!(window(&mut logic, 75), None);
-        assert_eq!(logic.using(), Using::Slices);
+        assert_eq!((window(&mut logic, 75), window(&mut logic, 75)), (None, None));
+        assert_eq!((logic.using(), logic.changes()), (Using::Slices, 4));
+    }
+
+    #[test]
+    fn a_trial_begins_with_empty_caches() {
+        let mut logic = logic(1000);
+        (0..1000).for_each(|_| assert_eq!(logic.saw(true), None));
+        window(&mut logic, 100);
+        window(&mut logic, 100);
+        while logic.skipped().is_none() {}
+        // Misses until the caches are full, then none: it stays.
+        (0..1000).for_each(|_| assert_eq!(logic.saw(true), None));
+        assert_eq!(window(&mut logic, 0), Some(Using::Slices));
     }
 
     #[test]
@@ -160,7 +237,7 @@ mod tests {
             ),
             (SkipSpec { window: 0, ..SkipSpec::default() }, "skip.window = 0: allowed is 1 and more"),
         ] {
-            let text = SkipLogic::new(&spec, "skip").unwrap_err().to_string();
+            let text = SkipLogic::new(&spec, 0, "skip").unwrap_err().to_string();
             assert!(text.starts_with(says), "{text}");
         }
     }

@@ -214,6 +214,7 @@ impl System {
                 (false, Isolation::Slices) => (slice..slice + a.slices).map(|s| s as u16).collect(),
                 (false, _) => (0..spec.slices).map(|s| s as u16).collect(),
             };
+            let fills = (own.len() * spec.lines_of(&spec.caches.slice)) as u64;
             applications.push(Application {
                 first_core: core as u16,
                 cores: a.cores,
@@ -224,7 +225,7 @@ impl System {
                 slices: own.clone(),
                 own,
                 uses_llc: has_llc,
-                skip: a.skip.as_ref().filter(|_| has_llc).map(|s| SkipLogic::new(s, "skip")).transpose()?,
+                skip: a.skip.as_ref().filter(|_| has_llc).map(|s| SkipLogic::new(s, fills, "skip")).transpose()?,
                 bypass: a.bypass,
                 totals: Totals::default(),
             });

@@ -410,7 +410,7 @@ impl SlicesSpec {
                 return bad(&at("entries"), a.entries.to_string(), &allowed, &remedy);
             }
             if let Some(skip) = &a.skip {
-                SkipLogic::new(skip, &at("skip"))?;
+                SkipLogic::new(skip, 0, &at("skip"))?;
             }
             let ways = self
                 .caches
