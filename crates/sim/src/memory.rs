@@ -291,6 +291,11 @@ impl Dram {
                 "refresh": e.refresh,
                 "background": e.background,
             })),
+            "channels": report.channels.iter().map(|channel| json!({
+                "bursts": channel.bursts,
+                "data": channel.data,
+                "idle": channel.idle,
+            })).collect::<Value>(),
             "banks": report.heat.iter().map(|[hits, misses, conflicts]| json!({
                 "row_hits": hits,
                 "row_misses": misses,
@@ -353,11 +358,11 @@ impl Dram {
                     if self.standard.timings.contains_key("RFC_B") {
                         "with refresh = per-bank the other banks work meanwhile"
                     } else {
-                        "this standard has no refresh per bank, so only other channels or ranks work meanwhile"
+                        "refresh per bank is not modelled for this standard, so only other channels or ranks work meanwhile"
                     }
                 ),
             ),
-            (shares.idle, IDLE, "no request is waiting: the offered load, not the memory, is the limit".into()),
+            (shares.idle, if report.overloaded_channel().is_some() { UNEVEN } else { IDLE }, self.why_idle(report)),
         ];
         // Less than this is not worth a change.
         const WORTH: f64 = 0.01;
@@ -365,6 +370,27 @@ impl Dram {
         causes.sort_by(|a, b| b.0.total_cmp(&a.0));
         let causes = causes.into_iter().map(|(share, what, why)| format!("{:.1} % {what}: {why}", 100.0 * share));
         self.all_carried(bytes_per_s, requests).into_iter().chain(causes).collect()
+    }
+
+    /// Why data buses had nothing to do.
+    fn why_idle(&self, report: &Report) -> String {
+        if let Some((number, channel)) = report.overloaded_channel() {
+            return format!(
+                "the channels are not used evenly: channel {number} has {:.1} % of the bursts, where {:.1} % would be even, and \
+                 no time left; requests for it hold up those behind them; let lines that are used together go to different \
+                 channels, by a map that has the channel lower or permutes it",
+                100.0 * report.share_of(&channel),
+                100.0 / report.channels.len() as f64,
+            );
+        }
+        match self.offered {
+            Offered::Saturated => {
+                "before the first and after the last request of the trace, and while a channel's queue is \
+                                   empty since others are full"
+                    .into()
+            }
+            _ => "no request is waiting: the offered load, not the memory, is the limit".into(),
+        }
     }
 
     /// Says so where requests come at a rate of their own, and all of it is carried: the memory is not the limit then,
@@ -434,6 +460,8 @@ pub fn shipped_cube() -> CubeSpec {
 
 /// The cause of a data bus without data where no request waits.
 const IDLE: &str = "nothing to do";
+/// What it has to do where one channel holds the others up.
+const UNEVEN: &str = "of the channels' time idle behind one that is full";
 
 /// A cube, if `name` is the shipped one's, or `text`, which comes from `name`, has vaults.
 ///
@@ -1175,6 +1203,22 @@ mod tests {
         assert!(
             Dram::new(&settings(&none)).unwrap_err().to_string().starts_with("dram.hmc.links = 0: allowed is 1 to 8")
         );
+    }
+
+    #[test]
+    fn one_full_channel_of_many_is_not_called_an_idle_memory() {
+        // Every 32nd line: one of HBM3's 32 channels has them all.
+        let lines = |stride: u64| (0..30_000).map(|i| format!("R {:x}\n", i * 64 * stride)).collect::<String>();
+        let (one, all) = (lines(32), lines(1));
+        let first = |addresses: &str| {
+            let settings = DramSettings { preset: "hbm3-6400", ..DramSettings::default() };
+            let found = Dram::new(&settings).unwrap().simulate(&requests(addresses), false).unwrap();
+            found.document["explanation"][0].as_str().unwrap_or_default().to_string()
+        };
+        let found = first(&one);
+        assert!(found.contains("behind one that is full: the channels are not used evenly: channel"), "{found}");
+        assert!(found.contains("has 100.0 % of the bursts, where 3.1 % would be even"), "{found}");
+        assert!(!first(&all).contains("evenly"), "{}", first(&all));
     }
 
     #[test]

@@ -165,8 +165,37 @@ pub struct Report {
     pub drain_switches: u64,
     /// Hits, misses and conflicts by bank, channel by channel.
     pub heat: Vec<[u64; 3]>,
+    /// Each channel.
+    pub channels: Vec<ChannelLoad>,
     /// Where the standard has currents.
     pub energy: Option<Energy>,
+}
+
+/// How much of the work a channel had.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ChannelLoad {
+    /// Bursts that went over its data bus.
+    pub bursts: u64,
+    /// Share of its time in which the bus carried data.
+    pub data: f64,
+    /// Share of its time in which it had nothing to do.
+    pub idle: f64,
+}
+
+/// A channel that is idle for less than this share of its time has no time left.
+pub const CHANNEL_FULL: f64 = 0.05;
+
+impl Report {
+    /// The channel with the least idle time, if it has none left while all together have: its number and its load.
+    pub fn overloaded_channel(&self) -> Option<(usize, ChannelLoad)> {
+        let busiest = self.channels.iter().copied().enumerate().min_by(|a, b| a.1.idle.total_cmp(&b.1.idle))?;
+        (busiest.1.idle < CHANNEL_FULL && self.shares.idle >= 2.0 * CHANNEL_FULL).then_some(busiest)
+    }
+
+    /// The share of all bursts that `channel` had.
+    pub fn share_of(&self, channel: &ChannelLoad) -> f64 {
+        channel.bursts as f64 / self.channels.iter().map(|c| c.bursts).sum::<u64>().max(1) as f64
+    }
 }
 
 /// Gathers channels into a report.
@@ -198,15 +227,20 @@ impl Gathered {
         let mut sum = Counters::default();
         let mut by_cause = [0u64; 7];
         let mut total = 0;
+        let mut channels = Vec::with_capacity(self.counters.len());
         for (i, (counters, end)) in self.counters.iter().enumerate() {
             let (before, start) = from.counters.get(i).copied().unwrap_or_default();
             let counters = counters.since(&before);
             total += until - start;
-            by_cause[0] += (counters.columns[0] + counters.columns[1]) * burst;
             for (all, one) in by_cause[1..].iter_mut().zip(counters.gaps) {
                 *all += one;
             }
             by_cause[1 + Gap::Idle as usize] += until - end;
+            let bursts = counters.columns[0] + counters.columns[1];
+            let of_time = |clocks: u64| if until == start { 0.0 } else { clocks as f64 / (until - start) as f64 };
+            let idle = of_time(counters.gaps[Gap::Idle as usize] + (until - end));
+            by_cause[0] += bursts * burst;
+            channels.push(ChannelLoad { bursts, data: of_time(bursts * burst), idle });
             for (all, one) in sum.columns.iter_mut().zip(counters.columns) {
                 *all += one;
             }
@@ -249,6 +283,7 @@ impl Gathered {
             refreshes: sum.refreshes,
             drain_switches: sum.switches,
             heat,
+            channels,
             energy: EnergyModel::of_standard(standard).map(|model| model.of(&sum.work(standard, total))),
         }
     }
