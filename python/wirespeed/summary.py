@@ -20,6 +20,7 @@ from wirespeed import quantities as q
 class Verdict(TypedDict, total=False):
     """The answer in words: one headline, why, and what to change."""
 
+    status: str
     keeps_wire_speed: bool | None
     headline: str
     reasons: list[str]

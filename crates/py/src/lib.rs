@@ -74,6 +74,12 @@ fn schema() -> String {
     sim::Scenario::schema()
 }
 
+/// Paths of the settings of a scenario that may name files.
+#[pyfunction]
+fn file_settings() -> Vec<&'static str> {
+    sim::files::FILES.iter().map(|setting| setting.path).collect()
+}
+
 /// Shipped files of traffic: name and text.
 fn traffic_presets() -> impl Iterator<Item = (&'static str, &'static str)> {
     traffic::SHIPPED_PROFILES.iter().copied()
@@ -131,23 +137,7 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
 /// Reads a scenario. Files in it become absolute, so that what is written runs anywhere.
 fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<sim::Scenario> {
     let mut scenario = sim::Scenario::read(text, origin, &overrides).map_err(error)?;
-    let absolute = |path: &mut PathBuf| {
-        if let Ok(full) = std::path::absolute(&*path) {
-            *path = full;
-        }
-    };
-    scenario.traffic.capture.as_mut().map(absolute);
-    scenario.function.forward.table.as_mut().map(absolute);
-    scenario.function.upf.sessions.as_mut().map(absolute);
-    scenario.function.classify.rules.as_mut().map(absolute);
-    scenario.function.inspect.patterns.as_mut().map(absolute);
-    scenario.function.firewall.rules.as_mut().map(absolute);
-    if scenario.traffic.profile_is_a_file()
-        && let Some(profile) = &mut scenario.traffic.profile
-        && let Ok(full) = std::path::absolute(&*profile)
-    {
-        *profile = full.to_string_lossy().into_owned();
-    }
+    scenario.rename_files(|_, path| std::path::absolute(path).ok());
     Ok(scenario)
 }
 
@@ -490,7 +480,7 @@ mod _wirespeed {
     use super::slices::{RecordedLookups, preview_slices, run_slices, slices_spec};
     #[pymodule_export]
     use super::{
-        InputError, Run, Scenario, Stock, Table, commit, compare, inspect, inspect_table, preset, presets, run, schema,
-        version,
+        InputError, Run, Scenario, Stock, Table, commit, compare, file_settings, inspect, inspect_table, preset,
+        presets, run, schema, version,
     };
 }

@@ -100,7 +100,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    fn merged(pair: &[Interval]) -> Interval {
+    pub(crate) fn merged(pair: &[Interval]) -> Interval {
         let mut sum = Interval::default();
         for one in pair {
             sum.offered += one.offered;

@@ -126,7 +126,7 @@ impl TraceSpec {
         let kib = recording.regions.iter().map(|r| r.bytes).sum::<u64>() / 1024;
         let mut notes = vec![format!(
             "the function is {packets} recorded packets of {name}, again and again: it does not see what the packets of the \
-             traffic hold, and never touches more than the {kib} KiB that it touched while it was recorded"
+             traffic hold, and never touches more than its regions, {kib} KiB"
         )];
         if recording.instructions() == 0 {
             notes.push(format!(

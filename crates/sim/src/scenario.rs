@@ -23,8 +23,10 @@ use units::{Addr, LINE_BYTES, PacketRate, Rate};
 
 use crate::applications::{CheckSpec, ClassificationSpec, FilterSpec, InspectionSpec, LookupSpec};
 use crate::clos::{self, ClosSpec};
+use crate::files::{FILES, FileSetting};
 use crate::neighbours::NeighbourSpec;
 use crate::recorded::TraceSpec;
+use crate::resolve::{Resolved, as_error, resolve};
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -60,6 +62,9 @@ pub enum ScenarioError {
         /// What there is, and the nearest name.
         known: String,
     },
+    /// Several of these.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ScenarioError>),
     /// The machine cannot be built.
     #[error("{0}")]
     Machine(#[from] machine::MachineError),
@@ -95,6 +100,40 @@ pub enum ScenarioError {
         message: String,
     },
 }
+
+impl ScenarioError {
+    /// Whether it is about what one of `paths` is about: the same setting, or one of the same table.
+    fn concerns(&self, paths: &[String]) -> bool {
+        let table = |path: &str| path.rsplit_once('.').map_or(path.to_string(), |(table, _)| table.to_string());
+        let own = match self {
+            ScenarioError::Value { path, .. } => path.clone(),
+            ScenarioError::Machine(e) => e.path.clone(),
+            _ => return false,
+        };
+        paths.iter().any(|path| own.starts_with(path.as_str()) || table(&own) == table(path))
+    }
+}
+
+/// What is wrong with a scenario.
+struct Found<'a> {
+    origin: &'a str,
+    errors: Vec<ScenarioError>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, path: impl Into<String>, message: String) {
+        self.errors.push(ScenarioError::Value { origin: self.origin.into(), path: path.into(), message });
+    }
+
+    fn take<T, E: Into<ScenarioError>>(&mut self, checked: Result<T, E>) {
+        self.errors.extend(checked.err().map(Into::into));
+    }
+}
+
+/// Simulated time of a run, at most: far below what 64 bits of picoseconds hold.
+const LONGEST_RUN_S: f64 = 1e6;
+/// The longest frame with preamble and gap.
+const MOST_FRAME_BYTES: u32 = 1538;
 
 /// A scenario with everything filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -184,7 +223,8 @@ pub struct TrafficSpec {
 impl TrafficSpec {
     /// Whether `profile` is the path of a file, and not the name of a shipped one.
     pub fn profile_is_a_file(&self) -> bool {
-        self.profile.as_deref().is_some_and(|name| Path::new(name).extension().is_some())
+        let is_file = |name| FileSetting::of("traffic.profile").is_some_and(|setting| setting.is_file(name));
+        self.profile.as_deref().is_some_and(is_file)
     }
 
     /// The traffic without its rate.
@@ -265,6 +305,26 @@ pub struct FunctionSpec {
     /// space; they are not when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketSpec>,
+}
+
+impl FunctionSpec {
+    /// Tables of functions that are not among those that run, and yet say something.
+    fn unused(&self) -> Vec<&'static str> {
+        let says = [
+            ("upf", FunctionKind::Upf, !is_default(&self.upf)),
+            ("check", FunctionKind::Check, !is_default(&self.check)),
+            ("classify", FunctionKind::Classify, !is_default(&self.classify)),
+            ("lookup", FunctionKind::Lookup, !is_default(&self.lookup)),
+            ("fragment", FunctionKind::Fragment, !is_default(&self.fragment)),
+            ("inspect", FunctionKind::Inspect, !is_default(&self.inspect)),
+            ("nat", FunctionKind::Nat, !is_default(&self.nat)),
+            ("firewall", FunctionKind::Firewall, !is_default(&self.firewall)),
+            ("work", FunctionKind::Work, !is_default(&self.work)),
+            ("trace", FunctionKind::Trace, !is_default(&self.trace)),
+        ];
+        let unused = says.into_iter().filter(|(_, kind, says)| *says && !self.has(*kind));
+        unused.map(|(table, ..)| table).collect()
+    }
 }
 
 /// A packet function.
@@ -529,6 +589,35 @@ impl Default for RunSpec {
     }
 }
 
+impl RunSpec {
+    fn check(&self, found: &mut Found) {
+        if !(1_000..=1_000_000_000_000).contains(&self.packets) {
+            found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
+        }
+        if let Some(n) = self.warmup.filter(|n| *n > 1_000_000_000_000) {
+            found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));
+        }
+        for (i, x) in self.curve.iter().enumerate().filter(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
+            found.add(format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
+        }
+        if self.curve.len() > 1000 {
+            found.add("run.curve", format!("{} points: allowed are up to 1000", self.curve.len()));
+        }
+        for (path, n) in [("run.curve_packets", Some(self.curve_packets)), ("run.search_packets", self.search_packets)]
+        {
+            if let Some(n) = n.filter(|n| !(1_000..=1_000_000_000).contains(n)) {
+                found.add(path, format!("{n}: allowed are 1000 to 1e9"));
+            }
+        }
+        if !(self.search_resolution >= 1e-5 && self.search_resolution <= 0.5) {
+            found.add("run.search_resolution", format!("{}: allowed are 1e-5 to 0.5", self.search_resolution));
+        }
+        if !(self.loss_limit >= 0.0 && self.loss_limit < 1.0) {
+            found.add("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", self.loss_limit));
+        }
+    }
+}
+
 /// What is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -621,25 +710,10 @@ impl Scenario {
             origin: origin.into(),
             message: e.to_string().trim_end().to_string(),
         })?;
+        refuse_counted_masks(text, origin)?;
         let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-        for path in [
-            &["traffic", "capture"][..],
-            &["traffic", "profile"],
-            &["function", "forward", "table"],
-            &["function", "upf", "sessions"],
-            &["function", "classify", "rules"],
-            &["function", "inspect", "patterns"],
-            &["function", "firewall", "rules"],
-            &["function", "trace", "file"],
-            &["machine", "preset"],
-        ] {
-            let file = get_mut(&mut own, path);
-            if let Some(toml::Value::String(name)) = file
-                && (!["profile", "preset"].contains(&path[1]) || name.ends_with(".toml"))
-                && !Path::new(name.as_str()).is_absolute()
-            {
-                *name = folder.join(name.as_str()).to_string_lossy().into_owned();
-            }
+        for setting in FILES {
+            setting.beside(&mut own, folder);
         }
         let before = own.clone();
         overrides.check()?;
@@ -714,7 +788,11 @@ impl Scenario {
         };
         let mut merged: toml::Table = toml::from_str(&text)
             .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
+        let usual = merged.clone();
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
+        let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
+        let slower = clock_alone(&mut own);
+        let ways = ways_of(&mut own).filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
         let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
         if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
             apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
@@ -729,28 +807,37 @@ impl Scenario {
             // Cores that look ahead need answers at once.
             table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
         }
-        if !keeps_io_ways {
-            fit_io_ways(&mut merged);
-        }
-        if !keeps_pool {
-            grow_pool(&mut merged);
-        }
+        let moved = ways.and_then(|ways| fit_size(&mut merged, &usual, ways));
+        let io_moved = if keeps_io_ways { None } else { fit_io_ways(&mut merged) };
+        let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
+        let machine = machine_name(&merged, &usual, keeps_name);
+        table(&mut merged, "machine").insert("name".into(), machine.into());
         table(&mut merged, "machine").insert("preset".into(), name.into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
         }
 
         let not_a_number = not_a_number(&merged);
-        let mut scenario: Scenario = serde_path_to_error::deserialize(merged).map_err(|e| ScenarioError::Value {
-            origin: origin.into(),
-            path: e.path().to_string(),
-            message: with_nearest(&e.into_inner().to_string()),
-        })?;
-        scenario.check(origin)?;
-        if let Some(path) = not_a_number {
-            let message = "nan: a number is wanted".into();
-            return Err(ScenarioError::Value { origin: origin.into(), path, message });
+        let value = |path: String, message: String| ScenarioError::Value { origin: origin.into(), path, message };
+        let Resolved { scenario, faults } = resolve(merged, &usual);
+        let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
+        let mut errors: Vec<ScenarioError> = faults.into_iter().map(|(path, message)| value(path, message)).collect();
+        if let Some(scenario) = &scenario {
+            // What follows from a value that was replaced is nobody's mistake.
+            let mut found = scenario.check(origin);
+            found.retain(|error| !error.concerns(&paths));
+            errors.append(&mut found);
         }
+        if let Some(path) = not_a_number
+            && errors.is_empty()
+        {
+            errors.push(value(path, "nan: a number is wanted".into()));
+        }
+        as_error(errors)?;
+        let Some(mut scenario) = scenario else {
+            return Err(value(String::new(), "it cannot be read".into()));
+        };
+        scenario.replaced.extend(moved.into_iter().chain(io_moved).chain(grown).chain(slower));
         // A shipped scenario's traffic is nobody's choice.
         if !shipped && !replaced.is_empty() {
             let list = replaced.join(", ");
@@ -759,11 +846,27 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Checks what no single component can.
-    fn check(&self, origin: &str) -> Result<(), ScenarioError> {
-        let error = |path: &str, message: String| {
-            Err(ScenarioError::Value { origin: origin.into(), path: path.into(), message })
-        };
+    /// Checks what no single component can, and each component: all that is wrong.
+    fn check(&self, origin: &str) -> Vec<ScenarioError> {
+        let mut found = Found { origin, errors: Vec::new() };
+        self.check_traffic(&mut found);
+        // Before what hangs on it: a pool for so many cores would be blamed.
+        let cores = self.machine.cores;
+        let cores_fit = (1..=MAX_CORES).contains(&cores);
+        if !cores_fit {
+            let allowed = format!("{cores}: allowed are 1 to {MAX_CORES} (simulated cores, not those of this host)");
+            found.add("machine.cores", allowed);
+        }
+        self.run.check(&mut found);
+        self.check_function(&mut found);
+        self.check_machine(&mut found);
+        if cores_fit {
+            self.check_server(&mut found);
+        }
+        found.errors
+    }
+
+    fn check_traffic(&self, found: &mut Found) {
         let t = &self.traffic;
         let rates = [
             ("load", t.load.is_some()),
@@ -773,10 +876,8 @@ impl Scenario {
         ];
         let given: Vec<_> = rates.iter().filter(|r| r.1).map(|r| r.0).collect();
         if given.len() > 1 {
-            return error(
-                "traffic",
-                format!("{} given: allowed is one of them (remove the others)", given.join(" and ")),
-            );
+            let given = given.join(" and ");
+            found.add("traffic", format!("{given} given: allowed is one of them (remove the others)"));
         }
         let made = [
             ("profile", t.profile.is_some()),
@@ -786,74 +887,63 @@ impl Scenario {
             ("payload", t.payload.is_some()),
             ("phases", !t.phases.is_empty()),
         ];
-        if t.capture.is_some()
-            && let Some((key, _)) = made.into_iter().find(|(_, given)| *given)
-        {
+        for (key, _) in made.into_iter().filter(|(_, given)| *given && t.capture.is_some()) {
             let remedy = "a capture brings its own packets";
-            return error(
-                &format!("traffic.{key}"),
-                format!("given with traffic.capture: allowed is one of them (remove the other; {remedy})"),
-            );
+            let message = format!("given with traffic.capture: allowed is one of them (remove the other; {remedy})");
+            found.add(format!("traffic.{key}"), message);
         }
         if let Some(load) = t.load
             && !(load > 0.0 && load <= 1.0)
         {
-            return error("traffic.load", format!("{load}: allowed is a share of line rate, above 0 up to 1"));
+            found.add("traffic.load", format!("{load}: allowed is a share of line rate, above 0 up to 1"));
         }
         if let Some(speed) = t.speed {
             if t.capture.is_none() {
-                return error(
-                    "traffic.speed",
-                    "only a capture has timestamps (set traffic.capture, or give load or rate)".into(),
-                );
+                let message = "only a capture has timestamps (set traffic.capture, or give load or rate)";
+                found.add("traffic.speed", message.into());
             }
             if !(speed > 0.0 && speed <= 1e9) {
-                return error("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
+                found.add("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
             }
         }
-        // Before what hangs on it: a pool for so many cores would be blamed.
-        if !(1..=MAX_CORES).contains(&self.machine.cores) {
-            return error(
-                "machine.cores",
+        self.check_span(found);
+    }
+
+    /// That the last packet comes before simulated time ends.
+    fn check_span(&self, found: &mut Found) {
+        let t = &self.traffic;
+        let bits = f64::from(MOST_FRAME_BYTES) * 8.0;
+        let line = self.nic.rate.gbps() * 1e9;
+        let (path, per_second) = match (t.load, t.rate, t.packet_rate) {
+            (Some(load), ..) => ("traffic.load", load * line / bits),
+            (_, Some(rate), _) => ("traffic.rate", rate.gbps() * 1e9 / bits),
+            (.., Some(rate)) => ("traffic.packet_rate", rate.mpps() * 1e6),
+            _ => return,
+        };
+        // Without a warm-up that is given up to as many packets as are measured come before.
+        let packets = self.run.packets as f64 + self.run.warmup.unwrap_or(self.run.packets) as f64;
+        let seconds = packets / per_second;
+        if seconds > LONGEST_RUN_S {
+            found.add(
+                path,
                 format!(
-                    "{}: allowed are 1 to {MAX_CORES} (simulated cores, not those of this host)",
-                    self.machine.cores
+                    "{packets:.0} packets may take {seconds:.1e} s: allowed are {LONGEST_RUN_S:.0e} s of simulated time (raise the \
+                     rate, or lower run.packets and run.warmup)"
                 ),
             );
         }
-        let r = &self.run;
-        if !(1_000..=1_000_000_000_000).contains(&r.packets) {
-            return error("run.packets", format!("{}: allowed are 1000 to 1e12", r.packets));
-        }
-        if let Some(n) = r.warmup.filter(|n| *n > 1_000_000_000_000) {
-            return error("run.warmup", format!("{n}: allowed are 0 to 1e12"));
-        }
-        if let Some((i, x)) = r.curve.iter().enumerate().find(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
-            return error(&format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
-        }
-        if r.curve.len() > 1000 {
-            return error("run.curve", format!("{} points: allowed are up to 1000", r.curve.len()));
-        }
-        for (path, n) in [("run.curve_packets", Some(r.curve_packets)), ("run.search_packets", r.search_packets)] {
-            if let Some(n) = n.filter(|n| !(1_000..=1_000_000_000).contains(n)) {
-                return error(path, format!("{n}: allowed are 1000 to 1e9"));
-            }
-        }
-        if !(r.search_resolution >= 1e-5 && r.search_resolution <= 0.5) {
-            return error("run.search_resolution", format!("{}: allowed are 1e-5 to 0.5", r.search_resolution));
-        }
-        if !(r.loss_limit >= 0.0 && r.loss_limit < 1.0) {
-            return error("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", r.loss_limit));
-        }
+    }
+
+    fn check_function(&self, found: &mut Found) {
         let f = &self.function.forward;
         if !(1..=4_000_000).contains(&f.prefixes) {
-            return error("function.forward.prefixes", format!("{}: allowed are 1 to 4000000", f.prefixes));
+            found.add("function.forward.prefixes", format!("{}: allowed are 1 to 4000000", f.prefixes));
         }
         if !(1..=1_000_000).contains(&f.next_hops) {
-            return error("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+            found.add("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
         }
         if let Err((path, message)) = self.function.check_applications() {
-            return error(path, message);
+            found.add(path, message);
         }
         let (copy, socket) = (&self.function.copy, &self.function.socket);
         for (path, checked) in [
@@ -861,32 +951,36 @@ impl Scenario {
             ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
         ] {
             if checked.is_some() && self.function.kind != FunctionKind::Forward {
-                return error(path, "goes with forwarding only (remove it, or function.kind)".into());
+                found.add(path, "goes with forwarding only (remove it, or function.kind)".into());
             }
             if let Some(Err(e)) = checked {
                 let (path, message) = match e {
                     functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
                     other => (path.into(), other.to_string()),
                 };
-                return error(&path, message);
+                found.add(path, message);
             }
         }
         if copy.is_some() && socket.is_some() {
-            return error("function", "copy and socket given: allowed is one of them (remove the other)".into());
+            found.add("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;
-            u.load.check("load").map_err(ScenarioError::UserPlane)?;
+            found.take(u.load.check("load").map_err(ScenarioError::UserPlane));
             if !(0.0..=1.0).contains(&u.uplink) {
-                return error("function.upf.uplink", format!("{}: allowed is a share of 0 to 1", u.uplink));
+                found.add("function.upf.uplink", format!("{}: allowed is a share of 0 to 1", u.uplink));
             }
         }
-        self.nic.check("nic")?;
-        self.machine.core.check("machine.core")?;
-        self.machine.dram.energy("machine.dram")?;
-        let lookahead = self.machine.core.lookahead;
-        if self.machine.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
-            return error(
+    }
+
+    fn check_machine(&self, found: &mut Found) {
+        let m = &self.machine;
+        found.take(m.memory().check_times("machine"));
+        found.take(m.core.check("machine.core"));
+        found.take(m.dram.energy("machine.dram"));
+        let lookahead = m.core.lookahead;
+        if m.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
+            found.add(
                 "machine.core.lookahead",
                 format!(
                     "{lookahead} with machine.dram.controller: allowed is 0 ns (leave it out; a core that looks ahead \
@@ -894,15 +988,14 @@ impl Scenario {
                 ),
             );
         }
-        if self.machine.dram.controller.is_some() && self.machine.copy_engine.is_some() {
-            return error(
+        if m.dram.controller.is_some() && m.copy_engine.is_some() {
+            found.add(
                 "machine.copy_engine",
                 "with machine.dram.controller: allowed is one of them (remove the other; a copy table goes with \
                  controllers)"
                     .into(),
             );
         }
-        let m = &self.machine;
         let beside_tails = [
             ("sampling", m.sampling > 1),
             ("sockets", m.sockets.is_some()),
@@ -913,47 +1006,46 @@ impl Scenario {
         if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
             let message =
                 format!("{} with machine.{field}: allowed is one of them (remove the other)", self.nic.cache_cells);
-            return error("nic.cache_cells", message);
+            found.add("nic.cache_cells", message);
         }
+        if let Some(sockets) = &m.sockets {
+            let one_socket = [(!m.applications.is_empty(), "applications"), (m.stacked.is_some(), "stacked")];
+            for (_, field) in one_socket.into_iter().filter(|(given, _)| *given) {
+                let message =
+                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)";
+                found.add(format!("machine.{field}"), message.into());
+            }
+            found.take(sockets.check("machine.sockets"));
+        }
+    }
+
+    fn check_server(&self, found: &mut Found) {
+        found.take(self.nic.check("nic"));
         if let Some(pipeline) = &self.pipeline {
-            pipeline.check("pipeline", self.machine.cores)?;
+            found.take(pipeline.check("pipeline", self.machine.cores));
         }
         if let Some(policy) = &self.policy
             && let Err((field, message)) = policy.check(self.machine.llc.ways)
         {
-            return error(&format!("policy.{field}"), message);
+            found.add(format!("policy.{field}"), message);
         }
         for (i, neighbour) in self.neighbours.iter().enumerate() {
             if let Err((field, message)) = neighbour.check() {
-                return error(&format!("neighbours[{i}].{field}"), message);
+                found.add(format!("neighbours[{i}].{field}"), message);
             }
         }
         if let Err((path, message)) = clos::check(self) {
-            return error(&path, message);
+            found.add(path, message);
         }
-        self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst)?;
-        if let Some(sockets) = &self.machine.sockets {
-            let one_socket =
-                [(!self.machine.applications.is_empty(), "applications"), (self.machine.stacked.is_some(), "stacked")];
-            if let Some((_, field)) = one_socket.into_iter().find(|(given, _)| *given) {
-                return error(
-                    &format!("machine.{field}"),
-                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)"
-                        .into(),
-                );
-            }
-            sockets.check("machine.sockets")?;
-        }
+        found.take(self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst));
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
-                return error(
-                    "buffer.cell",
-                    format!("{}: allowed are 64 B or more (a server's memory works in lines)", buffer.cell),
-                );
+                let allowed = "allowed are 64 B or more (a server's memory works in lines)";
+                found.add("buffer.cell", format!("{}: {allowed}", buffer.cell));
+            } else {
+                found.take(PacketBuffer::new(buffer, "buffer", |_| 0));
             }
-            PacketBuffer::new(buffer, "buffer", |_| 0)?;
         }
-        Ok(())
     }
 
     /// Settings that do nothing here, in words.
@@ -1004,6 +1096,12 @@ impl Scenario {
                 "machine.dram.page and controller.page have nothing to do: with machine.dram.all_hits every row is open".into(),
             );
         }
+        idle.extend(f.unused().into_iter().map(|table| {
+            let kind = toml::Value::try_from(f.kind).map_or_else(|_| String::new(), |kind| kind.to_string());
+            format!(
+                "function.{table} has nothing to do: function.kind is {kind}, and no member of its chain is set by it"
+            )
+        }));
         if llc.core_ways.is_some() && self.policy.is_some() {
             idle.push("machine.llc.core_ways has nothing to do: the policy sets the ways of all classes".into());
         }
@@ -1086,21 +1184,70 @@ fn not_a_number(table: &toml::Table) -> Option<String> {
     table.iter().find_map(|(key, value)| Some(format!("{key}{}", within(value)?)))
 }
 
-/// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has.
-fn fit_io_ways(merged: &mut toml::Table) {
+/// A mask in a file reads as the number that it is, and would be taken for a count.
+fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
+    let mask = |line: &str| {
+        let (key, value) = line.split_once('=')?;
+        let key = key.trim().rsplit('.').next()?.trim_matches('"');
+        let value = value.trim();
+        (key == "core_ways" && (value.starts_with("0b") || value.starts_with("0x")))
+            .then(|| value.split(['#', ',', '}']).next().unwrap_or(value).trim().to_string())
+    };
+    match text.lines().find_map(mask) {
+        None => Ok(()),
+        Some(value) => Err(ScenarioError::Value {
+            origin: origin.into(),
+            path: "machine.llc.core_ways".into(),
+            message: format!("{value}: a bare number is how many ways (write a mask as text: \"{value}\")"),
+        }),
+    }
+}
+
+/// The ways that settings give the LLC.
+fn ways_of(settings: &mut toml::Table) -> Option<u32> {
+    get_mut(settings, &["machine", "llc", "ways"])?.as_integer().and_then(|n| u32::try_from(n).ok())
+}
+
+/// An LLC of other ways than `usual` has keeps its sets, and so has another size: what is to be said about it.
+fn fit_size(merged: &mut toml::Table, usual: &toml::Table, ways: u32) -> Option<String> {
+    let mut usual = usual.clone();
+    let before = ways_of(&mut usual).filter(|before| *before > 0 && *before != ways)?;
+    let size = get_mut(&mut usual, &["machine", "llc", "size"])?.clone().try_into::<units::Size>().ok()?;
+    let bytes = size.bytes() / u64::from(before) * u64::from(ways);
+    let fitted = units::Size::from_bytes(bytes);
+    *get_mut(merged, &["machine", "llc", "size"])? = toml::Value::String(fitted.to_string());
+    Some(format!(
+        "machine.llc.ways = {ways}: the sets stay, so the LLC has {} in place of {} (set machine.llc.size, too, for another \
+         one; to hold cores to some ways, as CAT does, set machine.llc.core_ways)",
+        mib(bytes),
+        mib(size.bytes()),
+    ))
+}
+
+fn mib(bytes: u64) -> String {
+    let text = format!("{:.2}", bytes as f64 / f64::from(1 << 20));
+    format!("{} MiB", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has: what is to be said about it.
+fn fit_io_ways(merged: &mut toml::Table) -> Option<String> {
     let number =
         |value: Option<&mut toml::Value>| value.and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok());
-    let Some(ways @ 1..=31) = number(get_mut(merged, &["machine", "llc", "ways"])) else { return };
-    let Some(mask) = get_mut(merged, &["machine", "llc", "io_ways"]) else { return };
-    let Some(io) = number(Some(mask)).filter(|io| io >> ways != 0) else { return };
+    let ways = number(get_mut(merged, &["machine", "llc", "ways"])).filter(|ways| (1..=31).contains(ways))?;
+    let mask = get_mut(merged, &["machine", "llc", "io_ways"])?;
+    let io = number(Some(mask)).filter(|io| io >> ways != 0)?;
     let kept = io.count_ones().min(ways);
-    *mask = toml::Value::Integer(i64::from(units::Cbm::span(ways - kept, kept).0));
+    let top = units::Cbm::span(ways - kept, kept);
+    *mask = toml::Value::Integer(i64::from(top.0));
+    Some(format!(
+        "machine.llc.io_ways: the preset's mask does not fit into {ways} ways: devices fill the top {kept} of them ({top})"
+    ))
 }
 
 /// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
 /// takes of what can hold mbufs, to the next power of two. A pool that stayed as it is would starve, and what was
 /// asked for would not be seen.
-fn grow_pool(merged: &mut toml::Table) {
+fn grow_pool(merged: &mut toml::Table) -> Option<String> {
     let mut number = |path: &[&str]| {
         get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u64::try_from(n).ok()).filter(|&n| n < 1 << 24)
     };
@@ -1120,12 +1267,43 @@ fn grow_pool(merged: &mut toml::Table) {
         queued,
     ];
     let wanted = held.into_iter().fold(0, u64::saturating_add);
-    if let Some(size) = get_mut(merged, &["mempool", "size"])
-        && size.as_integer().and_then(|n| u64::try_from(n).ok()).is_some_and(|n| n < wanted)
-        && let Some(grown) = wanted.checked_next_power_of_two().and_then(|n| i64::try_from(n).ok())
-    {
-        *size = toml::Value::Integer(grown);
+    let size = get_mut(merged, &["mempool", "size"])?;
+    let before = size.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n < wanted)?;
+    let grown = i64::try_from(wanted.checked_next_power_of_two()?).ok()?;
+    *size = toml::Value::Integer(grown);
+    Some(format!(
+        "mempool.size is {grown} in place of the machine's {before}: rings, queues and caches hold up to {wanted} mbufs (set it for \
+         another one)"
+    ))
+}
+
+/// The name of the machine, with what of it is another than its preset has.
+fn machine_name(merged: &toml::Table, usual: &toml::Table, is_given: bool) -> String {
+    let of = |table: &toml::Table| table.get("machine").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+    let (is, was) = (of(merged), of(usual));
+    let name = is.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+    let mut changes = Vec::new();
+    changed("", &was, &is, &mut changes);
+    changes.retain(|(path, _)| !["name", "preset"].contains(&path.as_str()));
+    if is_given || changes.is_empty() {
+        return name.into();
     }
+    let more = changes.len().saturating_sub(NAMED_CHANGES);
+    let named: Vec<String> =
+        changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{name} with {}{more}", named.join(", "))
+}
+
+/// Says so where a core has another frequency and its caches, whose latencies are times, have not.
+fn clock_alone(own: &mut toml::Table) -> Option<String> {
+    get_mut(own, &["machine", "core", "frequency"])?;
+    let kept = |cache: &str, own: &mut toml::Table| get_mut(own, &["machine", cache, "latency"]).is_none();
+    (kept("l1", own) && kept("l2", own)).then(|| {
+        "machine.core.frequency: the latencies of L1 and L2 stay the times that the machine has (set machine.l1.latency and \
+         machine.l2.latency to keep their cycles)"
+            .into()
+    })
 }
 
 /// The shipped file of that name.
@@ -1289,9 +1467,10 @@ pub(crate) fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Res
         return Err(error(path, "not a path of names with dots between, such as machine.llc.ways"));
     };
     let value = value.trim();
-    // A bare word such as `min64` or `40 Gbps` is a string.
+    // A bare word such as `min64` or `40 Gbps` is a string, and so is a mask where a bare number is a count.
+    let is_mask = *last == "core_ways" && (value.starts_with("0b") || value.starts_with("0x"));
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
-    let parsed = parsed.map(|parsed| match parsed {
+    let parsed = parsed.filter(|_| !is_mask).map(|parsed| match parsed {
         // `1e6` is how many write a million.
         toml::Value::Float(x) if value.contains(['e', 'E']) && x.fract() == 0.0 && x.abs() < 9e15 => {
             toml::Value::Integer(x as i64)
@@ -1469,7 +1648,7 @@ mod tests {
         assert!(idle(&["machine.llc.io_age=0"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));
         assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age"]).is_empty());
         assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age_random"]).is_empty());
-        assert!(idle(&["machine.llc.core_ways=0b11"]).is_empty());
+        assert!(idle(&["machine.llc.core_ways=2"]).is_empty());
     }
 
     #[test]
@@ -1497,9 +1676,65 @@ mod tests {
         assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
         // The preset's two I/O ways of eleven are the top two of eight; a mask that is given stays.
         assert_eq!(s.machine.llc.io_ways, 0b1100_0000);
+        // 8 of 11 ways of 24.75 MiB; both are told of.
+        assert_eq!(s.machine.llc.size, "18 MiB".parse().unwrap());
+        assert!(s.idle_settings().iter().any(|note| note.contains("18 MiB in place of 24.75 MiB")));
+        assert!(s.idle_settings().iter().any(|note| note.contains("devices fill the top 2 of them (0b11000000)")));
+        let sized = read("", &["machine.llc.ways=8", "machine.llc.size=22.5 MiB"]).unwrap();
+        assert_eq!(sized.machine.llc.size, "22.5 MiB".parse().unwrap());
         let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
         assert_eq!(given.machine.llc.io_ways, 0b11);
-        assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
+        assert_eq!(read(&s.to_toml(), &[]).unwrap().to_toml(), s.to_toml());
+    }
+
+    #[test]
+    fn ways_of_cores_are_counted_as_cat_counts_them() {
+        let ways =
+            |set: &str| read("", &[set]).map(|s| s.machine.llc.core_ways.unwrap().0.0).map_err(|e| e.to_string());
+        assert_eq!((ways("machine.llc.core_ways=8"), ways("machine.llc.core_ways=0b110")), (Ok(0xff), Ok(0b110)));
+        assert!(ways("machine.llc.core_ways=2047").unwrap_err().contains("write a mask as text: \"0x7ff\""));
+        for text in ["[machine.llc]\ncore_ways = 0b11", "machine.llc.core_ways = 0x3 # two"] {
+            let error = read(text, &[]).unwrap_err().to_string();
+            assert!(error.contains("a bare number is how many ways"), "{error}");
+        }
+        let all = read("", &["machine.llc.core_ways=8"]).unwrap();
+        assert_eq!((all.machine.llc.size, all.machine.llc.ways), (read("", &[]).unwrap().machine.llc.size, 11));
+        assert_eq!(read(&all.to_toml(), &[]).unwrap(), all);
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let text = "[machine]\ncores = \"many\"\n[machine.llc]\nwyas = 3\n[traffic]\nload = 3.0\nspeed = 2.0\n[run]\n\
+                    packets = \"20 parsecs\"\nloss_limit = 2.0\n[nic]\nburst = 0\nrate = \"100 apples\"\n";
+        let error = read(text, &[]).unwrap_err().to_string();
+        for path in
+            ["machine.cores", "machine.llc.wyas", "traffic", "traffic.load", "traffic.speed", "run.packets", "nic.rate"]
+        {
+            assert!(error.lines().any(|line| line.contains(&format!(" {path}: "))), "{path} is not in:\n{error}");
+        }
+        // What was well said stays well said.
+        assert!(!error.contains("mempool") && error.lines().count() < 12, "{error}");
+    }
+
+    #[test]
+    fn counts_and_shares_are_read_as_people_write_them() {
+        let s =
+            read("[run]\npackets = \"20k\"", &["run.warmup=1M", "traffic.load=50 %", "nic.rx_descriptors=1k"]).unwrap();
+        assert_eq!((s.run.packets, s.run.warmup, s.traffic.load), (20_000, Some(1_000_000), Some(0.5)));
+        assert_eq!(s.nic.rx_descriptors, 1000);
+        assert_eq!(read("", &["traffic.rate=80 Gbit/s"]).unwrap().traffic.rate, Some(Rate::from_gbps(80.0)));
+        assert!(read("", &["traffic.rate=80"]).unwrap_err().to_string().contains("\"80\" is not a bit rate"));
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_refused() {
+        let error = |set: &str| read("", &[set]).unwrap_err().to_string();
+        for field in ["llc.latency", "llc.interval", "llc.snoop", "dram.t_cl", "dram.t_burst", "dram.overhead"] {
+            let found = error(&format!("machine.{field}=1000 s"));
+            assert!(found.contains(&format!("machine.{field} = ")) && found.contains("at most 1 ms"), "{found}");
+        }
+        assert!(error("traffic.load=1e-12").contains("traffic.load: 2000000 packets may take"));
+        assert!(read("", &["traffic.load=1e-6"]).is_ok());
     }
 
     #[test]

@@ -678,6 +678,11 @@ impl Server {
         (self.up.bytes(), self.down.bytes())
     }
 
+    /// As [`Server::pcie_bytes`], with framing and headers.
+    pub fn pcie_carried(&self) -> (u64, u64) {
+        (self.up.carried(), self.down.carried())
+    }
+
     /// Packets lost so far, for want of anything.
     pub fn lost(&self) -> u64 {
         self.lost

@@ -77,6 +77,8 @@ pub struct Measured {
     pub cores: Vec<CoreCounters>,
     /// Payload bytes over PCIe in the measured part: to the host, from the host.
     pub pcie_bytes: (u64, u64),
+    /// The same with framing and headers.
+    pub pcie_carried: (u64, u64),
     /// The time the counters cover: from the end of warm-up to the last departure.
     pub span: Ps,
     /// DRAM peak in bytes a second.
@@ -219,6 +221,7 @@ impl Setup<'_> {
             flow_tables: to.flow_tables.zip(from.flow_tables).map(|(to, from)| to - from),
             members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
             pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
+            pcie_carried: (to.pcie_carried.0 - from.pcie_carried.0, to.pcie_carried.1 - from.pcie_carried.1),
             span: to.at.since(from.at),
             controllers: server.memory().dram_report(server.now()),
             dram_peak: server.memory().dram_peak_bytes_per_s(),
@@ -326,6 +329,7 @@ struct Snapshot {
     buffer: Option<BufferCounters>,
     cores: Vec<CoreCounters>,
     pcie: (u64, u64),
+    pcie_carried: (u64, u64),
     members: Vec<Share>,
     flow_tables: Option<FlowCounters>,
     neighbours: Vec<NeighbourCounters>,
@@ -352,6 +356,7 @@ impl Snapshot {
             tails: server.memory().tails(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),
+            pcie_carried: server.pcie_carried(),
             members: server.members(),
             flow_tables: server.flow_tables(),
             neighbours: server.neighbours(),

@@ -1,5 +1,7 @@
 //! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
 
+use std::borrow::Cow;
+
 use machine::dram::{CommandReport, ControllerSetting, EnergyModel, PagePolicy, Work};
 use machine::memory::{CopyEngineSpec, TailCounters};
 use serde_json::{Map, Value, json};
@@ -8,7 +10,7 @@ use units::{LINE_BYTES, Ps};
 
 use crate::clos;
 use crate::load::Routing;
-use crate::measure::{CLASSES, Counted, Measure};
+use crate::measure::{CLASSES, Counted, Interval, Measure};
 use crate::neighbours::{NeighbourCounters, NeighbourSpec};
 use crate::owners;
 use crate::run::{RunResult, SearchOutcome, Trial};
@@ -34,20 +36,18 @@ pub fn run_id(result: &RunResult) -> String {
     hash(&format!("{VERSION}\n{}", by_content(result).to_toml()))
 }
 
-/// The scenario without its title, and with the hash of each file's content in place of its path.
+/// The scenario without its titles, and with the hash of each file's content in place of its path.
 fn by_content(result: &RunResult) -> Scenario {
     let mut scenario = result.scenario.clone();
     scenario.name.clear();
-    for file in &result.inputs {
-        match file.kind {
-            "capture" => scenario.traffic.capture = Some(file.blake3.as_str().into()),
-            "profile" => scenario.traffic.profile = Some(file.blake3.clone()),
-            "rules" => scenario.function.classify.rules = Some(file.blake3.as_str().into()),
-            "patterns" => scenario.function.inspect.patterns = Some(file.blake3.as_str().into()),
-            "templates" => scenario.function.firewall.rules = Some(file.blake3.as_str().into()),
-            "sessions" => scenario.function.upf.sessions = Some(file.blake3.as_str().into()),
-            _ => scenario.function.forward.table = Some(file.blake3.as_str().into()),
-        }
+    scenario.machine.name.clear();
+    scenario.rename_files(|setting, _| {
+        let read = result.inputs.iter().find(|file| file.kind == setting.kind)?;
+        Some(read.blake3.as_str().into())
+    });
+    // All that a file of a machine says is in the scenario.
+    if scenario.machine.preset.as_deref().is_some_and(|name| name.ends_with(".toml")) {
+        scenario.machine.preset = None;
     }
     scenario
 }
@@ -548,6 +548,8 @@ fn pcie(scenario: &Scenario, measured: &Measured) -> Value {
     json!({
         "to_host_gbps": gbps(measured.pcie_bytes.0),
         "from_host_gbps": gbps(measured.pcie_bytes.1),
+        "to_host_link_gbps": gbps(measured.pcie_carried.0),
+        "from_host_link_gbps": gbps(measured.pcie_carried.1),
         "rate_gbps": scenario.nic.pcie.rate.gbps(),
     })
 }
@@ -639,13 +641,27 @@ impl Bin {
     }
 }
 
+/// The intervals of a run, and how long the last of them is. What remains after the last whole one is an interval of its own from half
+/// an interval on; less goes into the one before, or rates would be of a packet in picoseconds.
+fn intervals(m: &Measure) -> (Cow<'_, [Interval]>, Ps) {
+    let n = m.intervals.len();
+    let left = |before: usize| Ps(m.window().0.saturating_sub(m.interval.0.saturating_mul(before as u64)));
+    if n < 2 || left(n - 1).0 >= m.interval.0 / 2 {
+        return (Cow::Borrowed(&m.intervals), Ps(left(n.saturating_sub(1)).0.min(m.interval.0)));
+    }
+    let mut merged = m.intervals[..n - 1].to_vec();
+    merged[n - 2] = Interval::merged(&m.intervals[n - 2..]);
+    (Cow::Owned(merged), left(n - 2))
+}
+
 /// The series since measurement began. The last interval is as wide as it was measured. Packets count where they
 /// arrived, what cores and memory did counts when it was done; after the last arrival, of the last interval.
 pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<Bin> {
-    let mut bins = Vec::with_capacity(m.intervals.len());
+    let (intervals, last) = intervals(m);
+    let mut bins = Vec::with_capacity(intervals.len());
     let mut start = Ps::ZERO;
-    for interval in &m.intervals {
-        let width = Ps(m.interval.0.min(m.window().since(start).0));
+    for (n, interval) in intervals.iter().enumerate() {
+        let width = if n + 1 == intervals.len() { last } else { m.interval };
         let us = width.as_secs() * 1e6;
         let a = &interval.activity;
         bins.push(Bin {

@@ -5,7 +5,7 @@ use machine::dram::stats::Shares;
 use serde_json::{Value, json};
 use stats::Reason;
 
-use crate::run::RunResult;
+use crate::run::{RunResult, SearchOutcome};
 use crate::scenario::{FunctionKind, Search};
 use crate::server::Loss;
 use crate::simulate::{WarmUp, WarmUpEnd};
@@ -13,8 +13,8 @@ use crate::summary::{Rates, dram_bandwidth};
 
 /// A core busier than this has no time left.
 const SATURATED: f64 = 0.95;
-/// A link that carries more than this share of its rate is full: headers take the rest.
-const LINK_FULL: f64 = 0.85;
+/// A link that is busy for more than this share of the time, headers included, is nearly full.
+const LINK_FULL: f64 = 0.95;
 /// DRAM that moves more than this share of its peak queues.
 const DRAM_FULL: f64 = 0.7;
 /// DRAM whose data buses could take nothing more for all but this share of the time is full, whatever they moved.
@@ -30,8 +30,8 @@ const STILL_FILLING: f64 = 0.8;
 const LEAST_FALL: f64 = 0.01;
 /// A share of rejected packets that lightens the load.
 const MANY_REJECTED: f64 = 0.05;
-/// Where more than this share is rejected, how the others fare says nothing about wire speed.
-const MOST_REJECTED: f64 = 0.5;
+/// A load of at least this share of the line rate is line rate: what was offered is measured.
+const LINE_RATE: f64 = 0.99;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -57,12 +57,45 @@ const MEMORY: [Reason; 16] = [
     Reason::Copy,
 ];
 
+/// How a run ended, for symbols and colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Line rate was offered, and nothing was lost.
+    LineRate,
+    /// Less than line rate was offered, and nothing was lost.
+    Carries,
+    /// Packets were lost.
+    Loses,
+    /// The function rejected many packets, and nothing was lost.
+    Rejects,
+    /// The run was ended early.
+    Partial,
+    /// A search found a rate below line rate.
+    Found,
+    /// Nothing was measured, or no rate was found.
+    Nothing,
+}
+
+impl Status {
+    /// As the summary has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::LineRate => "line_rate",
+            Status::Carries => "carries",
+            Status::Loses => "loses",
+            Status::Rejects => "rejects",
+            Status::Partial => "partial",
+            Status::Found => "found",
+            Status::Nothing => "nothing",
+        }
+    }
+}
+
 /// The answer in words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether nothing offered was lost for want of a resource; `None` if nothing was measured, or if most of it was
-    /// rejected by the function.
-    pub keeps_wire_speed: Option<bool>,
+    /// How the run ended.
+    pub status: Status,
     /// One sentence.
     pub headline: String,
     /// What was measured that makes it so.
@@ -72,10 +105,21 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether line rate was carried without loss; [`None`] where that was not tried: less was offered, much of it was rejected, or the run was
+    /// ended early.
+    pub fn keeps_wire_speed(&self) -> Option<bool> {
+        match self.status {
+            Status::LineRate => Some(true),
+            Status::Loses | Status::Found => Some(false),
+            Status::Carries | Status::Rejects | Status::Partial | Status::Nothing => None,
+        }
+    }
+
     /// As the summary has it.
     pub fn to_json(&self) -> Value {
         json!({
-            "keeps_wire_speed": self.keeps_wire_speed,
+            "status": self.status.name(),
+            "keeps_wire_speed": self.keeps_wire_speed(),
             "headline": self.headline,
             "reasons": self.reasons,
             "advice": self.advice,
@@ -88,7 +132,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     let facts = Facts::of(result);
     if facts.packets == 0 {
         return Verdict {
-            keeps_wire_speed: None,
+            status: Status::Nothing,
             headline: "No verdict: no packet was measured.".into(),
             reasons: vec!["The run ended before its warm-up was over.".into()],
             advice: Vec::new(),
@@ -135,27 +179,8 @@ pub fn verdict(result: &RunResult) -> Verdict {
     if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    let (keeps, headline) = facts.headline();
-    let rejected = facts.rejected as f64 / facts.packets as f64;
-    if rejected <= MANY_REJECTED {
-        return Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice };
-    }
-    let why = result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);
-    let why = why.map_or(String::new(), |(name, _)| format!(", most for \"{}\"", name.replace('_', " ")));
-    let share = percent(rejected);
-    if keeps && facts.lost == 0 && result.search.is_none() && rejected > MOST_REJECTED {
-        let offered = facts.offered();
-        return Verdict {
-            keeps_wire_speed: None,
-            headline: format!(
-                "Cannot tell: of {offered} offered, {share} are rejected by the function{why}; nothing else is lost."
-            ),
-            reasons,
-            advice,
-        };
-    }
-    let headline = format!("{} But {share} of the packets are rejected by the function{why}.", headline.trim_end());
-    Verdict { keeps_wire_speed: Some(keeps), headline, reasons, advice }
+    let (status, headline) = facts.answer();
+    Verdict { status, headline, reasons, advice }
 }
 
 /// What was cut as warm-up, and why so much.
@@ -221,54 +246,101 @@ impl Facts<'_> {
         format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps))
     }
 
-    fn headline(&self) -> (bool, String) {
+    /// The status, and the answer in a sentence.
+    fn answer(&self) -> (Status, String) {
+        let (status, mut headline) = match &self.result.search {
+            Some(found) => self.found(found),
+            None => self.carried(),
+        };
+        if self.result.partial {
+            let asked = count(self.result.scenario.run.packets);
+            let after = match &self.result.search {
+                Some(found) => format!("{} trials", found.trials.len()),
+                None => format!("{} of {asked} packets", count(self.packets)),
+            };
+            return (Status::Partial, format!("Ended early, after {after}: {headline}"));
+        }
+        if let Some(why) = self.why_rejected()
+            && !matches!(status, Status::Rejects)
+        {
+            headline = format!("{headline} {why}");
+        }
+        (status, headline)
+    }
+
+    /// What a run at one rate says.
+    fn carried(&self) -> (Status, String) {
         let line = self.result.scenario.nic.rate;
-        let offered = self.offered();
-        if let Some(found) = &self.result.search {
-            let loss = self.lost as f64 / self.packets as f64;
-            let confirmed = loss <= found.loss_limit;
-            let keeps = found.load >= 1.0 && confirmed;
-            let what = match found.kind {
-                Search::Ndr => "without loss".to_string(),
-                Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
-            };
-            let trials = found.trials.len();
-            let text = if found.load > 0.0 && !confirmed {
-                // Rings take in a short overload: what a trial passes, a longer run may not.
-                let gbps = digits(found.load * line.gbps());
-                let n = count(self.packets);
-                format!(
-                    "Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {}.",
-                    percent(loss)
-                )
-            } else if keeps {
-                format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials))
-            } else if found.load > 0.0 {
-                let gbps = digits(found.load * line.gbps());
-                format!(
-                    "The highest rate {what} is {gbps} Gbps, {} of {line}, in {trials} trials.",
-                    percent(found.load)
-                )
+        let (offered, n) = (self.offered(), count(self.packets));
+        let share = self.offered_gbps / line.gbps();
+        if self.lost > 0 {
+            let loss = percent(self.lost as f64 / self.packets as f64);
+            let served = digits(self.served_mpps);
+            let lead = if share >= LINE_RATE {
+                format!("Does not keep wire speed: of {offered} offered")
             } else {
-                format!(
-                    "No rate {what} was found down to {} of {line}.",
-                    percent(self.result.scenario.run.search_resolution)
-                )
+                format!("Loses packets at {} of line rate: of {offered} offered", percent(share))
             };
-            return (keeps, text);
+            return (Status::Loses, format!("{lead}, {loss} of the packets are lost; {served} Mpps get through."));
         }
-        if self.lost == 0 {
-            let n = count(self.packets);
-            return (true, format!("Keeps wire speed: {offered} offered, none of {n} packets lost."));
+        if let Some(why) = self.why_rejected() {
+            return (
+                Status::Rejects,
+                format!("Loses none of the {offered} offered, {} of line rate. {why}", percent(share)),
+            );
         }
-        let loss = percent(self.lost as f64 / self.packets as f64);
-        let served = digits(self.served_mpps);
+        if share >= LINE_RATE {
+            return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
+        }
         (
-            false,
-            format!(
-                "Does not keep wire speed: of {offered} offered, {loss} of the packets are lost; {served} Mpps get through."
-            ),
+            Status::Carries,
+            format!("Carries the {offered} offered, {} of line rate: none of {n} packets lost.", percent(share)),
         )
+    }
+
+    /// What a search says.
+    fn found(&self, found: &SearchOutcome) -> (Status, String) {
+        let line = self.result.scenario.nic.rate;
+        let loss = self.lost as f64 / self.packets as f64;
+        let confirmed = loss <= found.loss_limit;
+        let what = match found.kind {
+            Search::Ndr => "without loss".to_string(),
+            Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
+        };
+        let trials = found.trials.len();
+        let gbps = digits(found.load * line.gbps());
+        if found.load <= 0.0 {
+            let least = percent(self.result.scenario.run.search_resolution);
+            return (Status::Nothing, format!("No rate {what} was found down to {least} of {line}."));
+        }
+        if !confirmed {
+            // Rings take in a short overload: what a trial passes, a longer run may not.
+            let (n, loss) = (count(self.packets), percent(loss));
+            let text = format!("Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {loss}.");
+            return (Status::Loses, text);
+        }
+        if found.load >= 1.0 {
+            return (
+                Status::LineRate,
+                format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials)),
+            );
+        }
+        let share = percent(found.load);
+        (Status::Found, format!("The highest rate {what} is {gbps} Gbps, {share} of {line}, in {trials} trials."))
+    }
+
+    /// Says so where the function rejected many packets, which lightens the load.
+    fn why_rejected(&self) -> Option<String> {
+        let rejected = self.rejected as f64 / self.packets as f64;
+        if rejected <= MANY_REJECTED {
+            return None;
+        }
+        let why = self.result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);
+        let why = why.map_or(String::new(), |(name, _)| format!(", most for \"{}\"", name.replace('_', " ")));
+        Some(format!(
+            "But {} of the packets are rejected by the function{why}: less work than forwarding them.",
+            percent(rejected)
+        ))
     }
 
     fn loss(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
@@ -395,13 +467,15 @@ impl Facts<'_> {
         let span = self.result.measured.span.as_secs();
         let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
         let (up, down) = (gbps(self.result.measured.pcie_bytes.0), gbps(self.result.measured.pcie_bytes.1));
+        let (carried_up, carried_down) = self.result.measured.pcie_carried;
+        let (busy_up, busy_down) = (gbps(carried_up) / rate.gbps(), gbps(carried_down) / rate.gbps());
         let fifo = lost(Loss::NicFifoFull);
         if fifo > 0 {
-            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe carries {} Gbps of payload to the host, of {rate} with headers.", count(fifo), digits(up)));
+            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload and its headers, of {rate}).", count(fifo), percent(busy_up), digits(up)));
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
             advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
-        } else if up.max(down) > LINK_FULL * rate.gbps() {
-            reasons.push(format!("PCIe is nearly full: {} Gbps of payload to the host and {} Gbps from it, of {rate} each way with headers.", digits(up), digits(down)));
+        } else if busy_up.max(busy_down) > LINK_FULL {
+            reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload and its headers, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
         }
         let buffer = lost(Loss::NoBuffer);
@@ -577,7 +651,14 @@ impl Facts<'_> {
         let c = &self.result.measured.memory;
         let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
         let writes = missed(&c.dma_write);
-        if writes > REMARKABLE {
+        let has_ddio = scenario.machine.llc.io_ways != 0;
+        if !has_ddio {
+            reasons.push(
+                "Devices write to DRAM: the LLC has no I/O ways (machine.llc.io_ways = 0), so that cores fetch what arrives."
+                    .into(),
+            );
+        }
+        if has_ddio && writes > REMARKABLE {
             let (mib, llc) = (f64::from(1 << 20), scenario.machine.llc.size.bytes() as f64);
             let lie = match &scenario.buffer {
                 Some(buffer) => {

@@ -43,7 +43,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             replacement: Default::default(),
             core_age: 2,
             io_age: 3,
-            core_ways: Some(core_ways.0),
+            core_ways: Some(machine::memory::CoreWays(core_ways)),
             io_ways: io_ways.0,
             snoop: ns(20.0),
             coherence: Default::default(),

@@ -38,6 +38,14 @@ pub struct CacheSpec {
     pub latency: Span,
 }
 
+/// Which size to take in place of `bytes`, which is no multiple of `least`.
+pub(crate) fn nearest_size(bytes: u64, least: u64) -> String {
+    match bytes / least {
+        0 => format!("the smallest size is {}", Size::from_bytes(least)),
+        n => format!("the nearest smaller size is {}", Size::from_bytes(n * least)),
+    }
+}
+
 impl CacheSpec {
     /// Sets the cache has.
     ///
@@ -55,16 +63,11 @@ impl CacheSpec {
         }
         let per_way = u64::from(self.ways) * LINE_BYTES;
         if bytes == 0 || !bytes.is_multiple_of(per_way) {
-            let down = bytes / per_way * per_way;
-            let near = if down == 0 { per_way } else { down };
             return Err(MachineError::new(
                 format!("{path}.size"),
                 format!("{} with {} ways", self.size, self.ways),
                 "a multiple of ways x 64 B",
-                format!(
-                    "the nearest smaller size is {near} B, or choose a number of ways that divides {} lines",
-                    bytes / LINE_BYTES
-                ),
+                nearest_size(bytes, per_way),
             ));
         }
         if bytes > 1 << 34 {

@@ -111,7 +111,7 @@ impl CopySystemSpec {
             if bytes == 0 || !bytes.is_multiple_of(set) || bytes > 1 << 32 {
                 let came = format!("{size} with {ways} ways of {} B", self.line);
                 let allowed = "a multiple of ways x line, up to 4 GiB";
-                let remedy = format!("the nearest smaller size is {} B", (bytes / set).max(1) * set);
+                let remedy = crate::cache::nearest_size(bytes, set);
                 return Err(wrong(&format!("{field}size"), came, allowed, &remedy));
             }
             Ok(bytes / set)

@@ -8,6 +8,7 @@ use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
+use super::ways::CoreWays;
 use super::wires::{Shape, Wires};
 
 /// How the LLC relates to the private caches.
@@ -107,8 +108,9 @@ impl Coherence {
 pub struct LlcSpec {
     /// Capacity over all slices.
     pub size: Size,
-    /// Ways of a set, 1 to 32. The size stays: fewer ways are more sets. A preset's `io_ways` that do not
-    /// fit become the top ones.
+    /// Ways of a set, 1 to 32: what the cache is made of. In place of a preset's, and without a size, they take the size with them:
+    /// the sets stay. A preset's `io_ways` that do not fit become the top ones. To hold cores to some ways, as Intel's CAT does,
+    /// set `core_ways`.
     pub ways: u32,
     /// Load-to-use latency of a hit, from the core's request, interconnect included: the mean over
     /// cores and slices.
@@ -136,9 +138,10 @@ pub struct LlcSpec {
     /// With `replacement = "age"`: the age, 0 to 3, at which lines of devices come in.
     #[serde(default = "oldest")]
     pub io_age: u8,
-    /// Ways that cores may fill, as a bit mask; all when left out.
+    /// Ways that cores may fill, as Intel's CAT holds them: how many (8), from the lowest on, or which, as text ("0xff0"); all when
+    /// left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core_ways: Option<u32>,
+    pub core_ways: Option<CoreWays>,
     /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
     pub io_ways: u32,
     /// What a transfer from another core's private cache takes beyond an LLC hit; with `coherence = "snoop"` what a private
@@ -403,10 +406,11 @@ impl Llc {
         }
         let least = u64::from(n) * u64::from(spec.ways) * LINE_BYTES;
         if n > 1 && least > 0 && !spec.size.bytes().is_multiple_of(least) {
-            let down = (spec.size.bytes() / least).max(1) * least;
             let came = format!("{} with {n} slices of {} ways", spec.size, spec.ways);
-            let remedy = format!("the nearest smaller size is {down} B; or change the slices or the ways");
-            return error("size", came, format!("a multiple of slices x ways x 64 B, here {least} B"), &remedy);
+            let near = crate::cache::nearest_size(spec.size.bytes(), least);
+            let least = Size::from_bytes(least);
+            let allowed = format!("a multiple of slices x ways x 64 B, here {least}");
+            return error("size", came, allowed, &format!("{near}; or change the slices or the ways"));
         }
         let size = Size::from_bytes(spec.size.bytes() / u64::from(n));
         let sets = CacheSpec { size, ways: spec.ways, latency: spec.latency }.sets(path)?;
@@ -1015,7 +1019,7 @@ mod tests {
                 .starts_with("machine.llc.slices = 6: allowed is 2, 4 or 8 slices")
         );
         assert!(bad(|s| s.slices = 0).starts_with("machine.llc.slices = 0: allowed is 1 to 64"));
-        assert!(bad(|s| s.size = Size::from_bytes(5000)).contains("with 8 slices of 4 ways: allowed is a multiple of slices x ways x 64 B, here 2048 B (the nearest smaller size is 4096 B"));
+        assert!(bad(|s| s.size = Size::from_bytes(5000)).contains("with 8 slices of 4 ways: allowed is a multiple of slices x ways x 64 B, here 2 KiB (the nearest smaller size is 4 KiB"));
         let ring = |s: &mut LlcSpec| {
             s.interconnect = Some(Interconnect::Ring { hop: Span::from_ns(1.0), interval: None, device: 8 })
         };

@@ -48,6 +48,7 @@ mod tenants;
 #[cfg(test)]
 mod tenants_tests;
 mod tlb;
+mod ways;
 mod wires;
 
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
@@ -64,6 +65,7 @@ pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
+pub use ways::CoreWays;
 pub use wires::Shape;
 
 use std::collections::VecDeque;
@@ -305,6 +307,39 @@ pub struct Hierarchy {
     log: crate::copy_table::Moves,
 }
 
+/// A time of a memory system, at most: what packets wait for it has to fit into simulated time.
+const LONGEST: Ps = Ps(1_000_000_000);
+
+impl MemorySpec {
+    /// That no time is longer than a millisecond.
+    ///
+    /// # Errors
+    /// The first that is.
+    pub fn check_times(&self, path: &str) -> Result<(), MachineError> {
+        let (llc, dram) = (&self.llc, &self.dram);
+        for (field, span) in [
+            ("l1.latency", self.l1.latency),
+            ("l2.latency", self.l2.latency),
+            ("llc.latency", llc.latency),
+            ("llc.interval", llc.interval),
+            ("llc.snoop", llc.snoop),
+            ("dram.t_cl", dram.t_cl),
+            ("dram.t_rcd", dram.t_rcd),
+            ("dram.t_rp", dram.t_rp),
+            ("dram.t_ras", dram.t_ras),
+            ("dram.t_burst", dram.t_burst),
+            ("dram.t_rfc", dram.t_rfc),
+            ("dram.overhead", dram.overhead),
+        ] {
+            if span.ps() > LONGEST {
+                let remedy = "a unit may be missing: a bare number is in ns".into();
+                return Err(MachineError::new(format!("{path}.{field}"), span.to_string(), "at most 1 ms", remedy));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Hierarchy {
     /// Builds the memory system of `cores` cores. `path` is where the specification stands in the
     /// scenario.
@@ -322,6 +357,7 @@ impl Hierarchy {
     /// As [`Hierarchy::new`]; a number that does not divide the sets, is no power of two or greater than
     /// [`MOST_SAMPLED`]; a copy table.
     pub fn sampled(spec: &MemorySpec, cores: u32, one_in: u32, path: &str) -> Result<Hierarchy, MachineError> {
+        spec.check_times(path)?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
                 format!("{path}.cores"),
@@ -402,7 +438,7 @@ impl Hierarchy {
                 "each is load-to-use from the core".into(),
             ));
         }
-        let core_ways = Cbm(spec.llc.core_ways.unwrap_or(Cbm::low(spec.llc.ways).0));
+        let core_ways = spec.llc.core_ways.map_or(Cbm::low(spec.llc.ways), |ways| ways.0);
         check_ways(&format!("{path}.llc.core_ways"), core_ways, spec.llc.ways, false)?;
         let io_ways = Cbm(spec.llc.io_ways);
         check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;

@@ -131,6 +131,8 @@ pub struct Link {
     latency: Ps,
     free: Ps,
     bytes: u64,
+    /// With framing and headers.
+    carried: u64,
 }
 
 impl Link {
@@ -143,6 +145,7 @@ impl Link {
             latency: spec.latency.ps(),
             free: Ps::ZERO,
             bytes: 0,
+            carried: 0,
         }
     }
 
@@ -150,8 +153,10 @@ impl Link {
     /// crossed, latency included.
     pub fn transfer(&mut self, now: Ps, bytes: u64) -> Ps {
         let packets = bytes.div_ceil(self.max_payload).max(1);
-        self.free = self.free.max(now) + self.rate.time_for(bytes + packets * self.overhead);
+        let with_headers = bytes + packets * self.overhead;
+        self.free = self.free.max(now) + self.rate.time_for(with_headers);
         self.bytes += bytes;
+        self.carried += with_headers;
         self.free + self.latency
     }
 
@@ -168,6 +173,11 @@ impl Link {
     /// Payload bytes sent so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes sent so far, framing and headers included: what the rate is for.
+    pub fn carried(&self) -> u64 {
+        self.carried
     }
 }
 
@@ -189,7 +199,7 @@ mod tests {
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));
         assert_eq!(link.backlog(Ps::from_ns(84)), 672);
-        assert_eq!(link.bytes(), 1200);
+        assert_eq!((link.bytes(), link.carried()), (1200, 1344));
     }
 
     #[test]
