@@ -788,12 +788,13 @@ impl Scenario {
         };
         let mut merged: toml::Table = toml::from_str(&text)
             .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
-        let usual = merged.clone();
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
+        let touches_machine = own.get("machine").is_some();
         let slower = clock_alone(&mut own);
         let ways = ways_of(&mut own).filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
         let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
+        let usual = merged.clone();
         if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
             apply_standard(&mut merged, standard).map_err(|e| ScenarioError::Value {
                 origin: origin.into(),
@@ -810,8 +811,6 @@ impl Scenario {
         let moved = ways.and_then(|ways| fit_size(&mut merged, &usual, ways));
         let io_moved = if keeps_io_ways { None } else { fit_io_ways(&mut merged) };
         let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
-        let machine = machine_name(&merged, &usual, keeps_name);
-        table(&mut merged, "machine").insert("name".into(), machine.into());
         table(&mut merged, "machine").insert("preset".into(), name.into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
@@ -837,6 +836,9 @@ impl Scenario {
         let Some(mut scenario) = scenario else {
             return Err(value(String::new(), "it cannot be read".into()));
         };
+        if !keeps_name && touches_machine {
+            scenario.machine.name = machine_name(&scenario.machine, &usual);
+        }
         scenario.replaced.extend(moved.into_iter().chain(io_moved).chain(grown).chain(slower));
         // A shipped scenario's traffic is nobody's choice.
         if !shipped && !replaced.is_empty() {
@@ -1277,22 +1279,31 @@ fn grow_pool(merged: &mut toml::Table) -> Option<String> {
     ))
 }
 
-/// The name of the machine, with what of it is another than its preset has.
-fn machine_name(merged: &toml::Table, usual: &toml::Table, is_given: bool) -> String {
-    let of = |table: &toml::Table| table.get("machine").and_then(toml::Value::as_table).cloned().unwrap_or_default();
-    let (is, was) = (of(merged), of(usual));
-    let name = is.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+/// The name of a machine, with what of it is another than its preset, `usual`, has.
+fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String {
     let mut changes = Vec::new();
-    changed("", &was, &is, &mut changes);
-    changes.retain(|(path, _)| !["name", "preset"].contains(&path.as_str()));
-    if is_given || changes.is_empty() {
-        return name.into();
+    if let Some(preset) = resolve(usual.clone(), usual).scenario
+        && let (Ok(was), Ok(is)) = (toml::Table::try_from(&preset.machine), toml::Table::try_from(machine))
+    {
+        changed("", &was, &is, &mut changes);
     }
-    let more = changes.len().saturating_sub(NAMED_CHANGES);
+    // A standard brings its timings with it.
+    let by_standard = changes.iter().any(|(path, _)| path == "dram.standard");
+    changes.retain(|(path, _)| {
+        !["name", "preset"].contains(&path.as_str())
+            && (!by_standard || path == "dram.standard" || !path.starts_with("dram."))
+    });
+    let with = if changes.is_empty() { "" } else { " with " };
+    format!("{}{with}{}", machine.name, listed(&changes))
+}
+
+/// The first of some changes, and how many more there are.
+fn listed(changes: &[(String, String)]) -> String {
     let named: Vec<String> =
         changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
+    let more = changes.len().saturating_sub(NAMED_CHANGES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{name} with {}{more}", named.join(", "))
+    format!("{}{more}", named.join(", "))
 }
 
 /// Says so where a core has another frequency and its caches, whose latencies are times, have not.
@@ -1350,11 +1361,7 @@ fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> Option<Stri
     // A shipped title tells of shipped traffic.
     let replaced = changes.iter().any(|(path, _)| path == "traffic.capture") && find(SCENARIOS, origin).is_some();
     let base = if replaced || own.is_empty() { origin } else { own };
-    let named: Vec<String> =
-        changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
-    let more = changes.len().saturating_sub(NAMED_CHANGES);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Some(format!("{base} ({}{more})", named.join(", ")))
+    Some(format!("{base} ({})", listed(&changes)))
 }
 
 /// What `after` has otherwise than `before`, by path; what it lacks has been replaced. Of a file the name alone.

@@ -14,6 +14,8 @@ const QUICK: [&str; 9] = [
     "machine.llc.slices=8",
     "function.forward.prefixes=200000",
 ];
+/// Caches that misses fill within the warm-up, so that the skip logic judges what comes after it.
+const SMALL: [&str; 3] = ["machine.l2.size=64 KiB", "machine.llc.size=352 KiB", "run.warmup=30000"];
 const TENANT: &str = "neighbours=[{name=\"tenant\", working_set=\"4 MiB\", stores=0.3}]";
 
 fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
@@ -42,7 +44,8 @@ fn number(of: &Value, at: &str) -> f64 {
 fn all_of_it_on_the_default_machine_alone_and_together() {
     let plain = document(&[]);
     assert_eq!((&plain["applications"], &plain["stacked"]), (&serde_json::json!([]), &Value::Null));
-    let skip = document(&["machine.applications.tables.skip={threshold=0.05, window=500, retry=100000}"]);
+    let skips = "machine.applications.tables.skip={threshold=0.05, window=500, retry=100000}";
+    let skip = document(&[&SMALL[..], &[skips]].concat());
     assert_eq!(skip["applications"][0]["skips"], true);
     assert!(number(&skip, "/applications/0/skipped_share") > 0.9);
     let never = document(&["machine.applications.tables.llc=false"]);
@@ -56,6 +59,9 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
         number(&stacked, "/stacked/reads") > 100.0 && number(&plain, "/dram/reads") > number(&stacked, "/dram/reads")
     );
     let all = document(&[
+        SMALL[0],
+        SMALL[1],
+        SMALL[2],
         TENANT,
         "machine.cores=2",
         "machine.applications.tables={slices=3, skip={threshold=0.2, window=500, retry=2000}}",
@@ -64,7 +70,7 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
         "machine.dram.standard=ddr4-2400u",
         "machine.dram.controller={}",
     ]);
-    assert!(number(&all, "/stacked/writes") > 0.0 && number(&all, "/applications/0/changes") > 0.0);
+    assert!(number(&all, "/stacked/writes") > 0.0 && number(&all, "/applications/0/skipped_share") > 0.0);
 }
 
 /// Released slices help who gets them: the tenant misses less while the tables are out of the LLC.
@@ -72,14 +78,25 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
 fn a_neighbour_gains_from_slices_that_a_skipping_application_has_released() {
     let of = |skip: &str| {
         let tables = format!("machine.applications.tables={{slices=5{skip}}}");
-        let tenant = "neighbours=[{name=\"tenant\", working_set=\"1 MiB\"}]";
+        let tenant = "neighbours=[{name=\"tenant\", working_set=\"512 KiB\"}]";
         let owned = "machine.applications.tenant.slices=2";
-        let found = document(&[tenant, &tables, owned, "machine.l2.size=64 KiB", "machine.llc.size=2.75 MiB"]);
+        let sizes = ["machine.l2.size=64 KiB", "machine.llc.size=704 KiB", "run.warmup=60000"];
+        let found = document(&[&[tenant, &tables, owned][..], &sizes].concat());
         assert_eq!(found["applications"][1]["slices"], if skip.is_empty() { 2 } else { 7 });
         number(&found, "/applications/1/llc_miss_rate")
     };
     let (kept, released) = (of(""), of(", skip={threshold=0.0, hysteresis=0.0, window=200, retry=100000000}"));
     assert!(released < kept - 0.1, "{released} for {kept}");
+}
+
+/// The tables miss in a tenth of their lookups once they are in the LLC. While it fills they miss in most, and nothing follows
+/// from that: the 405,504 lines of the usual LLC are not full after this run.
+#[test]
+fn tables_that_a_cold_llc_misses_are_not_skipped() {
+    let set = ["machine.applications.tables.skip.threshold=0.5", "machine.llc.size=24.75 MiB", "machine.llc.slices=18"];
+    let found = document(&[&set[..], &["run.packets=40000", "run.warmup=0"]].concat());
+    assert!(number(&found, "/applications/0/llc_miss_rate") > 0.5, "the LLC is cold");
+    assert_eq!(number(&found, "/applications/0/skipped_share"), 0.0);
 }
 
 #[test]

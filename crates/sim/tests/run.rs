@@ -369,6 +369,45 @@ fn a_run_is_known_by_the_content_of_its_files_and_not_by_their_names() {
     assert!(traffic.0 != first.0 && traffic.1 != first.1);
 }
 
+/// A recording beside a table: each stands for itself.
+#[test]
+fn a_recording_is_known_by_its_content_too() {
+    let folder = Folder::new("recordings");
+    let text = b"wirespeed-probe 1\nB 60 100\nL 100 8\nE forward\n";
+    let (one, same) = (folder.file("a.probe", text), folder.file("b.probe", text));
+    let other = folder.file("c.probe", b"wirespeed-probe 1\nB 60 100\nL 100 8\nL 900 8\nE forward\n");
+    let table = folder.file("t.txt", b"10.0.0.0/8\n");
+    let of = |file: &str, table: Option<&str>| {
+        let mut set = vec!["function.kind=trace".to_string(), format!("function.trace.file={file:?}")];
+        set.extend(table.map(|table| format!("function.forward.table={table:?}")));
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        document(&scenario(&set, None), 1)["run_id"].as_str().unwrap().to_string()
+    };
+    let first = of(&one, None);
+    assert_eq!(of(&same, None), first);
+    assert_ne!(of(&other, None), first);
+    assert_ne!(of(&one, Some(&table)), first, "the table is not taken for the recording");
+}
+
+/// The last interval of a series is what remains, or part of the one before: no rate is of picoseconds.
+#[test]
+fn the_last_interval_of_a_series_is_at_least_half_as_wide_as_the_others() {
+    for packets in [6_000, 6_001, 6_037, 6_500, 7_777] {
+        let set = [format!("run.packets={packets}"), "machine.cores=1".into(), "traffic.load=0.9".into()];
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let found = document(&scenario(&set, None), 1);
+        let series = found["series"].as_array().unwrap();
+        let width = |bin: &serde_json::Value| bin["width_ns"].as_f64().unwrap();
+        let (first, last) = (width(&series[0]), width(series.last().unwrap()));
+        assert!(
+            series.len() > 2 && last >= 0.5 * first - 1.0 && last < 1.5 * first + 1.0,
+            "{first} and {last} of {packets}"
+        );
+        let offered: f64 = series.iter().map(|bin| bin["offered_mpps"].as_f64().unwrap() * width(bin) * 1e-3).sum();
+        assert!((offered - packets as f64).abs() < 1.5, "{offered} of {packets}");
+    }
+}
+
 /// A pcap with one UDP packet, its IPv4 header checksum as given, `n` times.
 fn capture(checksum: [u8; 2], n: u32) -> Vec<u8> {
     let mut out = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];

@@ -1,7 +1,13 @@
 //! The slices model against closed forms, its analytic twin, and its own rules.
 
-use machine::stacked::{Service, SkipSpec};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use engine::Seed;
+use machine::stacked::{Service, SkipSpec, Stacked, StackedSpec};
+use rand::RngExt;
 use sim::slices::{Application, Architecture, HeaderRead, Isolation, Lookups, Outcome, Point, SlicesSpec, preview};
+use units::{Line, Ps};
 
 fn run(spec: SlicesSpec) -> Outcome {
     Point { spec, seed: 5, runs: 1 }.run(&[], &mut || true).expect("a sound setting").expect("nobody stops it")
@@ -391,4 +397,32 @@ fn slices_that_do_not_divide_the_table_are_noted_and_overload_is_marked() {
     overloaded.applications[0].rho = 1.4;
     let seen = run(overloaded);
     assert!(seen.core_use.value < 0.98 && seen.saturated == Some("cores"), "{:?}", seen.core_use);
+}
+
+/// The server's stacked memory answers in order of arrival. Saturated by as many contexts with the same lookups it carries what
+/// the event-driven model does, within 2 %.
+#[test]
+fn a_saturated_stack_of_the_server_carries_what_this_model_does() {
+    for (channels, per_us) in [(1, vec![8.0, 5.6]), (1, vec![8.0, 4.0]), (2, vec![8.0, 4.0, 2.0, 1.0])] {
+        let service = Service::Rates { per_us: per_us.clone(), exponential: true };
+        let dram = StackedSpec { channels, banks: per_us.len() as u32, service, link_ns: 0.0 };
+        let mut spec = SlicesSpec { outstanding: 16, limit: 2000, dram, ..quick(Architecture::NoLlc) };
+        spec.caches.l1 = sim::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
+        spec.caches.l2 = sim::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
+        (spec.applications[0].rho, spec.applications[0].alpha) = (3.0, 0.0);
+        let contexts = spec.applications[0].cores * spec.outstanding;
+        let mut memory = Stacked::new(&spec.dram, "stacked", Seed(3)).expect("sound");
+        let modelled = run(spec).throughput_per_us.value;
+        let mut lines = Seed(4).stream("lines");
+        let mut due: BinaryHeap<Reverse<Ps>> = (0..contexts).map(|_| Reverse(Ps(0))).collect();
+        let (mut now, mut served) = (Ps(0), 0u32);
+        while served < 200_000 {
+            now = due.pop().expect("a context").0;
+            let bank = memory.bank_of(Line(lines.random_range(0..1 << 30)));
+            due.push(Reverse(memory.serve(bank, now).done));
+            served += 1;
+        }
+        let ours = f64::from(served) / (now.0 as f64 * 1e-6);
+        assert!((ours / modelled - 1.0).abs() < 0.02, "{channels} x {per_us:?}: {ours} for {modelled} M/s");
+    }
 }
