@@ -103,12 +103,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out: a measurement for each claim asked for, by id; the points behind them; figures; notes in words."""
+    """What came out: a measurement for each claim asked for, by id; the points behind them; figures; notes in words.
+
+    `tables` are what the room's README shows beside the claims, by name: rows of cells that are ready to be read.
+    """
 
     measured: Mapping[str, Measured]
     points: Sequence[Point] = ()
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()
+    tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +125,12 @@ class Paper:
     venue: str
     year: int
     doi: str
+    """Empty where it has none."""
     readings: Mapping[str, str]
     """Name, and in a sentence what is assumed where the text is open."""
     measure: Callable[[Request], Outcome] = field(repr=False)
+    takes: str = ""
+    """CPU time of a run of the default readings on a core of today, in words."""
     default_readings: tuple[str, ...] = ()
     """Those that are run if none is named; all of them if empty."""
     real_size: bool = False
@@ -155,6 +162,7 @@ class Report:
     points: list[Point]
     figures: list[Figure]
     notes: Sequence[str] = ()
+    tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
 def write(reports: Sequence[Report], folder: Path) -> list[Path]:
