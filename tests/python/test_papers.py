@@ -25,6 +25,7 @@ from wirespeed.papers import (
     Request,
     fact,
     figures,
+    readme,
     show,
     tally,
 )
@@ -322,3 +323,106 @@ def test_every_room_has_its_module() -> None:
     rooms = {folder.name for folder in (ROOT / "papers").iterdir() if folder.is_dir()}
     assert rooms == {paper.id for paper in papers.papers()}
     assert files.EXPECTED == "expected.csv"
+
+
+PAGE = """# A page
+
+Between <!--= rate -->old<!--/--> and <!--= wait.status@other -->old<!--/-->: <!--= tally -->old<!--/-->.
+
+<!-- begin claims literal rate w* -->
+old
+<!-- end -->
+<!-- begin notes literal -->
+<!-- end -->
+<!-- begin tally -->
+<!-- end -->
+<!-- begin table speeds -->
+<!-- end -->
+<!-- begin table speeds other -->
+<!-- end -->
+"""
+
+
+def test_a_page_is_filled_from_a_run_and_from_nothing_else(toy: Paper) -> None:
+    record = json.loads(readme.text(readme.run(toy, ["literal", "other"])))
+    page = readme.filled(PAGE, toy, record)
+    assert "old" not in page
+    assert "Between <!--= rate -->90.0 ± 0.12<!--/--> and <!--= wait.status@other -->partly<!--/-->" in page
+    assert (
+        "| Average effective waiting time | section V-D | 333 ns | 400 ± 3.0 | +20 % | 5 % | seen | partly |\n" in page
+    )
+    assert "Proposed is best" not in page
+    assert "- `order`: not for load 0.4.\n" in page
+    assert "| literal | loose | 2 | 2 | 0 | 0 |\n| literal | as judged | 1 | 2 | 0 | 1 |\n" in page
+    assert "| reading | load | speed |\n|---|---|---|\n| literal | 0.1 | 1.5 x |\n| other | 0.1 | 1.5 x |\n" in page
+    assert page.endswith(
+        "<!-- begin table speeds other -->\n| load | speed |\n|---|---|\n| 0.1 | 1.5 x |\n<!-- end -->\n"
+    )
+    assert readme.filled(page, toy, record) == page
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "<!--= rte -->1<!--/-->",
+        "<!--= rate.worth -->1<!--/-->",
+        "<!--= rate@litral -->1<!--/-->",
+        "<!-- begin chart -->\n<!-- end -->",
+        "<!-- begin table distances -->\n<!-- end -->",
+        "<!-- begin claims litral -->\n<!-- end -->",
+    ],
+)
+def test_a_marker_that_names_nothing_is_refused(toy: Paper, marker: str) -> None:
+    record = readme.run(toy, ["literal"])
+    with pytest.raises(InputError, match=r"page: "):
+        readme.filled(marker, toy, record)
+
+
+def test_pages_that_differ_from_their_run_are_found(
+    toy: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = tmp_path / "papers" / toy.id
+    room.mkdir(parents=True)
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    page = room / "README.md"
+    page.write_text(PAGE)
+    assert readme.main([toy.id]) == 2
+    assert "claims.json: cannot be read" in capsys.readouterr().err
+    assert readme.main([toy.id, "--run", "--kept", str(tmp_path / "kept")]) == 0
+    assert readme.main([toy.id, "--check"]) == 0
+    page.write_text(page.read_text().replace("90.0 ± 0.12", "91.0 ± 0.12"))
+    assert readme.main([toy.id, "--check"]) == 1
+    assert "91.0" in page.read_text()
+    assert readme.main([toy.id]) == 0
+    assert "90.0 ± 0.12" in page.read_text()
+
+
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.id)
+def test_the_pages_of_a_paper_say_what_its_last_run_came_to(paper: Paper) -> None:
+    record = readme.read(paper)
+    expected = {row.id: row for row in paper.expected()}
+    assert set(record["readings"]) == set(paper.readings)
+    for reading in record["readings"].values():
+        assert set(reading["claims"]) == set(expected)
+        for id, claim in reading["claims"].items():
+            assert (claim["status"] == "listed") is not expected[id].kind.is_counted, id
+    differing = readme.fill(paper, check=True)
+    assert not differing, f"run `python -m wirespeed.papers.readme {paper.id}`"
+    # Claims and tallies stand in the README between markers, and nowhere as written by hand.
+    text = (ROOT / "papers" / paper.id / "README.md").read_text()
+    assert "<!-- begin tally -->" in text
+    assert "<!-- begin claims " in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.id)
+def test_a_fresh_run_comes_to_what_stands_in_the_room(paper: Paper) -> None:
+    reading = papers.chosen(paper, None)[0]
+    kept, fresh = readme.read(paper)["readings"][reading], readme.run(paper, [reading])["readings"][reading]
+    assert fresh["tally"] == kept["tally"]
+    for id, claim in fresh["claims"].items():
+        assert claim["status"] == kept["claims"][id]["status"], id
+        if isinstance(claim["ours"], float):
+            assert claim["ours"] == pytest.approx(kept["claims"][id]["ours"], rel=1e-4, abs=1e-9), id
+        else:
+            assert claim["ours"] == kept["claims"][id]["ours"], id
