@@ -450,5 +450,6 @@ PAPER = Paper(
     doi="10.1145/859618.859653",
     readings=READINGS,
     default_readings=("edge",),
+    takes="a minute of CPU",
     measure=measure,
 )
