@@ -287,10 +287,23 @@ def test_results_are_written_and_a_second_run_computes_nothing_again(
     page = (tmp_path / "figures.html").read_text()
     assert "A &lt;toy&gt;" in page
     assert "<svg" in page
+    # How many hold, then the figures, then the long table; and colours for a dark screen.
+    counted = page.index("Reading literal: 1 of 3 counted claims reproduced")
+    assert counted < page.index("<svg") < page.index("<table>")
+    assert "not for load 0.4" in page
+    assert "prefers-color-scheme:dark" in page
     with (tmp_path / "kept.jsonl").open("a") as file:
         file.write('{"cut off by a cra')
     assert wirespeed("papers", "run", toy.id, "--out", str(tmp_path))[0] == 0
     assert len(computed) == 3
+
+
+def test_the_list_omits_what_is_not_known_and_says_how_long_a_run_takes() -> None:
+    known = {paper.id: show.about(paper) for paper in papers.papers()}
+    assert known["2024-5gc2ache"] == (
+        "5GC2ache: Improving 5G UPF Performance via Cache Optimization. 2024. Takes 3 minutes of CPU."
+    )
+    assert all("CPU" in about for about in known.values())
 
 
 def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wirespeed import _wirespeed
-from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected
+from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected, tally
 from wirespeed.papers.figures import Figure, page
 
 EXPECTED: Final = "expected.csv"
@@ -183,8 +183,9 @@ def write(reports: Sequence[Report], folder: Path) -> list[Path]:
             files[-1].write_text(svg, encoding="utf-8")
             drawn.append((report.reading, figure, svg))
     if drawn:
+        tallies = {report.reading: tally(report.claims) for report in reports}
         files.append(folder / FIGURES_FILE)
-        files[-1].write_text(page(reports[0].paper.title, claims, drawn), encoding="utf-8")
+        files[-1].write_text(page(reports[0].paper.title, tallies, claims, drawn), encoding="utf-8")
     return files
 
 
