@@ -52,6 +52,17 @@ READINGS: Final[Mapping[str, str]] = {
     "isp-nz": "the public trace isp_nz_20100113, looped",
 }
 
+# Whose gain over which the text prints, of L3fwd16 with each number of banks; of the others it is over REF_BASE.
+STEPS: Final[Mapping[str, str]] = {
+    "ref-ideal": "ref-base",
+    "l-alloc": "ref-base",
+    "p-alloc": "ref-base",
+    "batch": "p-alloc",
+    "block": "batch",
+    "all-pf": "block",
+    "prev-pf": "batch",
+}
+
 Run = dict[str, Any]
 Key = tuple[str, str, int]
 
@@ -129,12 +140,24 @@ def columns(request: Request) -> list[Key]:
         "mean-gain": [(app, system, 4) for app in APPLICATIONS for system in ("ref-base", "all-pf")],
         "packmime": [("l3fwd16", system, 4) for system in COMPARED],
     }
+    needs |= {id: list(pair) for id, pair in gains().items()}
     needs |= {f"rows-{system}-{side}": [("l3fwd16", system, 4)] for system in ALLOCATED for side in ("input", "output")}
     needs |= {
         f"utilization-{app}-{system}": [(app, system, 4)] for app in APPLICATIONS for system in ("ref-base", "all-pf")
     }
     wanted = {key for id, keys in needs.items() if request.wants(id) for key in keys}
     return [key for key in all_columns() if key in wanted or request.wants(name(key))]
+
+
+def gains() -> dict[str, tuple[Key, Key]]:
+    """The gains that the text prints: which throughput over which, by the id of the claim."""
+    pairs = {("l3fwd16", after): before for after, before in STEPS.items()}
+    pairs |= {(app, system): "ref-base" for app in ("nat", "firewall") for system in ("all-pf", "adapt-pf")}
+    return {
+        f"gain-{app}-{after}-{banks}": ((app, after, banks), (app, before, banks))
+        for (app, after), before in pairs.items()
+        for banks in (2, 4)
+    }
 
 
 def traffic_table(table: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -244,6 +267,11 @@ def papers_number(request: Request, id: str) -> float:
 def throughputs(request: Request, table: Mapping[Key, Mapping[str, Any]]) -> dict[str, Measured]:
     """Tables 1 to 4 and 6 to 10."""
     measured = {name(key): number(point, "gbps") for key, point in table.items()}
+    for id, (after, before) in gains().items():
+        if request.wants(id):
+            ratio, half_width = over(table[after], table[before])
+            gain, wide = 100 * (ratio - 1), 100 * half_width
+            measured[id] = Measured(gain, wide, holds=Part(gain, wide))
     sets = {
         "rms-2": [key for key in table if key[0] == "l3fwd16" and key[2] == 2],
         "rms-4": [key for key in table if key[0] == "l3fwd16" and key[2] == 4],
