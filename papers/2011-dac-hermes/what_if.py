@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from wirespeed import _wirespeed
 from wirespeed.papers import Kept, Request, find, no_progress
-from wirespeed.papers.rooms.zhu_2011 import Setting, Study
+from wirespeed.papers.rooms.zhu_2011 import SATURATED_MPPS, Setting, Study
 
 STUDY: Final = Study(Request(find("2011-dac-hermes"), "letter", frozenset(), False, 1, None, Kept(), no_progress))
 CORES: Final = (8, 17, 28)
@@ -44,7 +44,7 @@ def point(
     application: str,
     mpps: float | None = None,
     gpu: Mapping[str, Any] | None = None,
-    buffer: Mapping[str, str] | None = None,
+    buffer: Mapping[str, Any] | None = None,
     dcq: bool = True,
     packets: int | None = None,
 ) -> dict[str, Any]:
@@ -76,8 +76,37 @@ def scaling(name: str, gpu: Mapping[str, Any], buffer: Mapping[str, str] | None 
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
+def factors(gbps: float) -> str:
+    """Throughput of the best Hermes over batches of 1024 at a line rate, with the NIC's traffic counted."""
+    cells = []
+    for application in ("dpi", "classifier", "rtl", "dec_ttl"):
+        (offered,) = run([point(application)], "offered_gbps")
+        mpps = gbps * SATURATED_MPPS / offered
+        settings = [Setting(application, "hermes", mpps, mcw=n) for n in STUDY.parameters["runs"]["mcw"]]
+        points = [STUDY.point(setting) for setting in settings]
+        for each in points:
+            each["system"]["hermes"]["buffer"]["nic"] = True
+        points.append(STUDY.point(Setting(application, "batch", mpps, batch=STUDY.parameters["runs"]["batch"])))
+        *hermes, batch = run(points, "throughput_gbps")
+        cells.append(f"{max(hermes) / batch:.1f}")
+    return " | ".join(cells)
+
+
+def with_nic() -> None:
+    """Capacity with and without the NIC's traffic in memory."""
+    print("\n| NIC's traffic in memory | RTL, Mpps | DecTTL, Mpps |\n|---|---|---|")
+    for words, buffer in (("not counted (the preset)", {}), ("counted", {"nic": True})):
+        both = run([point(name, buffer=buffer, packets=PACKETS) for name in ("rtl", "dec_ttl")], "throughput_mpps")
+        print(f"| {words} | {both[0]:,.0f} | {both[1]:,.0f} |", flush=True)
+
+
 def main() -> None:
-    print("| machine | RTL: Mpps on 8 cores, 8 to 17, 17 to 28 | DecTTL |\n|---|---|---|")
+    print("| line rate, Gbps | DPI | Classifier | RTL | DecTTL |\n|---|---|---|---|---|")
+    for gbps in (20, 40, 128):
+        print(f"| {gbps} | {factors(gbps)} |", flush=True)
+    with_nic()
+
+    print("\n| machine | RTL: Mpps on 8 cores, 8 to 17, 17 to 28 | DecTTL |\n|---|---|---|")
     for name, gpu in MEMORIES.items():
         scaling(name, gpu)
     for name, buffer in SLOTS.items():

@@ -19,7 +19,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def few(request: Request, name: str) -> dict[str, Any]:
         parameters = real(request, name)
-        parameters["runs"] |= {"runs": 1, "batches": [64, 256], "batch": 64, "cores": [1, 2], "mcw": [8, 32]}
+        parameters["runs"] |= {"seeds": 2, "batches": [64, 256], "batch": 64, "cores": [1, 2], "mcw": [8, 32]}
         parameters["workload"] |= {"rules": 16, "strings": 16, "depth": 16}
         for application in parameters["applications"].values():
             application |= {"recorded": 64, "packets": 512}
@@ -41,7 +41,13 @@ def test_every_claim_is_measured_and_every_panel_drawn(reading: str) -> None:
     # FIFO 4 KiB, DCQ 1 KiB, tables of eight cores 0.5 KiB.
     assert found.measured["storage"].ours == 5.5
     assert any("not measured" in note for note in found.notes)
-    assert any(note.startswith("batches of 256") for note in found.notes)
+    assert any(note.startswith("batch 256; throughput up to ") for note in found.notes)
+    assert [row["application"] for row in found.tables["applications"]] == ["DPI", "Classifier", "RTL", "DecTTL"]
+    assert len(found.tables["tasks"]) == 6
+    # Every claim of a run has a half-width over seeds.
+    assert {row["seed"] for row in found.points} == {1, 2}
+    parts = [part for claim in found.measured.values() for part in claim.parts.values()]
+    assert sum(part.half_width > 0 for part in parts) > len(parts) / 2
     assert {row["system"] for row in found.points} == {"hermes", "batch"}
 
 
@@ -57,3 +63,11 @@ def test_points_that_cannot_be_are_refused_before_any_is_run() -> None:
 def _point() -> dict[str, Any]:
     request = Request(find("2011-dac-hermes"), "letter", frozenset(), False, 1, 1, Kept(), no_progress)
     return zhu_2011.Study(request).point(zhu_2011.Setting("dec_ttl", "hermes", 10.0))
+
+
+def test_a_delay_that_the_dcq_adds_in_one_seed_and_takes_in_another_is_none() -> None:
+    added = iter([0.001, -0.001, 0.0005, 0.0002, 0.02, 0.019, 0.021, 0.018])
+    seeds = zhu_2011.Seeds.__new__(zhu_2011.Seeds)
+    seeds.panels = [None] * 4  # type: ignore[list-item]
+    parts = seeds.parts(lambda _, name: next(added), ("dec_ttl", "rtl"))
+    assert {name: part.holds for name, part in parts.items()} == {"DecTTL": False, "RTL": True}

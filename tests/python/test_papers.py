@@ -13,24 +13,43 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from wirespeed import InputError, _wirespeed, cli, papers, terminal
-from wirespeed.papers import Claim, Expected, Kept, Kind, Measured, Outcome, Paper, Request, figures, show
+from wirespeed.papers import (
+    Claim,
+    Expected,
+    Kept,
+    Kind,
+    Measured,
+    Outcome,
+    Paper,
+    Part,
+    Request,
+    fact,
+    figures,
+    readme,
+    show,
+    tally,
+)
 from wirespeed.papers import paper as files
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "id,claim,where,paper,unit,tolerance_pct,kind\n"
 EXPECTED = HEAD + (
-    'rate,Throughput of the proposed architecture at a load of 0.7,"section V-D, p. 9",89.8,Gbps,2,in-sample\n'
-    "wait,Average effective waiting time,section V-D,333,ns,5,in-sample\n"
+    'rate,Throughput of the proposed architecture at a load of 0.7,"section V-D, p. 9",89.8,Gbps,2,seen\n'
+    "wait,Average effective waiting time,section V-D,333,ns,5,seen\n"
     "order,Proposed is best at every number of entries,fig. 13,holds,,,predicted\n"
+    "fitted,What the rate was fitted on,table 7,1,Gbps,2,calibrated\n"
 )
 
 
-def number(paper: float = 100.0, tolerance: float = 5.0) -> Expected:
-    return Expected("x", "a number", "fig. 1", paper, "ns", tolerance, Kind.predicted)
+def number(paper: float = 100.0, tolerance: float = 5.0, kind: Kind = Kind.seen) -> Expected:
+    return Expected("x", "a number", "fig. 1", paper, "ns", tolerance, kind)
 
 
-def trend() -> Expected:
-    return Expected("t", "a trend", "fig. 2", "grows", "", None, Kind.predicted)
+def trend(kind: Kind = Kind.seen) -> Expected:
+    return Expected("t", "a trend", "fig. 2", "grows", "", None, kind)
+
+
+RIGHT, WRONG = Part(1.0), Part(-1.0)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +58,21 @@ def trend() -> Expected:
         (Measured(105.0), "reproduced"),
         (Measured(95.0), "reproduced"),
         (Measured(105.1), "not"),
-        (Measured(105.1, holds=True), "partly"),
-        (Measured(105.1, holds=False), "not"),
-        (Measured(104.0, holds=False), "reproduced"),
+        (Measured(105.1, holds=RIGHT), "partly"),
+        (Measured(105.1, holds=WRONG), "not"),
+        (Measured(104.0, holds=WRONG), "reproduced"),
         (Measured(None, note="no data"), "not"),
         (Measured(float("nan")), "not"),
+        # The right side is worth something up to a factor of two, both ways, and where it is more than chance.
+        (Measured(200.0, holds=RIGHT), "partly"),
+        (Measured(200.1, holds=RIGHT), "not"),
+        (Measured(50.0, holds=RIGHT), "partly"),
+        (Measured(49.9, holds=RIGHT), "not"),
+        (Measured(150.0, holds=Part(1.0, half_width=1.0)), "not"),
+        # Within the tolerance by chance is not reproduced.
+        (Measured(104.0, half_width=4.9), "reproduced"),
+        (Measured(104.0, half_width=5.0), "not"),
+        (Measured(104.0, half_width=5.0, holds=RIGHT), "partly"),
     ],
 )
 def test_a_number_is_judged_by_its_deviation(measured: Measured, status: str) -> None:
@@ -51,19 +80,75 @@ def test_a_number_is_judged_by_its_deviation(measured: Measured, status: str) ->
 
 
 @pytest.mark.parametrize(
+    ("paper", "ours", "status"), [(-44.0, -38.0, "partly"), (-44.0, -21.9, "not"), (-44.0, 44.0, "not")]
+)
+def test_a_negative_number_has_a_factor_too(paper: float, ours: float, status: str) -> None:
+    assert Claim(number(paper), Measured(ours, holds=RIGHT)).status == status
+
+
+def test_fifty_times_what_the_paper_has_is_not_partly() -> None:
+    hermes = number(paper=5.0, tolerance=25.0)
+    assert Claim(hermes, Measured(233.0, holds=RIGHT)).status == "not"
+    assert Claim(hermes, Measured(233.0, holds=RIGHT)).loosely == "partly"
+
+
+@pytest.mark.parametrize(
     ("holds", "status", "words"),
     [
-        (True, "reproduced", "holds"),
-        (False, "not", "does not hold"),
+        (RIGHT, "reproduced", "holds"),
+        (WRONG, "not", "does not hold"),
         (None, "not", None),
-        ({"a": True, "b": True, "c": False}, "partly", "holds in 2 of 3"),
-        ({"a": True, "b": False}, "not", "holds in 1 of 2"),
-        ({"a": True, "b": True}, "reproduced", "holds"),
+        ({"a": RIGHT, "b": RIGHT, "c": WRONG}, "partly", "holds in 2 of 3"),
+        ({"a": RIGHT, "b": WRONG}, "not", "holds in 1 of 2"),
+        ({"a": RIGHT, "b": RIGHT}, "reproduced", "holds"),
+        # A difference within its half-width is none, and a size that is printed has to be met within a factor of two.
+        (Part(0.00013, half_width=0.032), "not", "does not hold"),
+        ({"a": RIGHT, "b": Part(0.1, half_width=0.1)}, "not", "holds in 1 of 2"),
+        (Part(5.0, factor=16.6), "not", "does not hold"),
+        (Part(5.0, factor=1.9), "reproduced", "holds"),
     ],
 )
 def test_a_trend_is_judged_by_its_parts(holds: Any, status: str, words: str | None) -> None:
     claim = Claim(trend(), Measured(holds=holds))
     assert (claim.status, claim.ours, claim.deviation_pct) == (status, words, None)
+
+
+def test_a_coin_flip_says_that_it_is_one() -> None:
+    flip = Claim(trend(), Measured(holds=Part(0.00013, half_width=0.032)))
+    assert (flip.loosely, flip.status, flip.note) == ("reproduced", "not", "the difference is within the noise")
+    parts = Claim(trend(), Measured(holds={"a": Part(0.1, 0.2), "b": WRONG, "c": RIGHT}, note="and more"))
+    assert parts.note == "not for b; within the noise for a; and more"
+    assert "half-width is not" in Claim(number(), Measured(104.0, half_width=5.1)).note
+
+
+def test_the_loose_rule_takes_the_mean_alone_and_noise_for_claims_of_no_worse() -> None:
+    assert Claim(trend(), Measured(holds=Part(-0.1, 0.2))).loosely == "not"
+    assert Claim(trend(), Measured(holds=Part(-0.1, 0.2, noise_counts_for_it=True))).loosely == "reproduced"
+    assert Claim(trend(), Measured(holds=Part(-0.3, 0.2, noise_counts_for_it=True))).loosely == "not"
+    assert Claim(trend(Kind.identity), Measured(holds=RIGHT)).loosely == "reproduced"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_only_what_is_evidence_is_counted(kind: Kind) -> None:
+    claims = [Claim(number(kind=kind), Measured(100.0)), Claim(trend(kind), Measured(holds=fact(True)))]
+    if kind in {Kind.predicted, Kind.seen}:
+        assert [claim.status for claim in claims] == ["reproduced", "reproduced"]
+        assert tally(claims) == "2 of 2 counted claims reproduced, 0 partly, 0 not"
+    else:
+        assert [claim.status for claim in claims] == ["listed", "listed"]
+        assert tally(claims).startswith(
+            "0 of 0 counted claims reproduced, 0 partly, 0 not; 2 rows listed, not counted: 2 "
+        )
+
+
+def test_the_tally_names_what_is_not_counted() -> None:
+    kinds = [Kind.calibrated, Kind.in_sample, Kind.arithmetic, Kind.identity, Kind.dependent]
+    claims = [Claim(number(kind=kind), Measured(100.0)) for kind in kinds]
+    claims += [Claim(number(), Measured(ours, holds=RIGHT)) for ours in (100.0, 150.0, 300.0)]
+    assert tally(claims) == (
+        "1 of 3 counted claims reproduced, 1 partly, 1 not; 5 rows listed, not counted: 2 fitted, "
+        "1 dependent on others, 1 arithmetic on the paper's numbers, 1 true by construction"
+    )
 
 
 def test_a_document_has_the_fields_that_are_promised_and_is_json() -> None:
@@ -84,7 +169,7 @@ def test_a_document_has_the_fields_that_are_promised_and_is_json() -> None:
         (HEAD + "a,b,c,1,ns,,predicted\n", "e.csv:2: a number has a tolerance_pct"),
         (HEAD + "a,b,c,1,ns,-1,predicted\n", "e.csv:2: a number has a tolerance_pct"),
         (HEAD + "a,b,c,grows,ns,5,predicted\n", "a trend has none"),
-        (HEAD + "a,b,c,1,ns,5,guessed\n", "kind 'guessed': allowed are calibrated, in-sample, predicted"),
+        (HEAD + "a,b,c,1,ns,5,guessed\n", "kind 'guessed': allowed are predicted, seen, calibrated"),
         (HEAD + "a,b,c,1,ns,5,predicted\na,b,c,1,ns,5,predicted\n", "e.csv:3: id 'a' stands twice"),
     ],
 )
@@ -108,11 +193,13 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Paper:
             points.append(point)
         measured = {
             "rate": Measured(90.0, half_width=0.123),
-            "wait": Measured(400.0, half_width=3.0, holds=True, note="as far as runs go"),
-            "order": Measured(holds={"load 0.1": True, "load 0.2": True, "load 0.4": False}),
+            "wait": Measured(400.0, half_width=3.0, holds=RIGHT, note="as far as runs go"),
+            "order": Measured(holds={"load 0.1": RIGHT, "load 0.2": RIGHT, "load 0.4": WRONG}),
+            "fitted": Measured(1.0),
         }
         chart = figures.lines(points, x="load", y="ns", by="by", half_width="wide", log_x=True)
-        return Outcome(measured, points, [papers.Figure("fig1", "Latency over load", chart)], ["a note"])
+        tables = {"speeds": [{"load": 0.1, "speed": "1.5 x"}]}
+        return Outcome(measured, points, [papers.Figure("fig1", "Latency over load", chart)], ["a note"], tables)
 
     computed: list[float] = []
     paper = Paper(
@@ -149,17 +236,18 @@ def test_the_table_fits_the_terminal(toy: Paper, width: int) -> None:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     text = terminal.text(show.reports(papers.run(toy)), console)
     assert max(cell_len(line) for line in text.splitlines()) <= min(width, 100)
-    for part in ("reproduced", "partly", "section V-D", "in-sample", "89.8 Gbps", "a note"):
+    for part in ("reproduced", "partly", "section V-D", "calibrated", "listed", "89.8 Gbps", "a note"):
         assert part in text, text
-    assert "1 reproduced, 2 partly, 0 not" in text
+    words = " ".join(text.split())
+    assert "1 of 3 counted claims reproduced, 2 partly, 0 not; 1 row listed, not counted: 1 fitted" in words
 
 
 def test_the_command_prints_claims_as_a_list_of_objects(toy: Paper, wirespeed: Any) -> None:
     code, out, _ = wirespeed("papers", "run", toy.id, "--format", "json", "-q")
     documents = json.loads(out)
     assert code == 0
-    assert [d["status"] for d in documents] == ["reproduced", "partly", "partly"]
-    assert [d["ours"] for d in documents] == [90.0, 400.0, "holds in 2 of 3"]
+    assert [d["status"] for d in documents] == ["reproduced", "partly", "partly", "listed"]
+    assert [d["ours"] for d in documents] == [90.0, 400.0, "holds in 2 of 3", 1.0]
     assert documents[2]["note"] == "not for load 0.4"
     code, out, _ = wirespeed(
         "papers", "run", "nobody", "--claim", "waiting", "--reading", "all", "--format", "json", "-q"
@@ -173,7 +261,7 @@ def test_the_command_prints_claims_as_a_list_of_objects(toy: Paper, wirespeed: A
         (["2020-toy-nobdy"], "paper `2020-toy-nobdy`: allowed are 2020-toy-nobody (did you mean `2020-toy-nobody`?)"),
         (
             ["2020-toy-nobody", "--claim", "ordr"],
-            "--claim ordr: no such claim; there are rate, wait, order (did you mean",
+            "--claim ordr: no such claim; there are rate, wait, order, fitted (did you mean",
         ),
         (["2020-toy-nobody", "--reading", "litral"], "has literal, other, all (did you mean `literal`?)"),
         (["2020-toy-nobody", "--real-size"], "has no other sizes than its own"),
@@ -199,10 +287,23 @@ def test_results_are_written_and_a_second_run_computes_nothing_again(
     page = (tmp_path / "figures.html").read_text()
     assert "A &lt;toy&gt;" in page
     assert "<svg" in page
+    # How many hold, then the figures, then the long table; and colours for a dark screen.
+    counted = page.index("Reading literal: 1 of 3 counted claims reproduced")
+    assert counted < page.index("<svg") < page.index("<table>")
+    assert "not for load 0.4" in page
+    assert "prefers-color-scheme:dark" in page
     with (tmp_path / "kept.jsonl").open("a") as file:
         file.write('{"cut off by a cra')
     assert wirespeed("papers", "run", toy.id, "--out", str(tmp_path))[0] == 0
     assert len(computed) == 3
+
+
+def test_the_list_omits_what_is_not_known_and_says_how_long_a_run_takes() -> None:
+    known = {paper.id: show.about(paper) for paper in papers.papers()}
+    assert known["2024-5gc2ache"] == (
+        "5GC2ache: Improving 5G UPF Performance via Cache Optimization. 2024. Takes 3 minutes of CPU."
+    )
+    assert all("CPU" in about for about in known.values())
 
 
 def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:
@@ -210,6 +311,11 @@ def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:
     assert code == 0
     for part in (toy.id, "A <toy> of [brackets]", "as it may be meant"):
         assert part in out
+
+
+def test_claims_are_found_by_where_they_stand(toy: Paper) -> None:
+    assert [row.id for row in papers.selected(toy.expected(), ["table 7"])] == ["fitted"]
+    assert [row.id for row in papers.selected(toy.expected(), ["FIG."])] == ["order"]
 
 
 def test_an_order_that_was_not_measured_is_a_bug_and_not_a_claim(toy: Paper) -> None:
@@ -230,3 +336,106 @@ def test_every_room_has_its_module() -> None:
     rooms = {folder.name for folder in (ROOT / "papers").iterdir() if folder.is_dir()}
     assert rooms == {paper.id for paper in papers.papers()}
     assert files.EXPECTED == "expected.csv"
+
+
+PAGE = """# A page
+
+Between <!--= rate -->old<!--/--> and <!--= wait.status@other -->old<!--/-->: <!--= tally -->old<!--/-->.
+
+<!-- begin claims literal rate w* -->
+old
+<!-- end -->
+<!-- begin notes literal -->
+<!-- end -->
+<!-- begin tally -->
+<!-- end -->
+<!-- begin table speeds -->
+<!-- end -->
+<!-- begin table speeds other -->
+<!-- end -->
+"""
+
+
+def test_a_page_is_filled_from_a_run_and_from_nothing_else(toy: Paper) -> None:
+    record = json.loads(readme.text(readme.run(toy, ["literal", "other"])))
+    page = readme.filled(PAGE, toy, record)
+    assert "old" not in page
+    assert "Between <!--= rate -->90.0 ± 0.12<!--/--> and <!--= wait.status@other -->partly<!--/-->" in page
+    assert (
+        "| Average effective waiting time | section V-D | 333 ns | 400 ± 3.0 | +20 % | 5 % | seen | partly |\n" in page
+    )
+    assert "Proposed is best" not in page
+    assert "- `order`: not for load 0.4.\n" in page
+    assert "| literal | loose | 2 | 2 | 0 | 0 |\n| literal | as judged | 1 | 2 | 0 | 1 |\n" in page
+    assert "| reading | load | speed |\n|---|---|---|\n| literal | 0.1 | 1.5 x |\n| other | 0.1 | 1.5 x |\n" in page
+    assert page.endswith(
+        "<!-- begin table speeds other -->\n| load | speed |\n|---|---|\n| 0.1 | 1.5 x |\n<!-- end -->\n"
+    )
+    assert readme.filled(page, toy, record) == page
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "<!--= rte -->1<!--/-->",
+        "<!--= rate.worth -->1<!--/-->",
+        "<!--= rate@litral -->1<!--/-->",
+        "<!-- begin chart -->\n<!-- end -->",
+        "<!-- begin table distances -->\n<!-- end -->",
+        "<!-- begin claims litral -->\n<!-- end -->",
+    ],
+)
+def test_a_marker_that_names_nothing_is_refused(toy: Paper, marker: str) -> None:
+    record = readme.run(toy, ["literal"])
+    with pytest.raises(InputError, match=r"page: "):
+        readme.filled(marker, toy, record)
+
+
+def test_pages_that_differ_from_their_run_are_found(
+    toy: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = tmp_path / "papers" / toy.id
+    room.mkdir(parents=True)
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    page = room / "README.md"
+    page.write_text(PAGE)
+    assert readme.main([toy.id]) == 2
+    assert "claims.json: cannot be read" in capsys.readouterr().err
+    assert readme.main([toy.id, "--run", "--kept", str(tmp_path / "kept")]) == 0
+    assert readme.main([toy.id, "--check"]) == 0
+    page.write_text(page.read_text().replace("90.0 ± 0.12", "91.0 ± 0.12"))
+    assert readme.main([toy.id, "--check"]) == 1
+    assert "91.0" in page.read_text()
+    assert readme.main([toy.id]) == 0
+    assert "90.0 ± 0.12" in page.read_text()
+
+
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.id)
+def test_the_pages_of_a_paper_say_what_its_last_run_came_to(paper: Paper) -> None:
+    record = readme.read(paper)
+    expected = {row.id: row for row in paper.expected()}
+    assert set(record["readings"]) == set(paper.readings)
+    for reading in record["readings"].values():
+        assert set(reading["claims"]) == set(expected)
+        for id, claim in reading["claims"].items():
+            assert (claim["status"] == "listed") is not expected[id].kind.is_counted, id
+    differing = readme.fill(paper, check=True)
+    assert not differing, f"run `python -m wirespeed.papers.readme {paper.id}`"
+    # Claims and tallies stand in the README between markers, and nowhere as written by hand.
+    text = (ROOT / "papers" / paper.id / "README.md").read_text()
+    assert "<!-- begin tally -->" in text
+    assert "<!-- begin claims " in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.id)
+def test_a_fresh_run_comes_to_what_stands_in_the_room(paper: Paper) -> None:
+    reading = papers.chosen(paper, None)[0]
+    kept, fresh = readme.read(paper)["readings"][reading], readme.run(paper, [reading])["readings"][reading]
+    assert fresh["tally"] == kept["tally"]
+    for id, claim in fresh["claims"].items():
+        assert claim["status"] == kept["claims"][id]["status"], id
+        if isinstance(claim["ours"], float):
+            assert claim["ours"] == pytest.approx(kept["claims"][id]["ours"], rel=1e-4, abs=1e-9), id
+        else:
+            assert claim["ours"] == kept["claims"][id]["ours"], id

@@ -462,6 +462,86 @@ def test_testpmd_that_is_killed_is_told() -> None:
             process.sleep(5)
 
 
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" >> "$ARGUMENTS"
+for word; do case $word in *socket=*) path=${word#*socket=}; path=${path%%,*}
+  [ "$path" != "${path#/}" ] && [ -d "$(dirname "$path")" ] || exit 9;; esac; done
+"""
+
+
+def as_measured(words: list[str]) -> list[str]:
+    """A command line without what each start has of its own: the prefix, the socket's folder, the prompt."""
+    told = [re.sub("^--file-prefix=.*", "--file-prefix", re.sub(r"socket=/[^,]*", "socket", word)) for word in words]
+    return [word for word in told if word != "-i"]
+
+
+@pytest.mark.parametrize("huge", [True, False])
+@pytest.mark.parametrize("devices", ["memif", "null"])
+def test_the_printed_lines_run_what_was_measured(
+    devices: testpmd.Devices, huge: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell, with a program in testpmd's place that keeps its arguments, and a kernel's folder of hugepages."""
+    measured: list[list[str]] = []
+
+    class Kept(Process):
+        def __init__(self, command: list[str]) -> None:
+            measured.append(command)
+            raise TargetError("is not to run")
+
+    pages = tmp_path / "huge pages"
+    pages.mkdir()
+    (pages / "free_hugepages").write_text("3\n")
+    (pages / "nr_hugepages").write_text("10\n")
+    program = tmp_path / "bin" / testpmd.PROGRAM
+    program.parent.mkdir()
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(testpmd, "Process", Kept)
+    monkeypatch.setattr(hugepages, "ROOT", pages)
+    made, settings = Setup(1500, devices, "paper"), {"mempool.size": 8192, "mempool.cache": 250, "mempool.kind": "lifo"}
+    with pytest.raises(TargetError, match="not to run"):
+        made.measure(settings, QUICK, huge=huge)
+    arguments = tmp_path / "arguments"
+    found = subprocess.run(
+        ["sh", "-e", "-c", made.script(settings, huge)],
+        env={**os.environ, "ARGUMENTS": str(arguments)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    ran = arguments.read_text().splitlines()
+    assert as_measured([testpmd.PROGRAM, *ran]) == as_measured(measured[0])
+    # 8192 mbufs of 2368 bytes and 48 MiB are 34 pages of which 3 are free.
+    assert (pages / "nr_hugepages").read_text().strip() == ("41" if huge else "10")
+    (pages / "free_hugepages").write_text("99\n")
+    subprocess.run(
+        ["sh", "-e", "-c", made.script(settings, huge)], env={**os.environ, "ARGUMENTS": "/dev/null"}, check=True
+    )
+    assert (pages / "nr_hugepages").read_text().strip() == ("41" if huge else "10")
+
+
+@NEEDS_TESTPMD
+def test_the_printed_lines_forward_over_the_memif() -> None:
+    """Pasted as they are, testpmd forwards between all four devices. With `--no-huge`, which needs no pages."""
+    made, settings = Setup(1500), {"mempool.size": 8192, "mempool.cache": 64}
+    with subprocess.Popen(
+        ["sh", "-e", "-c", made.script(settings, huge=False)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        time.sleep(4)
+        text, _ = process.communicate("\n", timeout=60)
+    assert process.returncode == 0, text
+    received = [int(n) for n in re.findall(r"Forward statistics for port \d+ .*?RX-packets: (\d+)", text, re.DOTALL)]
+    assert len(received) == 4, text
+    assert all(received), text
+
+
 @NEEDS_TESTPMD
 def test_a_cold_pool_costs_testpmd_and_tuning_finds_that() -> None:
     """From the paper's default there is much to gain on every machine that this was tried on."""
@@ -471,5 +551,5 @@ def test_a_cold_pool_costs_testpmd_and_tuning_finds_that() -> None:
     knobs = {"mempool.size": [8192, 262_140], "mempool.cache": [0, 250]}
     found = tune_program(target, knobs, evaluations=3, starts=1).document
     assert found["best"]["gain_pct"] > 30
-    assert found["command"].startswith("dpdk-testpmd")
+    assert "\ndpdk-testpmd " in found["command"]
     assert found["died"] == []

@@ -11,14 +11,14 @@
 anywhere else:
 
     id,claim,where,paper,unit,tolerance_pct,kind
-    p99,99th percentile of sojourn at 10 Mpps,fig. 7,12.5,us,10,predicted
+    p99,99th percentile of sojourn at 10 Mpps,fig. 7,12.5,us,10,seen
     order,A is faster than B at every load,"fig. 7, section V",holds,,,predicted
 
-`paper` is a number, or text where the claim is a trend or an order (then `tolerance_pct` is empty); `kind` says how
-far the model knew the answer: `calibrated` (a parameter was fitted on it), `in-sample` (the reading was chosen on it)
-or `predicted`. The smallest module, `rooms/somebody_2020.py`:
+`paper` is a number, or text where the claim is a trend or an order (then `tolerance_pct` is empty). `kind` says how
+far the model knew the answer (`Kind`). `predicted` and `seen` are counted. `calibrated`, `in-sample`, `dependent`,
+`arithmetic` and `identity` are listed and never counted. The smallest module, `rooms/somebody_2020.py`:
 
-    from wirespeed.papers import Measured, Outcome, Paper, Request
+    from wirespeed.papers import Measured, Outcome, Paper, Part, Request
 
     def measure(request: Request) -> Outcome:
         speed = float(request.parameters("scenario.toml")["speed"])   # papers/<id>/scenario.toml
@@ -26,7 +26,7 @@ or `predicted`. The smallest module, `rooms/somebody_2020.py`:
         return Outcome(
             measured={
                 "p99": Measured(points[-1]["us"], half_width=0.2),
-                "order": Measured(holds={f"load {p['load']:g}": p["us"] > 0 for p in points}),
+                "order": Measured(holds={f"load {p['load']:g}": Part(p["us"], half_width=0.1) for p in points}),
             },
             points=points,
         )
@@ -41,9 +41,13 @@ What `measure` may use: `request.wants("p99")` (leave out what nobody asked for)
 remembers finished points in the `--out` folder so that a run that was stopped goes on where it was. Figures are
 altair charts: `figures.lines(...)` draws the usual one, `Figure(name, caption, chart)` takes any.
 
-The status of a claim is computed (`Claim.status`), never written: a number within its tolerance is `reproduced`; one
-outside is `partly` if `Measured.holds` says that its direction or order holds though, else `not`. A trend is
-`reproduced` if all its parts hold, `partly` if most do, else `not`.
+The status of a claim is computed (`Claim.status`), never written. A number within its tolerance is `reproduced`, if its
+half-width is within the tolerance, too. One outside is `partly` if `Measured.holds` says that it is on the right side
+and it is within a factor of two of the paper's, else `not`. A part of a trend holds where its margin exceeds its
+half-width. A trend is `reproduced` if all its parts hold, `partly` if most do, else `not`.
+
+A room's README has its measured numbers between markers. `python -m wirespeed.papers.readme ID --run` runs the paper
+under all readings, writes `papers/<id>/claims.json` and fills the markers (`wirespeed.papers.readme`).
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ from collections.abc import Iterable, Sequence
 
 from wirespeed.errors import InputError, nearest
 from wirespeed.papers import rooms
-from wirespeed.papers.claim import Claim, Expected, Kind, Measured, Status, parse_expected
+from wirespeed.papers.claim import Claim, Expected, Kind, Measured, Part, Status, fact, parse_expected, tally
 from wirespeed.papers.figures import Figure
 from wirespeed.papers.paper import Kept, Outcome, Paper, Progress, Report, Request, no_progress
 
@@ -67,13 +71,16 @@ __all__ = [
     "Measured",
     "Outcome",
     "Paper",
+    "Part",
     "Report",
     "Request",
     "Status",
+    "fact",
     "find",
     "papers",
     "parse_expected",
     "run",
+    "tally",
 ]
 
 ALL_READINGS = "all"
@@ -133,7 +140,8 @@ def run(
         judged = [Claim(row, outcome.measured[row.id], name) for row in wanted if row.id in outcome.measured]
         if missing := [row.id for row in wanted if row.id not in outcome.measured]:
             raise KeyError(f"{paper.id} measured nothing for {', '.join(missing)}")
-        reports.append(Report(paper, name, judged, list(outcome.points), list(outcome.figures), outcome.notes))
+        found = (list(outcome.points), list(outcome.figures), outcome.notes, outcome.tables)
+        reports.append(Report(paper, name, judged, *found))
     return reports
 
 
@@ -152,7 +160,7 @@ def chosen(paper: Paper, reading: str | None, real_size: bool = False) -> tuple[
 
 
 def selected(expected: Iterable[Expected], patterns: Sequence[str]) -> list[Expected]:
-    """The claims that the patterns name, in the order of the file."""
+    """The claims that the patterns name, in the order of the file: an id, or a part of id, words or place."""
     rows = list(expected)
     if not patterns:
         return rows
@@ -160,7 +168,7 @@ def selected(expected: Iterable[Expected], patterns: Sequence[str]) -> list[Expe
     for pattern in patterns:
         exact = {row.id for row in rows if row.id == pattern}
         word = pattern.lower()
-        found = exact or {row.id for row in rows if word and (word in row.id.lower() or word in row.claim.lower())}
+        found = exact or {row.id for row in rows if word and word in f"{row.id}\n{row.claim}\n{row.where}".lower()}
         if not found:
             ids = [row.id for row in rows]
             raise InputError(f"--claim {pattern}: no such claim; there are {', '.join(ids)}{nearest(pattern, ids)}")

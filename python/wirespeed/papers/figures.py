@@ -72,8 +72,13 @@ def lines(
     return alt.LayerChart(layer=layers, width=WIDTH, height=HEIGHT)
 
 
-def page(title: str, claims: Sequence[Mapping[str, Any]], drawn: Sequence[tuple[str, Figure, str]]) -> str:
-    """One HTML document: the claims of all readings as a table, then the figures. It needs no network."""
+def page(
+    title: str,
+    tallies: Mapping[str, str],
+    claims: Sequence[Mapping[str, Any]],
+    drawn: Sequence[tuple[str, Figure, str]],
+) -> str:
+    """One HTML document: how many claims hold by reading, the figures, then all claims. It needs no network."""
     heads = (
         "reading",
         "claim",
@@ -84,6 +89,7 @@ def page(title: str, claims: Sequence[Mapping[str, Any]], drawn: Sequence[tuple[
         "deviation_pct",
         "tolerance_pct",
         "kind",
+        "note",
         "status",
     )
     rows = "\n".join(
@@ -93,11 +99,12 @@ def page(title: str, claims: Sequence[Mapping[str, Any]], drawn: Sequence[tuple[
     shown = "\n".join(
         f"<h2>{escape(f'{figure.name}, reading {reading}')}</h2>\n{svg}" for reading, figure, svg in drawn
     )
+    counts = "\n".join(f"<p>{escape(f'Reading {reading}: {words}.')}</p>" for reading, words in tallies.items())
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in heads)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style></head><body>\n<h1>{escape(title)}</h1>\n"
-        f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>\n{shown}\n</body></html>\n"
+        f"<style>{_STYLE}</style></head><body>\n<h1>{escape(title)}</h1>\n{counts}\n{shown}\n<h2>Claims</h2>\n"
+        f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n"
     )
 
 
@@ -111,8 +118,14 @@ def cell(value: object) -> str:
 
 
 _STYLE: Final = (
+    ":root{color-scheme:light dark}"
     "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
+    "svg{max-width:100%;height:auto}"
     "td,th{padding:.2em .6em;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}"
     "tr.reproduced td:last-child{color:#06752f}tr.partly td:last-child{color:#946100}"
-    "tr.not td:last-child{color:#b3261e}"
+    "tr.not td:last-child{color:#b3261e}tr.listed td{opacity:.7}"
+    # Figures are drawn on white: turned over, with their hues kept.
+    "@media(prefers-color-scheme:dark){body{background:#16181d;color:#e6e6e6}svg{filter:invert(.92) hue-rotate(180deg)}"
+    "td,th{border-color:#444}tr.reproduced td:last-child{color:#6fd08c}tr.partly td:last-child{color:#e0b050}"
+    "tr.not td:last-child{color:#f08a80}}"
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wirespeed import _wirespeed
-from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected
+from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected, tally
 from wirespeed.papers.figures import Figure, page
 
 EXPECTED: Final = "expected.csv"
@@ -103,12 +103,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out: a measurement for each claim asked for, by id; the points behind them; figures; notes in words."""
+    """What came out: a measurement for each claim asked for, by id; the points behind them; figures; notes in words.
+
+    `tables` are what the room's README shows beside the claims, by name: rows of cells that are ready to be read.
+    """
 
     measured: Mapping[str, Measured]
     points: Sequence[Point] = ()
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()
+    tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +125,12 @@ class Paper:
     venue: str
     year: int
     doi: str
+    """Empty where it has none."""
     readings: Mapping[str, str]
     """Name, and in a sentence what is assumed where the text is open."""
     measure: Callable[[Request], Outcome] = field(repr=False)
+    takes: str = ""
+    """CPU time of a run of the default readings on a core of today, in words."""
     default_readings: tuple[str, ...] = ()
     """Those that are run if none is named; all of them if empty."""
     real_size: bool = False
@@ -155,6 +162,7 @@ class Report:
     points: list[Point]
     figures: list[Figure]
     notes: Sequence[str] = ()
+    tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
 def write(reports: Sequence[Report], folder: Path) -> list[Path]:
@@ -175,8 +183,9 @@ def write(reports: Sequence[Report], folder: Path) -> list[Path]:
             files[-1].write_text(svg, encoding="utf-8")
             drawn.append((report.reading, figure, svg))
     if drawn:
+        tallies = {report.reading: tally(report.claims) for report in reports}
         files.append(folder / FIGURES_FILE)
-        files[-1].write_text(page(reports[0].paper.title, claims, drawn), encoding="utf-8")
+        files[-1].write_text(page(reports[0].paper.title, tallies, claims, drawn), encoding="utf-8")
     return files
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,10 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
-from wirespeed.papers.claim import Claim, Status
+from wirespeed.papers.claim import Claim, Status, tally
 from wirespeed.papers.paper import Paper, Report
 
-_STYLES: Final = {Status.reproduced: "green", Status.partly: "yellow", Status.not_reproduced: "red"}
+_STYLES: Final = {
+    Status.reproduced: "green",
+    Status.partly: "yellow",
+    Status.not_reproduced: "red",
+    Status.listed: "dim",
+}
+_RULE: Final = (
+    "reproduced: within the tolerance, or every part of a trend beyond its half-width. partly: the right side and "
+    "within a factor of two, or most parts. listed: fitted, dependent, arithmetic or true by construction; not counted."
+)
 # From this width on, where a claim stands and how far it was known have columns of their own.
 _WIDE: Final = 96
 
@@ -25,13 +33,21 @@ def papers(known: Sequence[Paper]) -> RenderableType:
     parts: list[RenderableType] = []
     for paper in known:
         parts.append(Text(paper.id, "bold"))
-        about = f"{paper.authors}: {paper.title}. {paper.venue}, {paper.year}. doi:{paper.doi}"
-        parts.append(Padding(Text(about), (0, 0, 0, 2)))
+        parts.append(Padding(Text(about(paper)), (0, 0, 0, 2)))
         readings = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
         for name, words in paper.readings.items():
             readings.add_row(Text(name, "cyan"), Text(words))
         parts += [Padding(readings, (0, 0, 1, 2))]
     return Group(*parts) if parts else Text("no papers")
+
+
+def about(paper: Paper) -> str:
+    """Who, what, where, and how long it takes; what is not known is omitted."""
+    who = f"{paper.authors}: " if paper.authors else ""
+    where = f"{paper.venue}, {paper.year}" if paper.venue else f"{paper.year}"
+    doi = f" doi:{paper.doi}" if paper.doi else ""
+    takes = f" Takes {paper.takes}." if paper.takes else ""
+    return f"{who}{paper.title}. {where}.{doi}{takes}"
 
 
 def reports(all_of: Sequence[Report]) -> RenderableType:
@@ -40,8 +56,7 @@ def reports(all_of: Sequence[Report]) -> RenderableType:
     for report in all_of:
         parts += [Text(f"{report.paper.id}, reading {report.reading}", "bold")]
         parts += [Text(report.paper.readings[report.reading], "dim"), Text(), Claims(report.claims), Text()]
-        found = Counter(claim.status for claim in report.claims)
-        parts.append(Text(", ".join(f"{found[status]} {status.value}" for status in Status), "bold"))
+        parts += [Text(tally(report.claims), "bold"), Text(_RULE, "dim")]
         parts += [Text(f"note: {note}", "dim") for note in report.notes]
         parts.append(Text())
     return Group(*parts[:-1])

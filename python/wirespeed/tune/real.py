@@ -59,6 +59,7 @@ class Forwarder:
 
     def __init__(self, setup: Setup, sampling: Sampling, most_buffers: int) -> None:
         self._setup, self._sampling, self._most_buffers = setup, sampling, most_buffers
+        self._huge: bool | None = None
         self.title = f"dpdk-testpmd, {setup.size} B over {setup.devices} devices, from {_DEFAULTS[setup.defaults]}"
 
     @property
@@ -76,7 +77,7 @@ class Forwarder:
         """One start."""
         begun = time.monotonic()
         try:
-            found = self._setup.measure(_without_start(settings), self._sampling, is_stopped)
+            found = self._setup.measure(_without_start(settings), self._sampling, is_stopped, self._huge)
         except TargetError as e:
             return failed(e, begun)
         values = {"cpu_mpps": found.rate.value / 1e6, "loss": found.loss, "windows": float(found.rate.windows)}
@@ -85,11 +86,11 @@ class Forwarder:
         return Measurement(values, time.monotonic() - begun)
 
     def deploy(self, settings: Settings) -> str:
-        """As one would type it."""
-        return " ".join(self._setup.command(settings))
+        """Lines to paste into a shell of root; they run what was measured."""
+        return self._setup.script(_without_start(settings), self._huge is not False)
 
     def defaults(self) -> Settings:
-        """Those of testpmd, or of the paper."""
+        """Those of testpmd, or 5GC2ache's with what it does not say assumed."""
         return self._setup.whole({})
 
     @contextlib.contextmanager
@@ -98,6 +99,7 @@ class Forwarder:
         testpmd.require()
         most = max(self._setup.bytes({}), self._setup.bytes({testpmd.BUFFERS: self._most_buffers}))
         with hugepages.at_least(most) as huge:
+            self._huge = huge
             pages = "hugepages" if huge else "--no-huge: no hugepages are free and /sys does not let us have more"
             yield [
                 f"packets per CPU-second of the polling thread (schedstat) on core {self._setup.core}, upper "
@@ -106,7 +108,10 @@ class Forwarder:
             ]
 
 
-_DEFAULTS: Final[Mapping[str, str]] = {"paper": "5GC2ache's default", "testpmd": "its own defaults"}
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "paper": "5GC2ache's rings and pool without a per-core cache, which is assumed",
+    "testpmd": "its own defaults",
+}
 
 
 DIED: Final = "died"

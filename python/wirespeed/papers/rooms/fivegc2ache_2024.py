@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, hypot
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from scipy import stats
 
 from wirespeed import _wirespeed, api
-from wirespeed.papers import Measured, Outcome, Paper, Request, figures
+from wirespeed.papers import Measured, Outcome, Paper, Part, Request, fact, figures, spread
 
 CASES: Final = ("default", "resq", "isolation5", "d512", "d256", "d128", "m16384", "m8192", "all")
 ORDER: Final = ("default", "resq", "isolation5", "d512", "m16384", "all")
@@ -45,8 +44,9 @@ class Testbed:
         self.ways: list[int] = self._of["ways"]
         self.bursts: dict[str, Any] = self._of["bursts"]
         self.descriptors: list[int] = self.bursts["descriptors"]
+        self.allocator_seeds: int = self._of["allocator"]["seeds"]
         self._in_all = len(CASES) + 2 * (len(self.sizes) - 1) + 2 * len(self.ways) + 2 * len(self.descriptors)
-        self._in_all += len(self.loads()) + 2  # one of bursts with fewer mbufs, one of the allocator
+        self._in_all += len(self.loads()) + 1 + self.allocator_seeds  # one of bursts with fewer mbufs
 
     def point(self, case: str, size: int = LARGEST, io_ways: int | None = None) -> Point:
         """The case with packets of `size` bytes; isolation with `io_ways` ways, where given, in place of its own."""
@@ -101,9 +101,9 @@ class Testbed:
             self._points[key] = {"case": "occupancy", "mbps": mbps, **seen}
         return self._points[key]
 
-    def steered(self) -> list[Mapping[str, Any]]:
-        """The intervals of the allocator at constant load, from the first packet on."""
-        key = ("steered",)
+    def steered(self, place: int = 0) -> list[Mapping[str, Any]]:
+        """The intervals of the allocator at constant load, from the first packet on, with one of some seeds."""
+        key = ("steered", place)
         if key not in self._points:
             of = self._of["allocator"]
             settings = {
@@ -112,7 +112,8 @@ class Testbed:
                 "run.warmup": of["warmup"],
                 "run.packets": of["packets"],
             }
-            self._points[key] = {"case": "allocator", **self._run(LARGEST, settings, "allocator, constant load")}
+            seen = self._run(LARGEST, settings, f"allocator, constant load, seed {place}", self._request.seed + place)
+            self._points[key] = {"case": "allocator", **seen}
         return self._points[key]["steered"]  # type: ignore[no-any-return]
 
     def loads(self) -> list[float]:
@@ -153,8 +154,9 @@ class Testbed:
         seen = self._run(size, settings, f"{case}, {size} B")
         return {"case": case, "packet_bytes": size, "io_ways": ways, **seen}
 
-    def _run(self, size: int, changed: Mapping[str, Any], words: str) -> Point:
+    def _run(self, size: int, changed: Mapping[str, Any], words: str, seed: int | None = None) -> Point:
         """What a run of the testbed shows; kept, and not run again."""
+        seed = self._request.seed if seed is None else seed
         of = self._of
         line_mpps = 100e3 / (8 * (size + FRAMING_BYTES))
         settings: dict[str, Any] = {
@@ -165,10 +167,10 @@ class Testbed:
             "run.packets": of["packets"],
             **changed,
         }
-        key = self._request.kept.key([self._request.paper.file("pipeline.toml"), settings, self._request.seed])
+        key = self._request.kept.key([self._request.paper.file("pipeline.toml"), settings, seed])
         seen = self._request.kept.get(key)
         if seen is None:
-            run = api.run(of["scenario"], set=settings, seed=self._request.seed, threads=1)
+            run = api.run(of["scenario"], set=settings, seed=seed, threads=1)
             if run.partial:
                 raise KeyboardInterrupt
             seen = _seen(run.summary, size)
@@ -192,7 +194,7 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
     return {
         **occupied,
         "gbps": summary["carried_mpps"] * size * 8e-3,
-        "gbps_half_width": _half_width(summary["batches"]["carried_mpps"]) * size * 8e-3,
+        "gbps_half_width": spread.mean(summary["batches"]["carried_mpps"])[1] * size * 8e-3,
         "offered_gbps": summary["offered_mpps"] * size * 8e-3,
         "loss_pct": 100 * summary["loss"],
         "rx_miss_pct": miss.get("receiving"),
@@ -218,45 +220,12 @@ def _mean(values: Iterable[float | None]) -> float:
     return float(np.mean([value for value in values if value is not None]))
 
 
-def _half_width(batches: Sequence[float]) -> float:
-    """Of the mean of batches that are taken as independent: 95 %."""
-    return float(stats.t.ppf(0.975, len(batches) - 1) * stats.sem(batches))
-
-
 def measure(request: Request) -> Outcome:
     """Equation 1, and what the asked claims need of the testbed."""
     outcome = leakage(request)
     bed = Testbed(request)
     measured = dict(outcome.measured)
-    for case in CASES:
-        if request.wants(f"gbps_{case}"):
-            point = bed.point(case)
-            measured[f"gbps_{case}"] = Measured(
-                point["gbps"], half_width=point["gbps_half_width"], holds=_is_faster(bed, case)
-            )
-        for claim, column in (
-            (f"rx_miss_{case}", "rx_miss_pct"),
-            (f"tx_miss_{case}", "tx_miss_pct"),
-            (f"memory_{case}", "memory_gb_s"),
-        ):
-            if request.wants(claim):
-                is_less = case == "default" or bed.point(case)[column] < bed.point("default")[column]
-                measured[claim] = Measured(bed.point(case)[column], holds=case != "default" and is_less)
-        if request.wants(f"ddio_{case}"):
-            ddio = bed.point(case)["ddio_write_miss_pct"]
-            fewer_mbufs = case.startswith("m") and ddio < bed.point("d512")["ddio_write_miss_pct"]
-            measured[f"ddio_{case}"] = Measured(ddio, holds=fewer_mbufs)
-    if request.wants("order"):
-        measured["order"] = Measured(
-            holds={f"{a} < {b}": bed.point(a)["gbps"] < bed.point(b)["gbps"] for a, b in pairwise(ORDER)}
-        )
-    if request.wants("starving"):
-        measured["starving"] = Measured(holds=bed.point("m8192")["gbps"] < bed.point("m16384")["gbps"])
-    for size in bed.sizes:
-        if request.wants(f"gain_{size}"):
-            best = bed.point("all", size, bed.allocated(size))
-            gain = 100 * (best["gbps"] / bed.point("default", size)["gbps"] - 1)
-            measured[f"gain_{size}"] = Measured(gain, holds=gain > 0)
+    measured |= cases(request, bed) | gains(request, bed)
     drawn = list(outcome.figures)
     measured |= ways(request, bed, drawn)
     measured |= descriptors(request, bed, drawn)
@@ -265,36 +234,115 @@ def measure(request: Request) -> Outcome:
     measured |= states(request, bed, drawn)
     drawn += by_case(bed)
     if request.wants("sizes"):
-        shares = bed.sizes_of_a_trace()
-        measured["sizes"] = Measured(
-            holds={
-                "small and full-sized packets": shares["small"] + shares["large"] > 0.8,
-                "bytes of full-sized ones": shares["large_bytes"] > 0.5,
-            },
-            note=f"{shares['small']:.0%} up to 576 B, {shares['large']:.0%} full-sized, "
-            f"which have {shares['large_bytes']:.0%} of the bytes",
-        )
+        measured["sizes"] = sizes(bed)
     return Outcome(measured=measured, points=[*outcome.points, *bed.points()], figures=drawn)
+
+
+def sizes(bed: Testbed) -> Measured:
+    """Figure 14: of the profile that this program makes its packets from."""
+    shares = bed.sizes_of_a_trace()
+    return Measured(
+        holds={
+            "small and full-sized packets": Part(shares["small"] + shares["large"] - 0.8),
+            "bytes of full-sized ones": Part(shares["large_bytes"] - 0.5),
+        },
+        note=f"{shares['small']:.0%} up to 576 B, {shares['large']:.0%} full-sized, "
+        f"which have {shares['large_bytes']:.0%} of the bytes",
+    )
+
+
+def cases(request: Request, bed: Testbed) -> dict[str, Measured]:
+    """Throughput, miss rates and memory bandwidth of each case, beside the default's."""
+    measured: dict[str, Measured] = {}
+    for case in CASES:
+        if request.wants(f"gbps_{case}"):
+            point = bed.point(case)
+            measured[f"gbps_{case}"] = Measured(
+                point["gbps"],
+                point["gbps_half_width"],
+                holds=None if case == "default" else _faster(bed, "default", case),
+            )
+        for claim, column in (
+            (f"rx_miss_{case}", "rx_miss_pct"),
+            (f"tx_miss_{case}", "tx_miss_pct"),
+            (f"memory_{case}", "memory_gb_s"),
+        ):
+            if request.wants(claim):
+                found = bed.point(case)[column]
+                less = None if case == "default" else Part(bed.point("default")[column] - found)
+                measured[claim] = Measured(found, holds=less)
+        if request.wants(f"ddio_{case}"):
+            ddio = bed.point(case)["ddio_write_miss_pct"]
+            fewer = Part(bed.point("d512")["ddio_write_miss_pct"] - ddio) if case.startswith("m") else None
+            measured[f"ddio_{case}"] = Measured(ddio, holds=fewer)
+    if request.wants("order"):
+        measured["order"] = Measured(holds={f"{a} < {b}": _faster(bed, a, b) for a, b in pairwise(ORDER)})
+    if request.wants("starving"):
+        measured["starving"] = Measured(holds=_faster(bed, "m8192", "m16384"))
+    return measured
+
+
+def gains(request: Request, bed: Testbed) -> dict[str, Measured]:
+    """Gains of all three by packet size and over ResQ, and what ResQ saves of memory bandwidth."""
+    measured: dict[str, Measured] = {}
+    for size in bed.sizes:
+        if request.wants(f"gain_{size}"):
+            measured[f"gain_{size}"] = _gain(bed.point("all", size, bed.allocated(size)), bed.point("default", size))
+    if request.wants("over_resq"):
+        measured["over_resq"] = _gain(bed.point("all"), bed.point("resq"))
+    if request.wants("memory_drop"):
+        drop = 100 * (1 - bed.point("resq")["memory_gb_s"] / bed.point("default")["memory_gb_s"])
+        measured["memory_drop"] = Measured(drop, holds=Part(drop))
+    return measured
+
+
+def _gain(better: Point, than: Point) -> Measured:
+    """Of throughput, in percent."""
+    ratio = better["gbps"] / than["gbps"]
+    wide = 100 * ratio * hypot(*(point["gbps_half_width"] / point["gbps"] for point in (better, than)))
+    return Measured(100 * (ratio - 1), wide, holds=Part(100 * (ratio - 1), wide))
+
+
+def _faster(bed: Testbed, slow: str, fast: str) -> Part:
+    """That one case carries more than another."""
+    a, b = bed.point(slow), bed.point(fast)
+    return Part(b["gbps"] - a["gbps"], hypot(a["gbps_half_width"], b["gbps_half_width"]))
 
 
 def ways(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
     """The best number of I/O ways in isolation, by packet size."""
     measured: dict[str, Measured] = {}
-    best: dict[int, int] = {}
+    best: dict[int, tuple[int, int]] = {}
     for size in (LARGEST, 256):
         if not (request.wants(f"ways_{size}") or request.wants("ways_fall")):
             continue
-        gbps = {ways: bed.point("default", size, ways)["gbps"] for ways in bed.ways}
-        best[size] = max(gbps, key=lambda ways: gbps[ways])
+        points = {ways: bed.point("default", size, ways) for ways in bed.ways}
+        gbps = {ways: point["gbps"] for ways, point in points.items()}
+        best[size] = number, plateau = _best(points)
         measured[f"ways_{size}"] = Measured(
-            float(best[size]),
-            holds=bed.ways[0] < best[size] < bed.ways[-1],
-            note=f"{min(gbps.values()):.2f} to {max(gbps.values()):.2f} Gbit/s over all way counts",
+            float(number),
+            float(plateau),
+            holds=Part(min(number - bed.ways[0], bed.ways[-1] - number)),
+            note=f"{min(gbps.values()):.2f} to {max(gbps.values()):.2f} Gbit/s over all way counts; ± is how far "
+            "others lie that cannot be told apart",
         )
         drawn.append(_by_ways(gbps, size))
     if request.wants("ways_fall"):
-        measured["ways_fall"] = Measured(holds=best[256] < best[LARGEST])
+        (large, large_wide), (small, small_wide) = best[LARGEST], best[256]
+        measured["ways_fall"] = Measured(holds=Part(large - small, hypot(large_wide, small_wide)))
     return measured
+
+
+def _best(points: Mapping[int, Point]) -> tuple[int, int]:
+    """The fastest number of ways, and how far from it others lie that are as fast within the half-widths."""
+    best = max(points, key=lambda ways: points[ways]["gbps"])
+    top = points[best]
+    alike = [
+        ways
+        for ways, point in points.items()
+        if top["gbps"] - point["gbps"] <= hypot(top["gbps_half_width"], point["gbps_half_width"])
+    ]
+    return best, max(abs(ways - best) for ways in alike)
 
 
 def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
@@ -304,23 +352,24 @@ def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> 
     if request.wants("loss_m16384"):
         fewer, more = (bed.by_descriptors(512, bursts=True, mbufs=n)["loss_pct"] for n in (16384, None))
         measured["loss_m16384"] = Measured(
-            fewer, holds=fewer <= 1.05 * more + 0.01, note=f"{more:.2g} % with 262140 mbufs"
+            fewer, holds=Part(1.05 * more + 0.01 - fewer), note=f"{more:.2g} % with 262140 mbufs"
         )
     if not any(request.wants(claim) for claim in claims):
         return measured
     loss = {n: bed.by_descriptors(n, bursts=True)["loss_pct"] for n in bed.descriptors}
     for n in (128, 256):
-        measured[f"loss_{n}"] = Measured(loss[n], holds=loss[n] > loss[512])
-    measured["loss_4096"] = Measured(holds=loss[4096] <= 0.1, note=f"{loss[4096]:.2g} %")
+        measured[f"loss_{n}"] = Measured(loss[n], holds=Part(loss[n] - loss[512]))
+    measured["loss_4096"] = Measured(holds=Part(0.1 - loss[4096]), note=f"{loss[4096]:.2g} %")
     measured["loss_falls"] = Measured(
-        holds={f"{a} and {b}": loss[a] >= loss[b] for a, b in pairwise(sorted(loss))},
+        # Below nothing is nothing.
+        holds={f"{a} and {b}": Part(loss[a] - loss[b]) for a, b in pairwise(sorted(loss)) if loss[a] > 0},
         note=", ".join(f"{n}: {lost:.2g} %" for n, lost in sorted(loss.items())),
     )
     if request.wants("descriptors_chosen") or request.wants("descriptors_inside"):
         overload = {n: bed.by_descriptors(n, bursts=False)["gbps"] for n in bed.descriptors}
         allowed = [n for n in bed.descriptors if loss[n] <= bed.bursts["limit_pct"]]
         chosen = max(allowed, key=lambda n: overload[n], default=max(bed.descriptors))
-        inside = min(bed.descriptors) < chosen < max(bed.descriptors)
+        inside = fact(min(bed.descriptors) < chosen < max(bed.descriptors))
         measured["descriptors_chosen"] = Measured(
             float(chosen), holds=inside, note=", ".join(f"{n}: {g:.1f} Gbit/s" for n, g in sorted(overload.items()))
         )
@@ -346,7 +395,7 @@ def mbufs(request: Request, bed: Testbed) -> dict[str, Measured]:
         cases = ("d512", "m16384", "m8192")
         measured["mbufs_add_up"] = Measured(
             holds={
-                case: abs(sum(bed.point(case)[state] for state in states) - bed.point(case)["pool"]) < 1e-6
+                case: fact(abs(sum(bed.point(case)[state] for state in states) - bed.point(case)["pool"]) < 1e-6)
                 for case in cases
             },
             note="; ".join(
@@ -358,8 +407,8 @@ def mbufs(request: Request, bed: Testbed) -> dict[str, Measured]:
         less, more = bed.point("m8192"), bed.point("m16384")
         measured["mbufs_empty"] = Measured(
             holds={
-                "empty": less["mbufs_free"] < more["mbufs_free"],
-                "in descriptors": less["mbufs_descriptors"] > 0.95 * more["mbufs_descriptors"],
+                "empty": Part(more["mbufs_free"] - less["mbufs_free"]),
+                "in descriptors": Part(less["mbufs_descriptors"] - 0.95 * more["mbufs_descriptors"]),
             }
         )
     return measured
@@ -384,13 +433,13 @@ def occupancy(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> di
     low, high = bed.loads()[0], bed.loads()[-1]
     told = ", ".join(f"{mbps:g}: {mib:.3g} MiB" for mbps, mib in upf.items())
     return {
-        "occupancy_low": Measured(upf[low], holds=upf[low] < upf[high], note=told),
-        "occupancy_high": Measured(upf[high], holds=upf[low] < upf[high]),
+        "occupancy_low": Measured(upf[low], holds=Part(upf[high] - upf[low]), note=told),
+        "occupancy_high": Measured(upf[high], holds=Part(upf[high] - upf[low])),
         "occupancy_rises": Measured(
-            holds={f"{a:g} < {b:g}": upf[a] < upf[b] for a, b in pairwise(sorted(upf))}, note=told
+            holds={f"{a:g} < {b:g}": Part(upf[b] - upf[a]) for a, b in pairwise(sorted(upf))}, note=told
         ),
         "occupancy_others": Measured(
-            holds={f"{mbps:g} Mbit/s": mib * 2**20 < OTHERS_BYTES for mbps, mib in others.items()},
+            holds={f"{mbps:g} Mbit/s": Part(OTHERS_BYTES - mib * 2**20) for mbps, mib in others.items()},
             note=", ".join(f"{mbps:g}: {1024 * mib:.0f} KiB" for mbps, mib in others.items()),
         ),
     }
@@ -400,21 +449,31 @@ def states(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[
     """Figure 12: the state machine aims at two of its four states, and stays in them while traffic stays."""
     if not request.wants("rests"):
         return {}
-    intervals = bed.steered()
-    last = intervals[len(intervals) // 2 :]
-    aims = sum(each["state"] in AIMS for each in last) / len(last)
-    ways = [each["io_ways"] for each in last]
-    often = max(map(ways.count, ways)) / len(last)
-    rows = [{"ms": each["at_ns"] / 1e6, "ways": each["io_ways"], "of": "I/O ways"} for each in intervals]
+    runs = [bed.steered(place) for place in range(bed.allocator_seeds)]
+    rested = [_rests(intervals) for intervals in runs]
+    aims, often = (spread.mean([seen[column] for seen in rested]) for column in (0, 1))
+    rows = [{"ms": each["at_ns"] / 1e6, "ways": each["io_ways"], "of": "I/O ways"} for each in runs[0]]
     chart = figures.lines(rows, x="ms", y="ways", by="of", x_title="simulated time (ms)", y_title="I/O ways")
     drawn.append(figures.Figure("fig12", "Figure 12: the allocator at constant load, from two ways", chart))
     return {
         "rests": Measured(
-            holds={"no bottleneck or balance": aims >= 0.8, "one number of ways": often >= 0.8},
-            note=f"in the second half of {len(intervals)} intervals {aims:.0%} in these states, {often:.0%} with "
-            f"{max(set(ways), key=ways.count)} ways",
+            holds={
+                "no bottleneck or balance": Part(aims[0] - 0.8, aims[1]),
+                "one number of ways": Part(often[0] - 0.8, often[1]),
+            },
+            note=f"{len(runs)} seeds at one constant overload: of the second half "
+            f"{100 * aims[0]:.0f} ± {100 * aims[1]:.0f} % in these states, {100 * often[0]:.0f} ± "
+            f"{100 * often[1]:.0f} % with one number of ways ({', '.join(str(ways) for *_, ways in rested)})",
         )
     }
+
+
+def _rests(intervals: Sequence[Mapping[str, Any]]) -> tuple[float, float, int]:
+    """Of the second half, the shares in the two states and with the usual number of ways, and that number."""
+    last = intervals[len(intervals) // 2 :]
+    ways = [each["io_ways"] for each in last]
+    usual = max(set(ways), key=ways.count)
+    return sum(each["state"] in AIMS for each in last) / len(last), ways.count(usual) / len(last), usual
 
 
 def by_case(bed: Testbed) -> list[figures.Figure]:
@@ -488,10 +547,6 @@ def by_case(bed: Testbed) -> list[figures.Figure]:
     return drawn
 
 
-def _is_faster(bed: Testbed, case: str) -> bool:
-    return case != "default" and bed.point(case)["gbps"] > bed.point("default")["gbps"]
-
-
 def _by_ways(gbps: dict[int, float], size: int) -> figures.Figure:
     points = [{"case": "isolation", "ways": ways, "gbps": value} for ways, value in gbps.items()]
     chart = figures.lines(points, x="ways", y="gbps", by="case", x_title="I/O ways", y_title="Gbit/s")
@@ -513,7 +568,7 @@ def leakage(request: Request) -> Outcome:
         points.append({"model": "equation 1", "descriptors": descriptors, "leakage_pct": by_equation[descriptors]})
         points.append({"model": "sets and ways", "descriptors": descriptors, "leakage_pct": by_sets})
     counts = sorted(by_equation)
-    falls = {f"{a} and {b}": by_equation[a] < by_equation[b] for a, b in pairwise(counts)}
+    falls = {f"{a} and {b}": Part(by_equation[b] - by_equation[a]) for a, b in pairwise(counts)}
     chart = figures.lines(
         points,
         x="descriptors",
@@ -538,10 +593,11 @@ def leakage(request: Request) -> Outcome:
 PAPER = Paper(
     id="2024-5gc2ache",
     title="5GC2ache: Improving 5G UPF Performance via Cache Optimization",
-    authors="not named in the text that was used",
-    venue="2024",
+    authors="",
+    venue="",
     year=2024,
     doi="",
     readings={"literal": "6 MiB of I/O ways in equation 1; throughput is what is carried at overload"},
+    takes="3 minutes of CPU",
     measure=measure,
 )

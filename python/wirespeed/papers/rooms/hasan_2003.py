@@ -7,12 +7,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from wirespeed import _wirespeed
 from wirespeed.errors import InputError
-from wirespeed.papers import Figure, Measured, Outcome, Paper, Request, figures
+from wirespeed.papers import Figure, Measured, Outcome, Paper, Part, Request, figures
 
 ID: Final = "2003-isca-hasan"
 SYSTEMS: Final = (
@@ -49,6 +50,17 @@ READINGS: Final[Mapping[str, str]] = {
     "isp": "the default profile of this program",
     "auckland": "the public trace auckland_20000125, looped",
     "isp-nz": "the public trace isp_nz_20100113, looped",
+}
+
+# Whose gain over which the text prints, of L3fwd16 with each number of banks; of the others it is over REF_BASE.
+STEPS: Final[Mapping[str, str]] = {
+    "ref-ideal": "ref-base",
+    "l-alloc": "ref-base",
+    "p-alloc": "ref-base",
+    "batch": "p-alloc",
+    "block": "batch",
+    "all-pf": "block",
+    "prev-pf": "batch",
 }
 
 Run = dict[str, Any]
@@ -100,11 +112,11 @@ def measure(request: Request) -> Outcome:
         measured["in-sample-rms"] = rms(request, dict(zip(every, seen, strict=True)), every)
         rows += [{"calibration": "in-sample: all 38", **flat(point)} for point in seen]
     elif request.wants("in-sample-rms"):
-        measured["in-sample-rms"] = Measured(holds=False, note="fitted on the reading `edge` alone")
+        measured["in-sample-rms"] = Measured(note="fitted on the reading `edge` alone")
     if request.wants("packmime"):
         measured["packmime"] = similar(request, table, parameters)
     measured = {id: value for id, value in measured.items() if id in request.claims}
-    return Outcome(measured, rows, drawn(by_batch, by_block), notes)
+    return Outcome(measured, rows, drawn(by_batch, by_block), notes, tables={"traffic": traffic_table(table)})
 
 
 def all_columns() -> list[Key]:
@@ -128,12 +140,45 @@ def columns(request: Request) -> list[Key]:
         "mean-gain": [(app, system, 4) for app in APPLICATIONS for system in ("ref-base", "all-pf")],
         "packmime": [("l3fwd16", system, 4) for system in COMPARED],
     }
+    needs |= {id: list(pair) for id, pair in gains().items()}
     needs |= {f"rows-{system}-{side}": [("l3fwd16", system, 4)] for system in ALLOCATED for side in ("input", "output")}
     needs |= {
         f"utilization-{app}-{system}": [(app, system, 4)] for app in APPLICATIONS for system in ("ref-base", "all-pf")
     }
     wanted = {key for id, keys in needs.items() if request.wants(id) for key in keys}
     return [key for key in all_columns() if key in wanted or request.wants(name(key))]
+
+
+def gains() -> dict[str, tuple[Key, Key]]:
+    """The gains that the text prints: which throughput over which, by the id of the claim."""
+    pairs = {("l3fwd16", after): before for after, before in STEPS.items()}
+    pairs |= {(app, system): "ref-base" for app in ("nat", "firewall") for system in ("all-pf", "adapt-pf")}
+    return {
+        f"gain-{app}-{after}-{banks}": ((app, after, banks), (app, before, banks))
+        for (app, after), before in pairs.items()
+        for banks in (2, 4)
+    }
+
+
+def traffic_table(table: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What depends on the traffic, as a row: of the room's README. Nothing where not all of it was run."""
+    if set(table) != set(all_columns()):
+        return []
+    pairs = {
+        "L3fwd16: REF_BASE, ALL+PF, REF_IDEAL": [("l3fwd16", s, 4) for s in ("ref-base", "all-pf", "ref-ideal")],
+        "NAT: REF_BASE, ALL+PF": [("nat", s, 4) for s in ("ref-base", "all-pf")],
+        "Firewall: REF_BASE, ALL+PF": [("firewall", s, 4) for s in ("ref-base", "all-pf")],
+    }
+    rows = table["l3fwd16", "p-alloc", 4]
+    return [
+        {
+            "mean gain of ALL+PF, 4 banks": f"{mean_gain(table)[0]:.1f} %",
+            **{words: ", ".join(f"{gbps(table, *key):.2f}" for key in keys) for words, keys in pairs.items()},
+            "rows in 16 references, P_ALLOC: input, output": ", ".join(
+                f"{rows[f'rows_{side}']['mean']:.1f}" for side in ("input", "output")
+            ),
+        }
+    ]
 
 
 def find(traffic: str) -> str:
@@ -192,6 +237,23 @@ def gbps(table: Mapping[Key, Mapping[str, Any]], *key: Any) -> float:
     return float(table[key]["gbps"]["mean"])
 
 
+def relative(point: Mapping[str, Any], field: str) -> float:
+    """The half-width of a mean over it; 0 where there is none."""
+    return float(point[field]["half_width"] or 0.0) / float(point[field]["mean"])
+
+
+def over(a: Mapping[str, Any], b: Mapping[str, Any], field: str = "gbps") -> tuple[float, float]:
+    """A mean of `a` over that of `b`, and the half-width of the ratio."""
+    ratio = float(a[field]["mean"]) / float(b[field]["mean"])
+    return ratio, ratio * math.hypot(relative(a, field), relative(b, field))
+
+
+def more(a: Mapping[str, Any], b: Mapping[str, Any], field: str = "gbps") -> Part:
+    """That `a` has more than `b`, by their ratio."""
+    ratio, half_width = over(a, b, field)
+    return Part(ratio - 1, half_width)
+
+
 def name(key: Key) -> str:
     """The id of a throughput."""
     return f"{key[0]}-{key[1]}-{key[2]}"
@@ -205,6 +267,11 @@ def papers_number(request: Request, id: str) -> float:
 def throughputs(request: Request, table: Mapping[Key, Mapping[str, Any]]) -> dict[str, Measured]:
     """Tables 1 to 4 and 6 to 10."""
     measured = {name(key): number(point, "gbps") for key, point in table.items()}
+    for id, (after, before) in gains().items():
+        if request.wants(id):
+            ratio, half_width = over(table[after], table[before])
+            gain, wide = 100 * (ratio - 1), 100 * half_width
+            measured[id] = Measured(gain, wide, holds=Part(gain, wide))
     sets = {
         "rms-2": [key for key in table if key[0] == "l3fwd16" and key[2] == 2],
         "rms-4": [key for key in table if key[0] == "l3fwd16" and key[2] == 4],
@@ -220,7 +287,10 @@ def rms(request: Request, table: Mapping[Key, Mapping[str, Any]], keys: Sequence
     worst = max(range(len(keys)), key=lambda i: abs(deviations[i]))
     within = sum(abs(d) <= 0.05 for d in deviations)
     note = f"{value:.1f} %; {within} of {len(keys)} within 5 %, {name(keys[worst])} {deviations[worst] * 100:+.1f} %"
-    return Measured(holds=value <= 5, note=note)
+    # A small change of each deviation moves the root of the mean square by its share of it.
+    moves = [d * (1 + d) * relative(table[key], "gbps") for d, key in zip(deviations, keys, strict=True)]
+    half_width = 1e4 * math.hypot(*moves) / (len(keys) * value)
+    return Measured(holds=Part(5 - value, half_width), note=note)
 
 
 def locality(table: Mapping[Key, Mapping[str, Any]]) -> dict[str, Measured]:
@@ -246,9 +316,16 @@ def utilization(
     if at_600 is not None:
         measured["utilization-600-mhz"] = number(at_600, "sdram_utilization", 100)
     if request.wants("mean-gain"):
-        gains = [gbps(table, app, "all-pf", 4) / gbps(table, app, "ref-base", 4) - 1 for app in APPLICATIONS]
-        measured["mean-gain"] = Measured(sum(gains) / len(gains) * 100)
+        gain, half_width = mean_gain(table)
+        measured["mean-gain"] = Measured(gain, half_width, holds=Part(gain, half_width))
     return measured
+
+
+def mean_gain(table: Mapping[Key, Mapping[str, Any]]) -> tuple[float, float]:
+    """Of ALL+PF over REF_BASE with 4 banks, over the three applications, in percent, and its half-width."""
+    ratios = [over(table[app, "all-pf", 4], table[app, "ref-base", 4]) for app in APPLICATIONS]
+    mean = sum(ratio for ratio, _ in ratios) / len(ratios)
+    return 100 * (mean - 1), 100 * math.hypot(*(half_width for _, half_width in ratios)) / len(ratios)
 
 
 def trends(
@@ -267,11 +344,10 @@ def trends(
         for app in ("nat", "firewall"):
             for banks in (2, 4):
                 for system in ("all-pf", "adapt-pf"):
-                    better = gbps(table, app, system, banks) > gbps(table, app, "ref-base", banks)
+                    better = more(table[app, system, banks], table[app, "ref-base", banks])
                     parts[f"{app} {system} {banks} banks"] = better
             for system in COMPARED:
-                more = gbps(table, app, system, 4) >= gbps(table, app, system, 2)
-                parts[f"{app} {system} with more banks"] = more
+                parts[f"{app} {system} with more banks"] = more(table[app, system, 4], table[app, system, 2])
         measured["order-applications"] = Measured(holds=parts)
     return measured | figure5(by_batch) | figure6(by_block)
 
@@ -281,7 +357,7 @@ def ordered(request: Request, table: Mapping[Key, Mapping[str, Any]], banks: int
     paper = {system: papers_number(request, f"l3fwd16-{system}-{banks}") for system in SYSTEMS}
     ranked = sorted(SYSTEMS, key=lambda system: paper[system])
     parts = {
-        f"{low} < {high}": gbps(table, "l3fwd16", low, banks) < gbps(table, "l3fwd16", high, banks)
+        f"{low} < {high}": more(table["l3fwd16", high, banks], table["l3fwd16", low, banks])
         for i, low in enumerate(ranked)
         for high in ranked[i + 1 :]
         if paper[high] / paper[low] > 1.01
@@ -294,19 +370,20 @@ def figure5(by_batch: Mapping[int, Mapping[str, Any]]) -> dict[str, Measured]:
     if not by_batch:
         return {}
     speed = {size: point["gbps"]["mean"] for size, point in by_batch.items()}
-    grown = {side: by_batch[4][f"batch_{side}"]["mean"] / by_batch[1][f"batch_{side}"]["mean"] for side in SIDES}
+    grown = {side: over(by_batch[4], by_batch[1], f"batch_{side}") for side in SIDES}
+    (writes, writes_wide), (reads, reads_wide) = grown["writes"], grown["reads"]
     return {
         "figure5-peak": Measured(
             holds={
-                "grows from 1 to 2": speed[2] > speed[1],
-                "grows from 2 to 4": speed[4] > speed[2],
-                "drops from 4 to 8": speed[8] < speed[4],
+                "grows from 1 to 2": more(by_batch[2], by_batch[1]),
+                "grows from 2 to 4": more(by_batch[4], by_batch[2]),
+                "drops from 4 to 8": more(by_batch[4], by_batch[8]),
             },
             note=", ".join(f"{size}: {value:.2f}" for size, value in speed.items()) + " Gbps",
         ),
         "figure5-batches": Measured(
-            holds=grown["writes"] > grown["reads"],
-            note=f"from 1 to 4: writes {grown['writes']:.2f} times, reads {grown['reads']:.2f} times",
+            holds=Part(writes - reads, math.hypot(writes_wide, reads_wide)),
+            note=f"from 1 to 4: writes {writes:.2f} ± {writes_wide:.2f} times, reads {reads:.2f} ± {reads_wide:.2f}",
         ),
     }
 
@@ -317,13 +394,17 @@ def figure6(by_block: Mapping[tuple[int, int], Mapping[str, Any]]) -> dict[str, 
         return {}
     parts = {}
     for banks in (2, 4):
-        values = [by_block[banks, size]["gbps"]["mean"] for size in SWEEP]
-        parts[f"grows up to 8, {banks} banks"] = values[0] < values[1] < values[2] < values[3]
-        parts[f"levels off at 8, {banks} banks"] = values[4] / values[3] - 1 < (values[3] / values[2] - 1) / 2 + 0.005
-    batches = {
-        f"block {size}": by_block[4, size]["batch_reads"]["mean"] >= by_block[2, size]["batch_reads"]["mean"]
-        for size in SWEEP
-    }
+        for small, large in pairwise(SWEEP[:4]):
+            parts[f"grows from {small} to {large}, {banks} banks"] = more(
+                by_block[banks, large], by_block[banks, small]
+            )
+        last, last_wide = over(by_block[banks, 16], by_block[banks, 8])
+        before, before_wide = over(by_block[banks, 8], by_block[banks, 4])
+        # From 8 on it grows by less than half of what the step before brought, and half a percent.
+        parts[f"levels off at 8, {banks} banks"] = Part(
+            (before - 1) / 2 + 0.005 - (last - 1), math.hypot(before_wide / 2, last_wide)
+        )
+    batches = {f"block {size}": more(by_block[4, size], by_block[2, size], "batch_reads") for size in SWEEP}
     return {"figure6-levels": Measured(holds=parts), "figure6-banks": Measured(holds=batches)}
 
 
@@ -334,13 +415,13 @@ def similar(request: Request, table: Mapping[Key, Mapping[str, Any]], parameters
     """The gains of the techniques on the PackMime-like trace beside those of this reading's."""
     runs = [run("l3fwd16", system, 4, "packmime") for system in COMPARED]
     points = study(request, runs, parameters["calibration"], parameters["study"], "PackMime")
-    made = {system: point["gbps"]["mean"] for system, point in zip(COMPARED, points, strict=True)}
+    made = dict(zip(COMPARED, points, strict=True))
     parts, words = {}, []
     for system in COMPARED[1:]:
-        here = gbps(table, "l3fwd16", system, 4) / gbps(table, "l3fwd16", "ref-base", 4) - 1
-        there = made[system] / made["ref-base"] - 1
-        parts[f"{system} within 10 points"] = abs(here - there) < 0.1
-        words.append(f"{system} {here * 100:+.0f} % here, {there * 100:+.0f} % there")
+        here, here_wide = over(table["l3fwd16", system, 4], table["l3fwd16", "ref-base", 4])
+        there, there_wide = over(made[system], made["ref-base"])
+        parts[f"{system} within 10 points"] = Part(0.1 - abs(here - there), math.hypot(here_wide, there_wide))
+        words.append(f"{system} {(here - 1) * 100:+.0f} % here, {(there - 1) * 100:+.0f} % there")
     return Measured(holds=parts, note="; ".join(words))
 
 
@@ -397,5 +478,6 @@ PAPER = Paper(
     doi="10.1145/859618.859653",
     readings=READINGS,
     default_readings=("edge",),
+    takes="a minute of CPU",
     measure=measure,
 )

@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from wirespeed import _wirespeed
-from wirespeed.papers import Figure, Measured, Outcome, Paper, Request, figures
+from wirespeed import quantities as q
+from wirespeed.papers import Figure, Measured, Outcome, Paper, Part, Request, fact, figures
 
 ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "Without LLC", "shared_llc": "With LLC"}
 _SHORT: Final = {"proposed": "proposed", "no_llc": "none", "shared_llc": "shared"}
@@ -25,6 +26,17 @@ _MEASURES: Final[Mapping[str, tuple[str, int]]] = {
     "wait": ("wait_ns", 1),
     "throughput": ("throughput_per_us", -1),
 }
+
+
+_OF_ENTRIES: Final = (
+    "entries-worse",
+    "entries-flatten",
+    "entries-flatten-throughput",
+    "hits-fall",
+    "small-table",
+    "benefit-falls",
+    "none-overtakes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,8 @@ class Setting:
     outstanding: int = 1
     rho: float = 0.7
     limit: int = 100
+    skip: float | None = None
+    """The LLC miss rate from which on the application skips the LLC; never if None."""
 
 
 class Study:
@@ -65,6 +79,8 @@ class Study:
             "entries": setting.entries,
             "rho": setting.rho,
         }
+        if setting.skip is not None:
+            spec["applications"][0]["skip"] = {"threshold": setting.skip}
         if self._request.real_size:
             for level in ("l1", "l2", "slice", "shared"):
                 spec["caches"][level] |= self.parameters["real_size"][level]
@@ -158,7 +174,7 @@ def measure(request: Request) -> Outcome:
             small = [_changed(s, entries=study.parameters["real_size"]["small_entries"]) for s in with_()]
             study.run(small, careful=True)
             _numbers(out, study, small, "-small")
-    if request.wants("line-worse", "line-best"):
+    if request.wants("line-worse", "line-best", "line-hits-fall"):
         study.run(s for row in by_line.values() for s in row)
         _lines(out, study, by_line)
     if request.wants("slices-better", "slices-steep", "slices-half", "alpha-better"):
@@ -167,9 +183,15 @@ def measure(request: Request) -> Outcome:
     if request.wants("cores-better", "slices-at-cores", "none-beats-4", "16-beats-none", "28-beats-none"):
         study.run(s for row in at_cores.values() for s in row)
         _cores(out, study, at_cores)
-    if request.wants("entries-worse", "entries-flatten", "hits-fall", "small-table", "benefit-falls", "none-overtakes"):
+    if request.wants(*_OF_ENTRIES):
         study.run(s for row in by_entries.values() for s in row)
         _entries(out, study, by_entries)
+    if request.wants("skip-as-none"):
+        large = [scale.entries(n) for n in axes["skipping_entries"]]
+        skipping = [_changed(base, entries=n, skip=study.parameters["skipping"]["threshold"]) for n in large]
+        none = [_changed(base, architecture="no_llc", entries=n) for n in large]
+        study.run([*skipping, *none])
+        _skipping(out, study, skipping, none)
     if request.wants("interleaving-used"):
         study.run(with_())
         study.run(acting)
@@ -181,7 +203,26 @@ def measure(request: Request) -> Outcome:
         everything = [s for rows in (by_line, by_slices, at_cores, by_entries) for row in rows.values() for s in row]
         study.run(_changed(s, entries=round(s.entries * ratio)) for s in everything)
     points = study.points()
-    return Outcome(out, points, _figures(points, base), _notes(request))
+    return Outcome(out, points, _figures(points, base), _notes(request), tables={"numbers": _table(out)})
+
+
+def _table(out: Mapping[str, Measured]) -> list[dict[str, Any]]:
+    """The nine numbers at B/b = 32 in three rows; nothing where they were not asked for."""
+
+    def cell(id: str, unit: str) -> str:
+        number, wide = out[id].ours, out[id].half_width
+        return f"{q.digits(number) if q.is_number(number) else q.MISSING} ± {q.digits(wide, 2)} {unit}"
+
+    return [
+        {
+            "architecture": words,
+            "throughput": cell(f"throughput-{_SHORT[name]}", "Gbps"),
+            "wait": cell(f"wait-{_SHORT[name]}", "ns"),
+            "blocking": cell(f"blocking-{_SHORT[name]}", "%"),
+        }
+        for name, words in ARCHITECTURES.items()
+        if f"throughput-{_SHORT[name]}" in out
+    ]
 
 
 class _Scale:
@@ -221,7 +262,7 @@ def _numbers(out: dict[str, Measured], study: Study, settings: Sequence[Setting]
             ratio = a["value"] / b["value"]
             spread = ratio * math.hypot(_relative(a), _relative(b))
             change = sign * (ratio - 1) * 100
-            out[f"{id}-{against}{suffix}"] = Measured(change, spread * 100, holds=change > spread * 100)
+            out[f"{id}-{against}{suffix}"] = Measured(change, spread * 100, holds=Part(change, spread * 100))
 
 
 def _relative(figure: Mapping[str, float]) -> float:
@@ -234,39 +275,36 @@ def _mark(outcome: Mapping[str, Any]) -> str:
     return "; ".join(words + ([] if outcome["steady"] else ["waits still have a trend"]))
 
 
-def _worse(study: Study, a: Setting, b: Setting, measure: str) -> bool:
-    """Whether b is worse than a or, within their half-widths, as good."""
+def _worse(study: Study, a: Setting, b: Setting, measure: str, no_better: bool = True) -> Part:
+    """That b is worse than a; with `no_better` the loose rule takes noise for it."""
     field, sign = _MEASURES[measure]
-    x, y = study.of(a)[field], study.of(b)[field]
-    return bool(sign * (y["value"] - x["value"]) >= -math.hypot(x["half_width"], y["half_width"]))
+    return _more(study.of(a)[field], study.of(b)[field], sign, no_better)
 
 
-def _surely_worse(study: Study, a: Setting, b: Setting, measure: str) -> bool:
-    """Whether b is worse than a beyond their half-widths."""
-    field, sign = _MEASURES[measure]
-    x, y = study.of(a)[field], study.of(b)[field]
-    return bool(sign * (y["value"] - x["value"]) > math.hypot(x["half_width"], y["half_width"]))
+def _more(x: Mapping[str, float], y: Mapping[str, float], sign: int = 1, no_less: bool = False) -> Part:
+    """That y is above x, or with a sign of -1 below."""
+    noise = math.hypot(x["half_width"], y["half_width"])
+    return Part(sign * (y["value"] - x["value"]), noise, noise_counts_for_it=no_less)
 
 
 def _monotone(
     study: Study, rows: Mapping[str, Sequence[Setting]], axis: Callable[[Setting], object]
-) -> dict[str, bool]:
-    """Of each row and measure: no step goes the other way, and from end to end it surely gets worse."""
+) -> dict[str, Part]:
+    """Of each row and measure: every step is worse, and the wait from end to end."""
     parts = {}
     for name, row in rows.items():
         for measure in _MEASURES:
             for a, b in pairwise(row):
                 parts[f"{name} {measure} {axis(a)} to {axis(b)}"] = _worse(study, a, b, measure)
-        parts[f"{name} wait from end to end"] = _surely_worse(study, row[0], row[-1], "wait")
+        parts[f"{name} wait from end to end"] = _worse(study, row[0], row[-1], "wait", no_better=False)
     return parts
 
 
-def _beats(study: Study, ours: Sequence[Setting], others: Sequence[Setting], axis: str) -> dict[str, bool]:
-    """Whether the mean wait is lower and the mean throughput not lower, setting by setting."""
+def _beats(study: Study, ours: Sequence[Setting], others: Sequence[Setting], axis: str) -> dict[str, Part]:
+    """That the mean wait is lower and the mean throughput higher, setting by setting."""
     parts = {}
     for a, b in zip(ours, others, strict=True):
-        x, y = study.of(a), study.of(b)
-        parts[f"{axis} = {getattr(a, axis)}: wait"] = x["wait_ns"]["value"] < y["wait_ns"]["value"]
+        parts[f"{axis} = {getattr(a, axis)}: wait"] = _worse(study, a, b, "wait", no_better=False)
         parts[f"{axis} = {getattr(a, axis)}: throughput"] = _worse(study, a, b, "throughput")
     return parts
 
@@ -277,6 +315,20 @@ def _lines(out: dict[str, Measured], study: Study, by_line: Mapping[int, Sequenc
     best = _beats(study, rows["Proposed"], rows["Without LLC"], "entries_per_line")
     shared = _beats(study, rows["Proposed"], rows["With LLC"], "entries_per_line")
     out["line-best"] = Measured(holds=best | {f"{name} (shared)": held for name, held in shared.items()})
+    out["line-hits-fall"] = Measured(holds=_hits_fall(study, rows, lambda s: s.entries_per_line))
+
+
+def _hits_fall(
+    study: Study, rows: Mapping[str, Sequence[Setting]], axis: Callable[[Setting], object]
+) -> dict[str, Part]:
+    """Of each row and level of caches: every step hits less."""
+    return {
+        f"{name}: {level} {axis(a)} to {axis(b)}": _more(study.of(a)[level], study.of(b)[level], -1, no_less=True)
+        for name, row in rows.items()
+        for level in ("l1_hits", "l2_hits", "llc_hits")
+        for a, b in pairwise(row)
+        if study.of(a)[level]["value"] is not None and study.of(b)[level]["value"] is not None
+    }
 
 
 def _slices(out: dict[str, Measured], study: Study, by_slices: Mapping[float, Sequence[Setting]]) -> None:
@@ -284,11 +336,11 @@ def _slices(out: dict[str, Measured], study: Study, by_slices: Mapping[float, Se
     out["slices-better"] = Measured(holds=_monotone(study, rows, lambda s: s.slices))
     steep, half, alphas = {}, {}, {}
     for alpha, row in by_slices.items():
-        wait = {s.slices: study.of(s)["wait_ns"]["value"] for s in row}
-        steep[f"alpha {alpha:g}"] = (wait[1] - wait[8]) / 7 > (wait[8] - wait[28]) / 20
-        rate = {s.slices: study.of(s)["throughput_per_us"]["value"] for s in row}
-        half[f"alpha {alpha:g}: wait"] = wait[16] <= wait[28] * 1.10
-        half[f"alpha {alpha:g}: throughput"] = rate[16] >= rate[28] * 0.98
+        wait = {s.slices: study.of(s)["wait_ns"] for s in row}
+        steep[f"alpha {alpha:g}"] = _sum((1 / 7, wait[1]), (-1 / 7 - 1 / 20, wait[8]), (1 / 20, wait[28]))
+        rate = {s.slices: study.of(s)["throughput_per_us"] for s in row}
+        half[f"alpha {alpha:g}: wait"] = _sum((1.10, wait[28]), (-1, wait[16]))
+        half[f"alpha {alpha:g}: throughput"] = _sum((1, rate[16]), (-0.98, rate[28]))
     for (low, worse), (high, better) in pairwise(by_slices.items()):
         for a, b in zip(better, worse, strict=True):
             for measure in _MEASURES:
@@ -298,6 +350,14 @@ def _slices(out: dict[str, Measured], study: Study, by_slices: Mapping[float, Se
         "slices-half": Measured(holds=half),
         "alpha-better": Measured(holds=alphas),
     }
+
+
+def _sum(*terms: tuple[float, Mapping[str, float]]) -> Part:
+    """That a sum of means, each with its factor, is above 0."""
+    return Part(
+        sum(factor * mean["value"] for factor, mean in terms),
+        math.hypot(*(factor * mean["half_width"] for factor, mean in terms)),
+    )
 
 
 def _cores(out: dict[str, Measured], study: Study, at_cores: Mapping[str, Sequence[Setting]]) -> None:
@@ -322,38 +382,57 @@ def _cores(out: dict[str, Measured], study: Study, at_cores: Mapping[str, Sequen
 def _entries(out: dict[str, Measured], study: Study, by_entries: Mapping[str, Sequence[Setting]]) -> None:
     rows = {ARCHITECTURES[a]: row for a, row in by_entries.items()}
     out["entries-worse"] = Measured(holds=_monotone(study, rows, lambda s: s.entries))
-    flatten, fall = {}, {}
+    flatten: dict[str, dict[str, Part]] = {"wait_ns": {}, "blocking": {}, "throughput_per_us": {}}
     for name, row in rows.items():
-        for field in ("wait_ns", "blocking"):
-            y = [study.of(s)[field]["value"] for s in row]
-            x = [s.entries for s in row]
-            flatten[f"{name}: {field}"] = (y[2] - y[0]) / (x[2] - x[0]) >= (y[6] - y[4]) / (x[6] - x[4])
-        for level in ("l1_hits", "l2_hits", "llc_hits"):
-            for a, b in pairwise(row):
-                u, v = study.of(a)[level], study.of(b)[level]
-                if u["value"] is not None and v["value"] is not None:
-                    noise = math.hypot(u["half_width"], v["half_width"])
-                    fall[f"{name}: {level} {a.entries} to {b.entries}"] = v["value"] - u["value"] <= noise
-    proposed, none = by_entries["proposed"], by_entries["no_llc"]
-    waits = [
-        (study.of(a)["wait_ns"]["value"], study.of(b)["wait_ns"]["value"]) for a, b in zip(proposed, none, strict=True)
-    ]
-    gains = [1 - a / b for a, b in waits]
+        x = [s.entries for s in row]
+        for field, parts in flatten.items():
+            y = [study.of(s)[field] for s in row]
+            sign = -1 if field == "throughput_per_us" else 1
+            first, last = sign / (x[2] - x[0]), sign / (x[6] - x[4])
+            parts[f"{name}: {field}"] = _sum((first, y[2]), (-first, y[0]), (-last, y[6]), (last, y[4]))
+    gains = [_gain(study, a, b) for a, b in zip(by_entries["proposed"], by_entries["no_llc"], strict=True)]
+    named = [f"{a.entries} to {b.entries}" for a, b in pairwise(by_entries["proposed"][1:])]
     out |= {
-        "entries-flatten": Measured(holds=flatten),
-        "hits-fall": Measured(holds=fall),
-        "small-table": Measured(holds=gains[1] >= 0.10, note=f"wait is {gains[1]:.0%} lower"),
+        "entries-flatten": Measured(holds=flatten["wait_ns"] | flatten["blocking"]),
+        "entries-flatten-throughput": Measured(holds=flatten["throughput_per_us"]),
+        "hits-fall": Measured(holds=_hits_fall(study, rows, lambda s: s.entries)),
+        "small-table": Measured(
+            holds=Part(gains[1]["value"] - 0.10, gains[1]["half_width"]), note=f"wait is {gains[1]['value']:.0%} lower"
+        ),
         "benefit-falls": Measured(
             holds={
-                f"{a.entries} to {b.entries}": y <= x + 0.005
-                for (a, b), (x, y) in zip(pairwise(proposed[1:]), pairwise(gains[1:]), strict=True)
+                words: _more(x, y, -1, no_less=True) for words, (x, y) in zip(named, pairwise(gains[1:]), strict=True)
             },
-            note="gain in wait: " + ", ".join(f"{gain:.1%}" for gain in gains),
+            note="gain in wait: " + ", ".join(f"{gain['value']:.1%}" for gain in gains),
         ),
         "none-overtakes": Measured(
-            holds=gains[-1] < 0, note=f"Proposed's wait is {gains[-1]:.1%} lower at the largest N"
+            holds=Part(-gains[-1]["value"], gains[-1]["half_width"]),
+            note=f"Proposed's wait is {gains[-1]['value']:.1%} lower at the largest N",
         ),
     }
+
+
+def _gain(study: Study, ours: Setting, other: Setting) -> dict[str, float]:
+    """By what share the wait is lower, and its half-width."""
+    a, b = study.of(ours)["wait_ns"], study.of(other)["wait_ns"]
+    ratio = a["value"] / b["value"]
+    return {"value": 1 - ratio, "half_width": ratio * math.hypot(_relative(a), _relative(b))}
+
+
+def _skipping(out: dict[str, Measured], study: Study, proposed: Sequence[Setting], none: Sequence[Setting]) -> None:
+    """Where no LLC is faster: an application that skips the LLC waits as long as without one, within 5 %."""
+    out["skip-as-none"] = Measured(
+        holds={f"N = {a.entries}": _alike(study, a, b, 0.05) for a, b in zip(proposed, none, strict=True)},
+        note=", ".join(
+            f"{a.entries}: {study.of(a)['wait_ns']['value']:.0f} and {study.of(b)['wait_ns']['value']:.0f} ns"
+            for a, b in zip(proposed, none, strict=True)
+        ),
+    )
+
+
+def _alike(study: Study, a: Setting, b: Setting, within: float) -> Part:
+    gain = _gain(study, a, b)
+    return Part(within - abs(gain["value"]), gain["half_width"])
 
 
 def _interleaving(
@@ -363,7 +442,7 @@ def _interleaving(
     most = max(acting, key=lambda s: study.of(s)["interleaved"]["value"] or 0.0)
     found = study.of(most)
     out["interleaving-used"] = Measured(
-        holds=max(shares) > 0,
+        holds=fact(max(shares) > 0),
         note=f"{max(shares):.2%} of requests are interleaved: blocking cores leave a channel idle; with "
         f"{most.outstanding} outstanding a core, rho {most.rho:g} and {ARCHITECTURES[most.architecture]}, "
         f"{found['interleaved']['value']:.0%} are",
@@ -468,6 +547,7 @@ PAPER: Final = Paper(
         "A": "Popular entries lie anywhere in the table; a slice holds 2 lines; a hit copies the line, which stays.",
         "B": "As A, but all slices share one LRU of 4096 B and are servers only; a hit moves the line to L1.",
     },
+    takes="a minute of CPU for all three readings",
     real_size=True,
     real_size_readings=("A",),
     measure=measure,
