@@ -36,17 +36,17 @@ def run(
     """Runs a scenario and returns its summary and tables.
 
     `scenario` is a TOML file, TOML text, or the name of a shipped scenario. `capture` replaces its traffic and `table`
-    its prefix table. `set` overrides single settings: `{"machine.llc.ways": 8}`. `search` looks for the highest load
-    without loss ("ndr") or with a small one ("pdr"). `progress` is called as `progress(phase, done, total, note)`;
-    True shows a bar on stderr. The points of a curve and the trials of a search run on `threads` threads, as many as
-    there are cores if None; the result does not depend on it.
+    its prefix table. `set` overrides single settings: `{"machine.llc.core_ways": 8}`. `search` looks for the highest
+    load without loss ("ndr") or with a small one ("pdr"). `progress` is called as `progress(phase, done, total,
+    note)`; True shows a bar on stderr. The points of a curve and the trials of a search run on `threads` threads, as
+    many as there are cores if None; the result does not depend on it.
 
     Raises InputError (a ValueError) for a bad scenario, capture, table or override. Ctrl-C ends the run early and
     returns what there is, with `partial` set; while the inputs are still being read there is nothing, and
     KeyboardInterrupt is raised.
 
         >>> import wirespeed                                                        # doctest: +SKIP
-        >>> result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})       # doctest: +SKIP
+        >>> result = wirespeed.run("forwarding", set={"machine.llc.core_ways": 8})       # doctest: +SKIP
         >>> result.summary["sojourn_ns"]["p99"], polars.DataFrame(result.packets)   # doctest: +SKIP
     """
     judged = _judged(scenario, capture, table, set, seed, search)

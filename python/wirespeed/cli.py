@@ -103,7 +103,8 @@ SetOpt = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Override one setting, for example [bold]machine.llc.ways=8[/bold]. May be given several times.",
+        help="Override one setting, for example [bold]machine.llc.core_ways=8[/bold] (cores may fill 8 ways, as CAT "
+        "sets it). May be given several times.",
         callback=options.one_of_each,
         show_default=False,
         rich_help_panel=TRAFFIC,
@@ -243,7 +244,7 @@ def _options(
     epilog="Examples:\n\n"
     "  wirespeed run forwarding\n\n"
     "  wirespeed run forwarding --capture trace.pcap.gz --table rib.gz --out results\n\n"
-    "  wirespeed run my.toml --set machine.llc.ways=8 --search ndr\n\n"
+    "  wirespeed run my.toml --set machine.llc.core_ways=8 --search ndr\n\n"
     "  wirespeed run forwarding --format json | jq .sojourn_ns.p99\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C (the partial result is written and marked).",
 )
@@ -383,7 +384,7 @@ def demo(
 
 @app.command(
     epilog="Examples:\n\n"
-    "  wirespeed compare forwarding forwarding,machine.llc.ways=4\n\n"
+    "  wirespeed compare forwarding forwarding,machine.llc.core_ways=4\n\n"
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "

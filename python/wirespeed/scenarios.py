@@ -108,8 +108,8 @@ def scenario_names() -> list[str]:
 def overrides(given: Overrides) -> list[str]:
     """Overrides as the extension takes them: `path=value` with the value in TOML.
 
-    >>> overrides({"machine.llc.ways": 8, "traffic.looped": True}), overrides(["seed=2"])
-    (['machine.llc.ways=8', 'traffic.looped=true'], ['seed=2'])
+    >>> overrides({"machine.llc.core_ways": 8, "traffic.looped": True}), overrides(["seed=2"])
+    (['machine.llc.core_ways=8', 'traffic.looped=true'], ['seed=2'])
     """
     if given is None:
         return []
@@ -121,7 +121,7 @@ def overrides(given: Overrides) -> list[str]:
     for override in out:
         path, equals, _ = override.partition("=")
         if not equals or not path.strip():
-            raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.ways=8")
+            raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.core_ways=8")
     return out
 
 
