@@ -28,8 +28,9 @@ from wirespeed.summary import (
     energy_text,
     flow_table_text,
     headline,
-    keeps_wire_speed,
     key_numbers,
+    levels,
+    mark,
     packet_buffer_text,
     slices,
     stacked_text,
@@ -295,10 +296,9 @@ def written(folder: str, files: Sequence[str], report: str | None) -> Renderable
 
 
 def _verdict(summary: Summary) -> RenderableType:
-    mark, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[
-        keeps_wire_speed(summary)
-    ]
-    lines: list[RenderableType] = [Text(f"{mark} {headline(summary)}", style)]
+    found = mark(summary)
+    style = {"good": "bold green", "open": "bold yellow", "bad": "bold red"}[found.tone]
+    lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
     lines += [_indented(reason) for reason in (summary.get("verdict") or {}).get("reasons") or []]
     return Group(*lines)
 
@@ -341,11 +341,11 @@ def _time_goes(summary: Summary) -> list[RenderableType]:
 
 
 def _levels(summary: Summary) -> list[RenderableType]:
-    levels = summary.get("levels") or []
-    if not levels:
+    found = levels(summary)
+    if not found:
         return []
     table = _table("", ">", "", "")
-    for level in levels:
+    for level in found:
         rate = level.get("hit_rate")
         of = f"of {q.short_count((level.get('hits') or 0) + (level.get('misses') or 0))}"
         table.add_row(

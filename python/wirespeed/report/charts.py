@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -49,7 +50,7 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
 
 def rate_over_time(series: Sequence[Interval]) -> str | None:
     """Offered and carried rate over simulated time, or None where there are not two intervals."""
-    known = [p for p in series if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
+    known = [p for p in _whole(series) if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
     if len(known) < 2:
         return None
     scale, unit = _time_scale(known)
@@ -241,6 +242,13 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     stacked = alt.vconcat(*shown_charts, spacing=8).resolve_scale(color="independent")
     words = "States of the allocator, ways" if stays else "Ways"
     return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
+
+
+def _whole(series: Sequence[Interval]) -> list[Interval]:
+    """The intervals without those that are cut short: a packet in a nanosecond is a rate that nothing has."""
+    widths = [width for p in series if q.is_number(width := p.get("width_ns"))]
+    least = statistics.median(widths) / 2 if widths else 0.0
+    return [p for p in series if not q.is_number(width := p.get("width_ns")) or width >= least]
 
 
 def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:
