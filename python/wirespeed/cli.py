@@ -351,7 +351,7 @@ def doctor(
 
 @app.command()
 def cost(
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=1024, help="The cache's capacity.")] = 1 << 20,
+    size: Annotated[int, options.size("--size", "The cache's capacity.", 1024)] = 1 << 20,
     address: Annotated[int, typer.Option("--address", metavar="BITS", min=16, max=64, help="Address bits.")] = 32,
     form: FormatOpt = Format.table,
 ) -> int:

@@ -405,11 +405,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         table: TableOpt = None,
         packets: Annotated[
             int | None,
-            typer.Option(
+            options.count(
                 "--packets",
-                metavar="N",
-                min=1,
-                help=f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
+                f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
                 show_default=False,
                 rich_help_panel=options.TRAFFIC,
             ),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from wirespeed import units
+from wirespeed import gate, units
 from wirespeed.errors import InputError
 
 
@@ -54,3 +57,37 @@ def test_a_size_is_bytes_or_has_a_unit(text, value):
 def test_a_size_with_half_a_unit_says_which_two_are_meant():
     with pytest.raises(InputError, match=r"write 64KiB or 64KB"):
         units.size("--size", "64K")
+
+
+# --- the same in every command ---
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["advise", "forwarding", "--target", "20"], "Write '20 Mpps' or '20 Gbps'"),
+        (["cost", "--size", "64K"], "write 64KiB or 64KB"),
+        (["cost", "--size", "10"], "at least 1024"),
+        (["slices", "--packets", "1.5"], "20000, 20k or 1M"),
+        (["advise", "forwarding", "--packets", "many"], "20000, 20k or 1M"),
+        (["tune", "--target", "testpmd", "--size", "1.5kpps"], "must be a size"),
+    ],
+)
+def test_commands_refuse_what_is_no_quantity_with_what_to_write(command, says, tmp_path):
+    ran = subprocess.run([sys.executable, "-m", "wirespeed", *command], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert says in " ".join(ran.stderr.replace("│", " ").split())
+
+
+def test_commands_take_quantities_as_people_write_them():
+    ran = [
+        subprocess.run([sys.executable, "-m", "wirespeed", "cost", "--size", each], capture_output=True, text=True)
+        for each in ("1MiB", "1048576", "1024 KiB")
+    ]
+    assert ran[0].returncode == 0
+    assert ran[0].stdout == ran[1].stdout == ran[2].stdout
+
+
+@pytest.mark.parametrize("text", ["carried_mpps < 5 Mpps", "carried_mpps < 5Mp/s", "carried_mpps < 5000 kpps"])
+def test_conditions_take_the_same_units(text):
+    assert gate.parse(text).value == 5.0

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import cost as hardware
+from wirespeed import units
 from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "software", "core", "hardware"]
 Resolved = Mapping[str, Any]
 
-_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LINE: Final = 64
 # Of physical addresses, for tags: what Skylake-SP has (Intel SDM volume 1, table 16-1, 46 bits).
 _ADDRESS_BITS: Final = 46
@@ -330,8 +330,7 @@ def _pool(of: Resolved, cores: int) -> int:
 def _bytes(size: object) -> int:
     if isinstance(size, int | float):
         return int(size)
-    number, unit = str(size).split()
-    return round(float(number) * _UNITS[unit])
+    return units.size("machine.llc.size", str(size))
 
 
 _SHORT: Final = 256
