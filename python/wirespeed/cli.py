@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console, RenderableType
 
-from wirespeed import _wirespeed, api, gate, options, scenarios, terminal
+from wirespeed import _wirespeed, api, comparing, gate, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -40,7 +40,7 @@ from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, QuietOpt, TableOpt
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
-from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.result import REPORT_FILE, Result
 from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
@@ -385,6 +385,7 @@ def demo(
 @app.command(
     epilog="Examples:\n\n"
     "  wirespeed compare forwarding forwarding,machine.llc.core_ways=4\n\n"
+    "  wirespeed compare forwarding upf --capture trace.pcap.gz --out compared\n\n"
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
@@ -401,6 +402,8 @@ def compare(
             show_default=False,
         ),
     ],
+    capture: CaptureOpt = None,
+    table: TableOpt = None,
     settings: SetOpt = None,
     seed: SeedOpt = None,
     fail_if: Annotated[
@@ -413,6 +416,16 @@ def compare(
         ),
     ] = None,
     threads: ThreadsOpt = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            callback=_no_file,
+            help="Write comparison.json and comparison.html to this folder.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
@@ -422,20 +435,30 @@ def compare(
         raise InputError("compare needs at least two operands: scenarios or result folders")
     if all(api.is_folder(each) for each in operands):
         given = {"--set": bool(settings), "--seed": seed is not None, "--threads": threads is not None}
+        given |= {"--capture": capture is not None, "--table": table is not None}
         for option in (name for name, is_given in given.items() if is_given):
             raise InputError(
                 f"{option} is for running scenarios, but all operands are results that were written before"
             )
     with _stoppable(), Bar(quiet=quiet) as bar:
-        results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
+        results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar, capture, table)
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
     failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
+    document = comparing.document(pairs, judged, failed)
+    labels = results[0].summary.get("attribution_labels")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        written = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        (out / "comparison.json").write_text(written, encoding="utf-8")
+        (out / "comparison.html").write_text(comparing.page(operands, pairs, judged, labels), encoding="utf-8")
+        if not quiet:
+            print(f"wirespeed: wrote {out / 'comparison.html'} and comparison.json", file=sys.stderr)
     if form is Format.json:
-        _emit(json.dumps(_comparison_document(pairs, judged, failed), indent=2, allow_nan=False))
+        _emit(json.dumps(document, indent=2, allow_nan=False))
     else:
-        for pair, judgements in zip(pairs, judged, strict=True):
-            _show(terminal.comparison(pair, judgements))
+        for other, pair, judgements in zip(operands[1:], pairs, judged, strict=True):
+            _show(terminal.comparison(pair, judgements, (operands[0], other), labels))
     return EXIT_CONDITION if failed else 0
 
 
@@ -852,23 +875,6 @@ def _inspect(file: str, quiet: bool) -> dict[str, Any]:
                 f"{file}: neither a capture nor a prefix table\n"
                 f"  as a capture: {as_capture}\n  as a prefix table: {as_table}"
             ) from None
-
-
-def _comparison_document(pairs: list[Comparison], judged: list[list[gate.Judgement]], failed: bool) -> dict[str, Any]:
-    return {
-        "schema": "wirespeed.comparisons/1",
-        "failed": failed,
-        "comparisons": [
-            pair.document
-            | {
-                "conditions": [
-                    {"condition": j.condition.text, "metric": j.condition.metric, "outcome": j.outcome}
-                    for j in judgements
-                ]
-            }
-            for pair, judgements in zip(pairs, judged, strict=True)
-        ],
-    }
 
 
 def _show(renderable: RenderableType) -> None:

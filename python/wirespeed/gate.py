@@ -94,13 +94,16 @@ class Judgement:
         if self.why:
             return f"{self.condition.text}: {self.why}"
         seen, wide = _shown(self.condition, self.observed), _shown_width(self.condition, self.half_width)
-        tail = {
-            "fails": "",
-            "within noise": ": it holds, but not for the whole interval; measure more packets to decide",
-            "ok": ": it does not hold",
-            "not known": ": whether it holds is not known",
+        if self.condition.relative and wide:
+            seen = seen.removesuffix(" %")
+        says = {
+            "fails": "holds",
+            "within noise": "holds for the measured value, but not for the whole half-width: more packets decide",
+            "ok": "does not hold",
+            "not known": "may hold or not",
         }[self.outcome]
-        return f"{self.condition.text}: {self.condition.metric} is {seen}{wide}{tail}"
+        verb = "changed by" if self.condition.relative else "is"
+        return f"{self.condition.text} {says}: {self.condition.metric} {verb} {seen}{wide}"
 
 
 def parse(text: str) -> Condition:

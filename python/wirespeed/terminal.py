@@ -15,6 +15,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed import comparing
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
 from wirespeed.result import Comparison
@@ -135,16 +136,26 @@ def run_summary(summary: Summary) -> RenderableType:
     return Group(*parts)
 
 
-def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableType:
-    """Two runs metric by metric, and what the conditions came to."""
-    parts: list[RenderableType] = [Text(f"a  {pair.name('a')}"), Text(f"b  {pair.name('b')}")]
+def comparison(
+    pair: Comparison,
+    judgements: Sequence[Judgement],
+    names: tuple[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> RenderableType:
+    """Two runs: what differs surely, metric by metric, and what the conditions came to.
+
+    `names` are the operands as they were given, `labels` the words for reasons.
+    """
+    parts: list[RenderableType] = [Text(comparing.sentence(pair), "bold")]
+    for side, name in zip("ab", names or (pair.name("a"), pair.name("b")), strict=True):
+        parts.append(Text.assemble(f"{side}  {name}", (f"  {pair.name(side)}" if names else "", "dim")))
     if not pair.identical_traffic:
         parts.append(
             Text("! The runs did not see the same traffic: differences are not due to the machine alone.", "yellow")
         )
     table = _table("metric", ">a", ">b", ">change", "")
     styles = {"better": "green", "worse": "red", "noise": "dim", "same": "dim"}
-    for *row, word in pair.rows():
+    for *row, word in comparing.rows(pair, labels):
         table.add_row(*(Text(cell) for cell in row), Text(word, styles.get(word, "")))
     parts += [Text(), table]
     for judgement in judgements:

@@ -71,7 +71,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         options["progress"]("run", 500, 1000, "")
         return result(given[0] if len(given) == 1 else given.pop(0))
 
-    def operands(names: list[str], settings: Any, seed: Any, threads: Any, progress: Any) -> list[Result]:
+    def operands(names: list[str], settings: Any, seed: Any, threads: Any, progress: Any, *_: Any) -> list[Result]:
         return [run(name, progress=progress) for name in names]
 
     monkeypatch.setattr(api, "run", run)

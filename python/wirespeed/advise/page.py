@@ -10,7 +10,7 @@ import altair as alt
 
 from wirespeed.advise import text
 from wirespeed.report import charts
-from wirespeed.sweep.page import shell, table
+from wirespeed.report.shell import shell, table
 
 
 def page(document: Mapping[str, Any]) -> str:
