@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from wirespeed import _wirespeed, api, comparing, gate, options, scenarios, terminal
 from wirespeed import copies as copying
@@ -297,7 +298,9 @@ def predict(
     if form is Format.json:
         _emit(json.dumps({**found, "beside_simulation": compared}, indent=2, allow_nan=False))
     else:
+        _show(Text(predictions.sentence(found), "bold"))
         for shown in predictions.table(found, compared):
+            _emit("")
             _show(shown)
         if compared is None:
             _show(predictions.stated(found))
@@ -360,7 +363,9 @@ def cost(
     if form is Format.json:
         _emit(json.dumps(found, indent=2, allow_nan=False))
     else:
+        _show(Text(hardware.sentence(found), "bold"))
         for shown in hardware.tables(found):
+            _emit("")
             _show(shown)
     return 0
 
@@ -782,7 +787,8 @@ def presets(
         return 0
     found = [row for row in rows if row[1] == name]
     if not found:
-        raise InputError(f"there is no preset `{name}`{nearest(name, [row[1] for row in rows])}")
+        near = nearest(name, [row[1] for row in rows], 0.6)
+        raise InputError(f"there is no preset `{name}`{near or '; `wirespeed presets` lists all'}")
     if len(found) > 1:
         raise InputError(f"`{name}` is a {' and a '.join(row[0] for row in found)}: say which with --kind")
     _emit(_wirespeed.preset(found[0][0], name))

@@ -12,12 +12,12 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from wirespeed import comparing
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
+from wirespeed.printed import table as _table
 from wirespeed.result import Comparison
 from wirespeed.summary import (
     Family,
@@ -586,19 +586,6 @@ def _indented(words: str, style: str = "") -> RenderableType:
 def _gauge(part: float, width: int = 16) -> Text:
     filled = min(width, max(0, round(part * width)))
     return Text("█" * filled + "░" * (width - filled), "cyan")
-
-
-def _table(*columns: str) -> Table:
-    """A table without lines; a name that begins with `>` is set to the right."""
-    table = Table(box=None, show_header=any(c.lstrip(">") for c in columns), header_style="dim", padding=(0, 1, 0, 1))
-    for name in columns:
-        table.add_column(
-            name.lstrip(">"),
-            justify="right" if name.startswith(">") else "left",
-            no_wrap=name.startswith(">"),
-            overflow="fold",
-        )
-    return table
 
 
 class _Bar:
