@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from wirespeed import _wirespeed, printed
 from wirespeed.errors import InputError
@@ -143,7 +145,7 @@ def _table(rows: list[dict[str, Any]], item: str) -> Table:
 
 def add(
     app: typer.Typer,
-    show: Callable[[Table], None],
+    show: Callable[[RenderableType], None],
     emit: Callable[[str], None],
     stoppable: Callable[[], AbstractContextManager[None]],
 ) -> None:
@@ -202,6 +204,6 @@ def add(
             emit(json.dumps({"workload": workload, "machine": machine, "methods": rows}, indent=2))
         else:
             item = {Kind.stream: "round", Kind.messages: "message"}.get(kind, "packet")
-            emit(sentence(rows, item) + "\n")
+            show(Text(f"{sentence(rows, item)}\n"))
             show(_table(rows, item))
         return 0

@@ -267,7 +267,7 @@ class Bench:
         """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
         on = [override for each in chosen for override in each.overrides]
         offer = _offered(mpps, self._port)
-        (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={5 * self._asked.packets}"], 1)
+        (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={self.target_packets}"], 1)
         return row["error"] is None and row["loss"] == 0.0
 
     def confirm(self, chosen: Sequence[Technique], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,18 +309,25 @@ class Bench:
             "ndr_mpps": {"before": now["ndr_mpps"], "after": ndr["mpps"]},
         }
 
-    def command(self, chosen: Sequence[Technique], saturated: bool = False) -> str:
-        """The command line that runs a set; where `saturated`, as its rate was compared."""
+    @property
+    def target_packets(self) -> int:
+        """Packets of the run that a target is tried in."""
+        return 5 * self._asked.packets
+
+    def command(self, chosen: Sequence[Technique], saturated: bool = False, mpps: float | None = None) -> str:
+        """The command line that runs a set; where `saturated` as its rate was compared, or with that rate offered."""
         words = ["wirespeed", "run", self.name]
         for option, given in (("--capture", self._asked.capture), ("--table", self._asked.table)):
             words += [option, os.fspath(given)] if given is not None else []
         given_set = scenarios.overrides(self._asked.set)
         added = [override for each in chosen for override in each.overrides]
-        if saturated:
+        if saturated or mpps is not None:
             # What is offered is said in one way.
             given_set = [each for each in given_set if each.partition("=")[0].strip() not in _OFFERED]
-            added += [_LINE_RATE, *self._lift]
-        words += [text for override in [*given_set, *added] for text in ("--set", override)]
+            added += [_LINE_RATE, *self._lift] if saturated else [f"traffic.packet_rate={mpps:.6g} Mpps"]
+        # Of a setting that is given twice the last holds: it alone is told.
+        last = {override.partition("=")[0].strip(): override for override in [*given_set, *added]}
+        words += [text for override in last.values() for text in ("--set", override)]
         return shlex.join(words)
 
     def target(self, text: str) -> float:
