@@ -10,6 +10,7 @@ and inter-frame gap) unless the name says `_l2_`; shares and losses are in 0..1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
@@ -733,6 +734,24 @@ def headline(summary: Summary) -> str:
     if text:
         return text
     return "No verdict: no packet was measured." if not summary.get("packets") else "No verdict was given."
+
+
+def curve_text(summary: Summary) -> str | None:
+    """How far the load could go: the highest of the curve without loss, and the first with it; None without a curve."""
+    points = sorted(
+        (p for p in summary.get("curve") or [] if q.is_number(p.get("load")) and q.is_number(p.get("loss"))),
+        key=lambda p: p["load"],
+    )
+    if not points:
+        return None
+    clean = list(itertools.takewhile(lambda p: p["loss"] == 0, points))
+    if not clean:
+        return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
+    best = clean[-1]
+    upto = f"Without loss up to {q.share(best['load'], 1)} of line rate ({q.mpps(best.get('carried_mpps'))})"
+    if len(clean) == len(points):
+        return f"{upto}, the highest load that was tried."
+    return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."
 
 
 def loss_text(summary: Summary) -> tuple[str, str]:

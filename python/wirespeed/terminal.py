@@ -24,6 +24,7 @@ from wirespeed.summary import (
     Slice,
     Summary,
     copying,
+    curve_text,
     damages,
     drops,
     energy_text,
@@ -310,6 +311,8 @@ def _verdict(summary: Summary) -> RenderableType:
     found = mark(summary)
     style = {"good": "bold green", "open": "bold yellow", "bad": "bold red"}[found.tone]
     lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
+    if (reach := curve_text(summary)) is not None:
+        lines.append(_indented(reach, "bold"))
     lines += [_indented(reason) for reason in (summary.get("verdict") or {}).get("reasons") or []]
     return Group(*lines)
 

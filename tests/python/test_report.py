@@ -313,3 +313,26 @@ def test_a_machine_without_io_ways_has_no_ddio() -> None:
     assert "written in place" not in page(summary, SCENARIO)
     printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=80, color_system=None))
     assert "DDIO" not in printed
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([0.0, 0.0, 0.0], "Without loss up to 75.0 % of line rate (7.50 Mpps), the highest load that was tried."),
+        ([0.0, 0.0, 0.031], "Without loss up to 50.0 % of line rate (5.00 Mpps); at 75.0 % 3.10 % are lost."),
+        ([0.01, 0.0, 0.0], "Packets are lost at every load that was tried, from 25 % of line rate on."),
+        ([], None),
+    ],
+)
+def test_how_far_the_load_could_go_stands_below_the_verdict(losses: list[float], says: str | None) -> None:
+    curve = [
+        {"load": 0.25 * (i + 1), "loss": loss, "offered_mpps": 2.5 * (i + 1), "carried_mpps": 2.5 * (i + 1)}
+        for i, loss in enumerate(losses)
+    ]
+    summary = summaries.lossless(curve=curve)
+    assert wirespeed.summary.curve_text(summary) == says
+    if says is not None:
+        assert f'<p class="reach">{says}</p>' in page(summary, SCENARIO)
+        assert says in card(summary)
+        printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=99, color_system=None))
+        assert printed.splitlines()[1].strip() == says

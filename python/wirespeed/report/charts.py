@@ -26,6 +26,9 @@ HEIGHT: Final = 230
 
 OFFERED, CARRIED, TAIL = "var(--offered)", "var(--carried)", "var(--tail)"
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+# Room for the labels of an axis, and between them and its title: they are as wide as their fonts make them.
+_LABELS: Final = 34
+_TITLE: Final = 14
 _QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
 
 
@@ -92,7 +95,8 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
             continue
         domain = alt.Scale(domain=[0, most]) if most is not None else alt.Scale(zero=True)
         panel = alt.Chart(data(rows)).mark_line(strokeWidth=1.5, color=CARRIED)
-        panels.append((panel, alt.Y("y:Q", axis=alt.Axis(title=title, tickCount=3), scale=domain)))
+        axis = alt.Axis(title=title, tickCount=3, minExtent=_LABELS, titlePadding=_TITLE)
+        panels.append((panel, alt.Y("y:Q", axis=axis, scale=domain)))
     if not panels:
         return None
     drawn = []
@@ -329,13 +333,14 @@ def _offered_and_carried(rows: list[dict[str, Any]], axis: alt.Axis, points: boo
     ]
     domain = ["offered", "carried"]
     colour = alt.Color("which:N", scale=alt.Scale(domain=domain, range=[OFFERED, CARRIED]), legend=_legend())
-    dash = alt.StrokeDash("which:N", scale=alt.Scale(domain=domain, range=[[6, 4], [1, 0]]), legend=_legend())
     base = alt.Chart(data(long)).encode(
         x=alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False)),
-        y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5), scale=alt.Scale(zero=True)),
+        y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5, titlePadding=_TITLE), scale=alt.Scale(zero=True)),
         color=colour,
     )
-    layers = [base.mark_line(strokeWidth=2).encode(strokeDash=dash)]
+    # What is offered is a broad line behind: where all is carried the two are one.
+    wide = alt.StrokeWidth("which:N", scale=alt.Scale(domain=domain, range=[6, 2]), legend=None)
+    layers = [base.mark_line().encode(strokeWidth=wide)]
     if points:
         carried = base.transform_filter("datum.which === 'carried'")
         layers.append(carried.mark_point(filled=True, size=46, opacity=1).encode(description="words:N"))
@@ -350,8 +355,8 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     shown = [t for t in ticks if min(values) * 0.98 <= t <= max(values) * 1.02]
     if len(shown) < 3:  # less than a decade: ticks at equal distances say more
-        return alt.Axis(tickCount=6, title="sojourn, µs", format="~g", labelOverlap="greedy")
-    return alt.Axis(values=shown, title="sojourn, µs", format="~g", labelOverlap="greedy")
+        return alt.Axis(tickCount=6, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
+    return alt.Axis(values=shown, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
 
 
 def _legend() -> alt.Legend:
