@@ -1,6 +1,6 @@
 """Tells whether a memory system keeps wire speed, and what to change so that it does.
 
-result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})
+result = wirespeed.run("forwarding", set={"machine.llc.core_ways": 8})
 result.summary["loss"], result.report("report.html"), polars.DataFrame(result.packets)
 """
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from wirespeed import _wirespeed, scenarios
 from wirespeed import predict as predictions
@@ -20,11 +20,14 @@ from wirespeed.scenarios import Overrides
 from wirespeed.tables import Table
 
 PathLike = str | os.PathLike[str]
+Scenario = PathLike | Mapping[str, Any]
+"""A TOML file, TOML text, the name of a shipped scenario, or its tables as a mapping."""
+Operand = Result | Scenario
 Search = Literal["ndr", "pdr"]
 
 
 def run(
-    scenario: PathLike,
+    scenario: Scenario,
     capture: PathLike | None = None,
     table: PathLike | None = None,
     set: Overrides = None,
@@ -35,18 +38,19 @@ def run(
 ) -> Result:
     """Runs a scenario and returns its summary and tables.
 
-    `scenario` is a TOML file, TOML text, or the name of a shipped scenario. `capture` replaces its traffic and `table`
-    its prefix table. `set` overrides single settings: `{"machine.llc.ways": 8}`. `search` looks for the highest load
-    without loss ("ndr") or with a small one ("pdr"). `progress` is called as `progress(phase, done, total, note)`;
-    True shows a bar on stderr. The points of a curve and the trials of a search run on `threads` threads, as many as
-    there are cores if None; the result does not depend on it.
+    `scenario` is a TOML file, TOML text, the name of a shipped scenario, or its tables as a mapping:
+    `{"traffic": {"load": 0.5}}`. `capture` replaces its traffic and `table` its prefix table. `set` overrides single
+    settings: `{"machine.llc.core_ways": 8}`. `search` looks for the highest load without loss ("ndr") or with a small
+    one ("pdr"). `progress` is called as `progress(phase, done, total, note)`; True shows a bar on stderr. The points of
+    a curve and the trials of a search run on `threads` threads, as many as there are cores if None; the result does not
+    depend on it.
 
     Raises InputError (a ValueError) for a bad scenario, capture, table or override. Ctrl-C ends the run early and
     returns what there is, with `partial` set; while the inputs are still being read there is nothing, and
     KeyboardInterrupt is raised.
 
         >>> import wirespeed                                                        # doctest: +SKIP
-        >>> result = wirespeed.run("forwarding", set={"machine.llc.ways": 8})       # doctest: +SKIP
+        >>> result = wirespeed.run("forwarding", set={"machine.llc.core_ways": 8})       # doctest: +SKIP
         >>> result.summary["sojourn_ns"]["p99"], polars.DataFrame(result.packets)   # doctest: +SKIP
     """
     judged = _judged(scenario, capture, table, set, seed, search)
@@ -56,44 +60,63 @@ def run(
     return _result(finished)
 
 
+@overload
 def compare(
-    a: Result | PathLike,
-    b: Result | PathLike,
+    a: Operand, b: Operand, *, set: Overrides = ..., seed: int | None = ..., threads: int | None = ...
+) -> Comparison: ...
+@overload
+def compare(
+    a: Operand,
+    b: Operand,
+    c: Operand,
+    /,
+    *others: Operand,
+    set: Overrides = ...,
+    seed: int | None = ...,
+    threads: int | None = ...,
+) -> list[Comparison]: ...
+def compare(
+    a: Operand,
+    b: Operand,
+    *others: Operand,
     set: Overrides = None,
     seed: int | None = None,
     threads: int | None = None,
-) -> Comparison:
-    """Compares b with a, metric by metric, with the significance of each difference.
+) -> Comparison | list[Comparison]:
+    """Compares b with a, metric by metric, with the significance of each difference; of more operands each with a.
 
     Each is a Result, a folder that holds one, or a scenario, which is run first with `set` and `seed`, on `threads`
     threads (as many as there are cores if None). Raises InputError where an operand is none of these, and
     KeyboardInterrupt where Ctrl-C ended a run: nothing is compared then.
     """
-    first, second = operands([a, b], set, seed, threads)
-    return Comparison(_wirespeed.compare(first.operand, second.operand))
+    first, *rest = operands([a, b, *others], set, seed, threads)
+    found = [Comparison(_wirespeed.compare(first.operand, each.operand)) for each in rest]
+    return found if others else found[0]
 
 
 def operands(
-    given: Sequence[Result | PathLike],
+    given: Sequence[Operand],
     set: Overrides = None,
     seed: int | None = None,
     threads: int | None = None,
     progress: Callback | None = None,
+    capture: PathLike | None = None,
+    table: PathLike | None = None,
 ) -> list[Result]:
     """The results that the operands of a comparison stand for.
 
     Scenarios are run side by side, on the same packets, and measured from the same packet on; what they share is loaded
-    once. Raises InputError for the first operand that is no result, folder or scenario, before anything runs, and
-    KeyboardInterrupt where Ctrl-C ended a run.
+    once. `capture` and `table` are those of all scenarios. Raises InputError for the first operand that is no result,
+    folder or scenario, before anything runs, and KeyboardInterrupt where Ctrl-C ended a run.
     """
     found: list[Result | _wirespeed.Scenario] = []
     for each in given:
         if isinstance(each, Result):
             found.append(each)
-        elif is_folder(each):
+        elif not isinstance(each, Mapping) and is_folder(each):
             found.append(read(each))
         else:
-            found.append(_judged(each, None, None, set, seed, None))
+            found.append(_judged(each, capture, table, set, seed, None))
     wanted = [each for each in found if not isinstance(each, Result)]
     finished = _wirespeed.run(wanted, threads=threads, same_packets=True, progress=progress) if wanted else []
     if any(run.partial for run in finished):
@@ -123,7 +146,7 @@ def inspect_table(path: PathLike) -> dict[str, Any]:
 
 
 def resolve(
-    scenario: PathLike,
+    scenario: Scenario,
     capture: PathLike | None = None,
     table: PathLike | None = None,
     set: Overrides = None,
@@ -134,7 +157,7 @@ def resolve(
 
 
 def predict(
-    scenario: PathLike,
+    scenario: Scenario,
     capture: PathLike | None = None,
     table: PathLike | None = None,
     set: Overrides = None,
@@ -149,7 +172,7 @@ def predict(
 
 
 def sampling(
-    scenario: PathLike,
+    scenario: Scenario,
     capture: PathLike | None = None,
     table: PathLike | None = None,
     set: Overrides = None,
@@ -184,7 +207,7 @@ def schema() -> dict[str, Any]:
 
 
 def _judged(
-    scenario: PathLike,
+    scenario: Scenario,
     capture: PathLike | None,
     table: PathLike | None,
     set: Overrides,

@@ -20,8 +20,9 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
-from wirespeed import _wirespeed, api, gate, options, scenarios, terminal
+from wirespeed import _wirespeed, api, comparing, gate, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -40,7 +41,7 @@ from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, QuietOpt, TableOpt
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
-from wirespeed.result import REPORT_FILE, Comparison, Result
+from wirespeed.result import REPORT_FILE, Result
 from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
@@ -103,7 +104,8 @@ SetOpt = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Override one setting, for example [bold]machine.llc.ways=8[/bold]. May be given several times.",
+        help="Override one setting, for example [bold]machine.llc.core_ways=8[/bold] (cores may fill 8 ways, as CAT "
+        "sets it). May be given several times.",
         callback=options.one_of_each,
         show_default=False,
         rich_help_panel=TRAFFIC,
@@ -243,7 +245,7 @@ def _options(
     epilog="Examples:\n\n"
     "  wirespeed run forwarding\n\n"
     "  wirespeed run forwarding --capture trace.pcap.gz --table rib.gz --out results\n\n"
-    "  wirespeed run my.toml --set machine.llc.ways=8 --search ndr\n\n"
+    "  wirespeed run my.toml --set machine.llc.core_ways=8 --search ndr\n\n"
     "  wirespeed run forwarding --format json | jq .sojourn_ns.p99\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C (the partial result is written and marked).",
 )
@@ -296,7 +298,9 @@ def predict(
     if form is Format.json:
         _emit(json.dumps({**found, "beside_simulation": compared}, indent=2, allow_nan=False))
     else:
+        _show(Text(predictions.sentence(found), "bold"))
         for shown in predictions.table(found, compared):
+            _emit("")
             _show(shown)
         if compared is None:
             _show(predictions.stated(found))
@@ -350,7 +354,7 @@ def doctor(
 
 @app.command()
 def cost(
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=1024, help="The cache's capacity.")] = 1 << 20,
+    size: Annotated[int, options.size("--size", "The cache's capacity.", 1024)] = 1 << 20,
     address: Annotated[int, typer.Option("--address", metavar="BITS", min=16, max=64, help="Address bits.")] = 32,
     form: FormatOpt = Format.table,
 ) -> int:
@@ -359,7 +363,9 @@ def cost(
     if form is Format.json:
         _emit(json.dumps(found, indent=2, allow_nan=False))
     else:
+        _show(Text(hardware.sentence(found), "bold"))
         for shown in hardware.tables(found):
+            _emit("")
             _show(shown)
     return 0
 
@@ -383,7 +389,8 @@ def demo(
 
 @app.command(
     epilog="Examples:\n\n"
-    "  wirespeed compare forwarding forwarding,machine.llc.ways=4\n\n"
+    "  wirespeed compare forwarding forwarding,machine.llc.core_ways=4\n\n"
+    "  wirespeed compare forwarding upf --capture trace.pcap.gz --out compared\n\n"
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
@@ -400,6 +407,8 @@ def compare(
             show_default=False,
         ),
     ],
+    capture: CaptureOpt = None,
+    table: TableOpt = None,
     settings: SetOpt = None,
     seed: SeedOpt = None,
     fail_if: Annotated[
@@ -412,6 +421,16 @@ def compare(
         ),
     ] = None,
     threads: ThreadsOpt = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            callback=_no_file,
+            help="Write comparison.json and comparison.html to this folder.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
@@ -421,20 +440,30 @@ def compare(
         raise InputError("compare needs at least two operands: scenarios or result folders")
     if all(api.is_folder(each) for each in operands):
         given = {"--set": bool(settings), "--seed": seed is not None, "--threads": threads is not None}
+        given |= {"--capture": capture is not None, "--table": table is not None}
         for option in (name for name, is_given in given.items() if is_given):
             raise InputError(
                 f"{option} is for running scenarios, but all operands are results that were written before"
             )
     with _stoppable(), Bar(quiet=quiet) as bar:
-        results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar)
+        results = api.operands(operands, scenarios.overrides(settings), seed, threads, bar, capture, table)
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
     failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
+    document = comparing.document(pairs, judged, failed)
+    labels = results[0].summary.get("attribution_labels")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        written = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        (out / "comparison.json").write_text(written, encoding="utf-8")
+        (out / "comparison.html").write_text(comparing.page(operands, pairs, judged, labels), encoding="utf-8")
+        if not quiet:
+            print(f"wirespeed: wrote {out / 'comparison.html'} and comparison.json", file=sys.stderr)
     if form is Format.json:
-        _emit(json.dumps(_comparison_document(pairs, judged, failed), indent=2, allow_nan=False))
+        _emit(json.dumps(document, indent=2, allow_nan=False))
     else:
-        for pair, judgements in zip(pairs, judged, strict=True):
-            _show(terminal.comparison(pair, judgements))
+        for other, pair, judgements in zip(operands[1:], pairs, judged, strict=True):
+            _show(terminal.comparison(pair, judgements, (operands[0], other), labels))
     return EXIT_CONDITION if failed else 0
 
 
@@ -758,7 +787,8 @@ def presets(
         return 0
     found = [row for row in rows if row[1] == name]
     if not found:
-        raise InputError(f"there is no preset `{name}`{nearest(name, [row[1] for row in rows])}")
+        near = nearest(name, [row[1] for row in rows], 0.6)
+        raise InputError(f"there is no preset `{name}`{near or '; `wirespeed presets` lists all'}")
     if len(found) > 1:
         raise InputError(f"`{name}` is a {' and a '.join(row[0] for row in found)}: say which with --kind")
     _emit(_wirespeed.preset(found[0][0], name))
@@ -851,23 +881,6 @@ def _inspect(file: str, quiet: bool) -> dict[str, Any]:
                 f"{file}: neither a capture nor a prefix table\n"
                 f"  as a capture: {as_capture}\n  as a prefix table: {as_table}"
             ) from None
-
-
-def _comparison_document(pairs: list[Comparison], judged: list[list[gate.Judgement]], failed: bool) -> dict[str, Any]:
-    return {
-        "schema": "wirespeed.comparisons/1",
-        "failed": failed,
-        "comparisons": [
-            pair.document
-            | {
-                "conditions": [
-                    {"condition": j.condition.text, "metric": j.condition.metric, "outcome": j.outcome}
-                    for j in judgements
-                ]
-            }
-            for pair, judgements in zip(pairs, judged, strict=True)
-        ],
-    }
 
 
 def _show(renderable: RenderableType) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, printed
 from wirespeed.errors import InputError
 from wirespeed.options import a_capture
 
@@ -109,12 +111,21 @@ def _settings(given: list[str]) -> dict[str, dict[str, Any]]:
     return out
 
 
+def sentence(rows: list[dict[str, Any]], item: str) -> str:
+    """The answer: which method takes least, and where the copy table is."""
+    best = min(rows, key=lambda row: row["clocks"])
+    words = f"{best['name']} takes least, {best['clocks_per_item']:,.0f} clocks a {item}"
+    if best["reduction_pct"] is not None:
+        words += f", {best['reduction_pct']:.0f} % less than {COMMON}"
+    table = next((row for row in rows if row["name"] == "copy table"), best)
+    if table is not best and table["reduction_pct"] is not None:
+        words += f"; the copy table saves {table['reduction_pct']:.0f} %"
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def _table(rows: list[dict[str, Any]], item: str) -> Table:
-    shown = Table(
-        box=None, header_style="dim", padding=(0, 2, 0, 0), title=f"A {item} in the mean", title_justify="left"
-    )
-    for name in ("method", "clocks", "time saved", "instructions", "L1 hit", "fills", "hits"):
-        shown.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    heads = ("method", ">clocks", ">time saved", ">instructions", ">L1 hit", ">fills", ">hits")
+    shown = printed.table(*heads, title=f"A {item} in the mean")
     for row in rows:
         counts, items = row["counts"], max(row["items"], 1)
         saved = "-" if row["reduction_pct"] is None else f"{row['reduction_pct']:.1f} %"
@@ -134,7 +145,7 @@ def _table(rows: list[dict[str, Any]], item: str) -> Table:
 
 def add(
     app: typer.Typer,
-    show: Callable[[Table], None],
+    show: Callable[[RenderableType], None],
     emit: Callable[[str], None],
     stoppable: Callable[[], AbstractContextManager[None]],
 ) -> None:
@@ -193,5 +204,6 @@ def add(
             emit(json.dumps({"workload": workload, "machine": machine, "methods": rows}, indent=2))
         else:
             item = {Kind.stream: "round", Kind.messages: "message"}.get(kind, "packet")
+            show(Text(f"{sentence(rows, item)}\n"))
             show(_table(rows, item))
         return 0

@@ -8,11 +8,14 @@ comparators.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.table import Table
 
+from wirespeed import printed
+from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
 RBE_RAM: Final = 0.6
@@ -148,22 +151,30 @@ def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
     }
 
 
+def sentence(found: Mapping[str, Any]) -> str:
+    """The answer: what a copy table costs beside a cache, over all its shapes."""
+    kib = found["cache_bytes"] // 1024
+    shares = [row[f"{name}_pct"] for row in found["copy_table"] for name in ("direct_mapped", "set_associative")]
+    areas = [row["set_associative_area_pct"] for row in found["copy_table"]]
+    return (
+        f"A copy table beside a cache of {kib} KiB takes {q.digits(min(shares), 2)} to {q.digits(max(shares), 2)} % of "
+        f"its bits, and up to {q.digits(max(areas), 2)} % of its area."
+    )
+
+
 def tables(found: dict[str, Any]) -> list[Table]:
     """The document for people."""
     kib = found["cache_bytes"] // 1024
-    overhead = Table(
-        title=f"Copy table beside a cache of {kib} KiB, {found['address_bits']} address bits: % of its bits"
+    overhead = printed.table(
+        *(">line", ">ways", ">cache Kbit", ">bits, section 1.1", ">bits, section 3.2", ">area, section 3.2"),
+        title=f"Copy table beside a cache of {kib} KiB, {found['address_bits']} address bits: % of its bits",
     )
-    for name in ("line", "ways", "cache Kbit", "bits, section 1.1", "bits, section 3.2", "area, section 3.2"):
-        overhead.add_column(name, justify="right")
     for row in found["copy_table"]:
         cells = (row["direct_mapped_pct"], row["set_associative_pct"], row["set_associative_area_pct"])
         overhead.add_row(
             str(row["line"]), str(row["ways"]), f"{row['cache_bits'] / 1024:.0f}", *(f"{cell:.1f} %" for cell in cells)
         )
-    others = Table(title="Other techniques")
-    for name in ("technique", "bits", "KiB", "area, rbe"):
-        others.add_column(name, justify="left" if name == "technique" else "right")
+    others = printed.table("technique", ">bits", ">KiB", ">area, rbe", title="Other techniques")
     for row in found["others"]:
         others.add_row(row["technique"], str(row["bits"]), f"{row['bytes'] / 1024:.2f}", f"{row['rbe']:.0f}")
     return [overhead, others]

@@ -19,11 +19,11 @@ class TargetError(Exception):
         self.refused = refused
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest right one, or nothing.
+def nearest(name: str, names: Iterable[str], least: float = 0.5) -> str:
+    """The end of a message about an unknown name: the nearest right one, if it is as like as `least`, or nothing.
 
     >>> nearest("forwad", ["forward", "nat"])
     ' (did you mean `forward`?)'
     """
-    close = get_close_matches(name, list(names), n=1, cutoff=0.5)
+    close = get_close_matches(name, list(names), n=1, cutoff=least)
     return f" (did you mean `{close[0]}`?)" if close else ""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from wirespeed import quantities as q
+from wirespeed import units
 from wirespeed.errors import InputError, nearest
 from wirespeed.summary import REASONS
 
@@ -52,12 +53,15 @@ _OPS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-_TIME: Final[Mapping[str, float]] = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
-_RATE: Final[Mapping[str, float]] = {"pps": 1e-6, "kpps": 1e-3, "mpps": 1.0, "gpps": 1e3}
+# Of metrics that are no times: the kind of an absolute value, what the metric's unit is in its base unit, and words.
+_KINDS: Final[Mapping[str, tuple[str, float, str, str]]] = {
+    "carried_mpps": ("packets", 1e6, "5 Mpps", "pps kpps Mpps Gpps"),
+    "dram_energy": ("energy", 1.0, "50 nJ", "pJ nJ uJ"),
+}
 _ENERGY: Final[Mapping[str, float]] = {"pJ": 1e-3, "nJ": 1.0, "uJ": 1e3, "µJ": 1e3, "μJ": 1e3}
 _FORM: Final = re.compile(
     r"\s*(?P<metric>[A-Za-z_][\w.]*)\s*(?P<op>>=|<=|>|<)\s*"
-    r"(?P<sign>[+-]?)(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµμ]*)\s*",
+    r"(?P<sign>[+-]?)(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµμ/]*)\s*",
 )
 _EXAMPLES: Final = "for example 'p99 > +5%', 'p99 > 20 us', 'loss > 0.001' or 'carried_mpps < 5 Mpps'"
 
@@ -90,13 +94,16 @@ class Judgement:
         if self.why:
             return f"{self.condition.text}: {self.why}"
         seen, wide = _shown(self.condition, self.observed), _shown_width(self.condition, self.half_width)
-        tail = {
-            "fails": "",
-            "within noise": ": it holds, but not for the whole interval; measure more packets to decide",
-            "ok": ": it does not hold",
-            "not known": ": whether it holds is not known",
+        if self.condition.relative and wide:
+            seen = seen.removesuffix(" %")
+        says = {
+            "fails": "holds",
+            "within noise": "holds for the measured value, but not for the whole half-width: more packets decide",
+            "ok": "does not hold",
+            "not known": "may hold or not",
         }[self.outcome]
-        return f"{self.condition.text}: {self.condition.metric} is {seen}{wide}{tail}"
+        verb = "changed by" if self.condition.relative else "is"
+        return f"{self.condition.text} {says}: {self.condition.metric} {verb} {seen}{wide}"
 
 
 def parse(text: str) -> Condition:
@@ -210,11 +217,12 @@ def _absolute(where: str, metric: str, form: re.Match[str], number: float) -> fl
         if unit not in ("", "%"):
             raise InputError(f"{where}: a loss is a share such as 0.001 or 0.1%, it has no unit `{unit}`")
         return number / 100 if unit == "%" else number
-    kinds = {"carried_mpps": (_RATE, "5 Mpps", "pps kpps Mpps Gpps"), "dram_energy": (_ENERGY, "50 nJ", "pJ nJ uJ")}
-    scales, example, allowed = kinds.get(metric, (_TIME, "20 us", "ns us ms s"))
-    scale = scales.get(unit.lower() if scales is _RATE else unit)
-    if scale is not None:
-        return number * scale
+    kind, scale, example, allowed = _KINDS.get(metric, ("time", 1e-9, "20 us", "ns us ms s"))
+    if metric == "dram_energy" and unit in _ENERGY:
+        return number * _ENERGY[unit]
+    found = units.parse(f"{number!r} {unit}")
+    if found is not None and found.kind == kind:
+        return float(f"{found.value / scale:.12g}")
     if unit == "%":
         raise InputError(f"{where}: say the direction of a change: +{form['number']}% or -{form['number']}%")
     came = f"`{unit}` is not a unit of {metric}" if unit else f"an absolute {metric} needs a unit"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from wirespeed import kinds, scenarios
+from wirespeed import kinds, scenarios, units
 from wirespeed.errors import InputError
 
 TRAFFIC = "Traffic and machine"
@@ -85,6 +86,34 @@ QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.
 def out(says: str) -> Any:
     """The option `--out`, a folder; `says` is what goes there."""
     return typer.Option("--out", metavar="DIR", help=says, rich_help_panel=OUTPUT)
+
+
+def count(name: str, says: str, least: int = 1, **more: Any) -> Any:
+    """An option of a count, which may be written `20k` or `1M`."""
+    return _number(name, units.count, "N", says, least, more)
+
+
+def size(name: str, says: str, least: int = 1, **more: Any) -> Any:
+    """An option of a size, which may be written `32 KiB`; a bare number is bytes."""
+    return _number(name, units.size, "SIZE", says, least, more)
+
+
+def _number(
+    name: str, read: Callable[[str, str], int], stands: str, says: str, least: int, more: dict[str, Any]
+) -> Any:
+    def parsed(given: str | int) -> int:
+        if isinstance(given, int):
+            return given  # the default
+        try:
+            value = read(name, given)
+        except InputError as e:
+            # An InputError is a ValueError, of which the command line would tell the value alone.
+            raise typer.BadParameter(str(e).removeprefix(f"{name} ")) from None
+        if value < least:
+            raise typer.BadParameter(f"{given!r}: must be at least {least}")
+        return value
+
+    return typer.Option(name, metavar=stands, parser=parsed, help=says, **more)
 
 
 def setting(says: str, panel: str) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rich.table import Table
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, printed
+from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
 STATED_ERROR: Final = {"carried": 3.2, "sojourn": 4.9, "CPI": 13.0}
@@ -71,38 +72,23 @@ def stated(found: dict[str, Any]) -> str:
     return f"Errors beside simulation, at most, on the scenarios of the guide: {parts}. For this one: --check."
 
 
+def sentence(found: Mapping[str, Any]) -> str:
+    """The answer: what is carried, of what could be, and how long a packet stays."""
+    carried, offered, capacity = (found[name] for name in ("carried_mpps", "offered_mpps", "capacity_mpps"))
+    part = "all" if carried >= _ALL * (offered - (found["rejected_mpps"] or 0.0)) else q.mpps(carried)
+    stays = (
+        "queues grow without end"
+        if found["sojourn_ns"] is None
+        else f"a packet stays {q.duration(found['sojourn_ns'])}"
+    )
+    return f"Carries {part} of {q.mpps(offered)} offered and could carry {q.mpps(capacity)}; {stays}."
+
+
 def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[Table]:
     """The prediction for people, and beside the simulation where there was one."""
-    shown = Table(title="Prediction", show_header=False)
-    shown.add_column("what")
-    shown.add_column("value", justify="right")
-
-    def number(name: str, unit: str) -> str:
-        value = found[name]
-        return f"none ({found['bound']} full)" if value is None else f"{value:,.3f} {unit}".rstrip()
-
-    for name, label, unit in (
-        ("offered_mpps", "offered", "Mpps"),
-        ("carried_mpps", "carried", "Mpps"),
-        ("rejected_mpps", "rejected by the function", "Mpps"),
-        ("capacity_mpps", "capacity", "Mpps"),
-        ("utilisation", "utilisation of a core", ""),
-        ("busiest_core_share", "share of the busiest core", ""),
-        ("service_ns", "service of a packet", "ns"),
-        ("waiting_ns", "waiting", "ns"),
-        ("sojourn_ns", "sojourn", "ns"),
-        ("instructions", "instructions a packet", ""),
-        ("cpi_inf", "CPI without misses", ""),
-        ("fcp", "finite cache penalty", ""),
-        ("cpi", "CPI", ""),
-        ("mr1", "mr1, L1 misses an instruction", ""),
-        ("mr2", "mr2, L2 misses an instruction", ""),
-        ("mr_llc", "LLC misses an instruction", ""),
-        ("dram_utilisation", "utilisation of DRAM", ""),
-        ("profile_ms", "reading and profiling took", "ms"),
-        ("solve_ms", "closed forms took", "ms"),
-    ):
-        shown.add_row(label, number(name, unit))
+    shown = printed.table("", ">")
+    for name, label, text in _ROWS:
+        shown.add_row(label, f"none ({found['bound']} full)" if found[name] is None else text(found[name]))
     shown.add_row("bound by", str(found["bound"]))
     for words in found["left_out"]:
         shown.add_row("left out", words)
@@ -110,12 +96,10 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
     if found["loads"]:
         out.append(_loads(found["loads"]))
     if compared is not None:
-        beside = Table(title="Beside the simulation")
-        for name in ("what", "predicted", "simulated", "error"):
-            beside.add_column(name, justify="left" if name == "what" else "right")
+        beside = printed.table("", ">predicted", ">simulated", ">error", title="Beside the simulation")
         for row in compared:
-            cells = ["-" if row[k] is None else f"{row[k]:,.3f}" for k in ("predicted", "simulated")]
-            error = "-" if row["error_pct"] is None else f"{row['error_pct']:+.1f} %"
+            cells = [q.digits(row[k], 4) for k in ("predicted", "simulated")]
+            error = q.MISSING if row["error_pct"] is None else f"{row['error_pct']:+.1f} %"
             beside.add_row(row["what"], *cells, error)
         out.append(beside)
     return out
@@ -123,16 +107,35 @@ def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -
 
 def _loads(answers: list[dict[str, Any]]) -> Table:
     """Answers under several loads, one a line."""
-    shown = Table(title="Under other loads")
-    for name in ("load", "Mpps", "utilisation", "waiting, ns", "sojourn, ns", "bound by"):
-        shown.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
+    shown = printed.table(
+        ">load", ">carried", ">utilisation", ">waiting", ">sojourn", "bound by", title="Under other loads"
+    )
     for answer in answers:
-        times = ("none" if answer[k] is None else f"{answer[k]:,.1f}" for k in ("waiting_ns", "sojourn_ns"))
-        shown.add_row(
-            f"{answer['load']:g}",
-            f"{answer['carried_mpps']:,.3f}",
-            f"{answer['utilisation']:.3f}",
-            *times,
-            answer["bound"],
-        )
+        times = ("none" if answer[k] is None else q.duration(answer[k]) for k in ("waiting_ns", "sojourn_ns"))
+        utilisation = q.share(answer["utilisation"])
+        shown.add_row(f"{answer['load']:g}", q.mpps(answer["carried_mpps"]), utilisation, *times, answer["bound"])
     return shown
+
+
+_ALL: Final = 0.999
+_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("offered_mpps", "offered", q.mpps),
+    ("carried_mpps", "carried", q.mpps),
+    ("rejected_mpps", "rejected by the function", q.mpps),
+    ("capacity_mpps", "capacity", q.mpps),
+    ("utilisation", "utilisation of a core", q.share),
+    ("busiest_core_share", "share of the busiest core", q.share),
+    ("service_ns", "service of a packet", q.duration),
+    ("waiting_ns", "waiting", q.duration),
+    ("sojourn_ns", "sojourn", q.duration),
+    ("instructions", "instructions a packet", q.digits),
+    ("cpi_inf", "CPI without misses", q.digits),
+    ("fcp", "finite cache penalty", q.digits),
+    ("cpi", "CPI", q.digits),
+    ("mr1", "mr1, L1 misses an instruction", q.digits),
+    ("mr2", "mr2, L2 misses an instruction", q.digits),
+    ("mr_llc", "LLC misses an instruction", q.digits),
+    ("dram_utilisation", "utilisation of DRAM", q.share),
+    ("profile_ms", "reading and profiling took", lambda ms: q.duration(ms * 1e6)),
+    ("solve_ms", "closed forms took", lambda ms: q.duration(ms * 1e6)),
+)

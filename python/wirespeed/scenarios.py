@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wirespeed import kinds
 from wirespeed._wirespeed import preset, presets
 from wirespeed.errors import InputError, nearest
 
@@ -20,6 +22,7 @@ Overrides = Mapping[str, object] | Iterable[str] | None
 
 # A comma that starts `path=value`; commas inside a value, as in [1,2], do not.
 _OVERRIDE_COMMA = re.compile(r",(?=[A-Za-z_][\w.\-\[\]]*=)")
+_BARE_KEY = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,22 @@ class Scenario:
     overrides: tuple[str, ...] = ()
 
 
-def find(scenario: str | os.PathLike[str]) -> Scenario:
-    """The scenario that a file, a shipped name or TOML text (anything with a line break) stands for.
+def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
+    """The scenario that a file, a shipped name, TOML text (anything with a line break) or a mapping stands for.
 
     `NAME,path=value,…` adds overrides to it. Raises InputError with the nearest name for an unknown one.
     """
+    if isinstance(scenario, Mapping):
+        return Scenario("".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scenario.items()), "<dict>")
     if isinstance(scenario, str) and "\n" in scenario:
         return Scenario(scenario, "<text>")
-    spelled = os.fspath(scenario)
+    try:
+        spelled = os.fspath(scenario)
+    except TypeError:
+        kind = type(scenario).__name__
+        raise InputError(
+            f"a scenario is a TOML file, TOML text, the name of a shipped one or a dict, not a {kind}"
+        ) from None
     if Path(spelled).exists():
         return Scenario(_read(spelled), spelled)
     name, *overrides = _OVERRIDE_COMMA.split(spelled)
@@ -108,8 +119,8 @@ def scenario_names() -> list[str]:
 def overrides(given: Overrides) -> list[str]:
     """Overrides as the extension takes them: `path=value` with the value in TOML.
 
-    >>> overrides({"machine.llc.ways": 8, "traffic.looped": True}), overrides(["seed=2"])
-    (['machine.llc.ways=8', 'traffic.looped=true'], ['seed=2'])
+    >>> overrides({"machine.llc.core_ways": 8, "traffic.looped": True}), overrides(["seed=2"])
+    (['machine.llc.core_ways=8', 'traffic.looped=true'], ['seed=2'])
     """
     if given is None:
         return []
@@ -121,7 +132,7 @@ def overrides(given: Overrides) -> list[str]:
     for override in out:
         path, equals, _ = override.partition("=")
         if not equals or not path.strip():
-            raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.ways=8")
+            raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.core_ways=8")
     return out
 
 
@@ -146,6 +157,11 @@ def toml_value(value: object) -> str:
     raise InputError(f"set: {value!r} ({type(value).__name__}) has no form in TOML; use a number, a text or a list")
 
 
+def _key(path: str) -> str:
+    """A key of a table: dotted paths are paths, as in `--set`."""
+    return path if _BARE_KEY.fullmatch(path) else toml_value(path)
+
+
 def plain(value: object) -> object:
     """A number or an array of numpy's, or a column of a table, as what Python has for it; anything else as it is.
 
@@ -158,6 +174,12 @@ def _read(path: str) -> str:
     if Path(path).is_dir():
         raise InputError(f"{path}: is a folder; a scenario is a TOML file (results in a folder: wirespeed.read)")
     try:
+        if (kind := kinds.of(Path(path))) is not None:
+            option = {"capture": "--capture", "prefix table": "--table"}[kind]
+            raise InputError(
+                f"{path}: is a {kind}, and no scenario: give it to one, `wirespeed run forwarding "
+                f"{option} {shlex.quote(path)}`"
+            )
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as e:
         raise InputError(f"{path}: is not UTF-8 text (byte {e.start}); a scenario is a TOML file") from None

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from wirespeed import _wirespeed, options, scenarios
+from wirespeed import _wirespeed, options, printed, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
 from wirespeed.options import CaptureOpt, QuietOpt, TableOpt, TablesOrJsonOpt
@@ -242,6 +243,23 @@ def tables(found: Mapping[str, Any]) -> list[Table]:
     return out
 
 
+def sentence(found: Mapping[str, Any]) -> str:
+    """The answer: which architecture carries how much, simulated or else by closed form."""
+    carried = {}
+    for row in found["architectures"]:
+        outcome, guess = row["outcome"], row["preview"]
+        value = outcome["throughput_per_us"]["value"] if outcome is not None else (guess or {}).get("throughput_per_us")
+        if q.is_number(value):
+            carried[ARCHITECTURES[row["architecture"]]] = value
+    if not carried:
+        return "Nothing is known of any architecture."
+    best = max(carried, key=lambda name: carried[name])
+    others = ", ".join(f"{name} {q.digits(value)}" for name, value in carried.items() if name != best)
+    how = "simulated" if found["architectures"][0]["outcome"] is not None else "by closed form"
+    beside = f" ({others})" if others else ""
+    return f"{best} carries most, {how}: {q.digits(carried[best])} million lookups a second{beside}."
+
+
 def notes(found: Mapping[str, Any]) -> list[str]:
     """What a reader should know of the numbers, for people."""
     left_out = dict.fromkeys(told for row in found["architectures"] for told in row["preview_leaves_out"])
@@ -250,11 +268,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
 
 def _beside(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """A table with a column for each architecture."""
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("")
-    for row in rows:
-        shown.add_column(ARCHITECTURES[row["architecture"]], justify="right")
-    return shown
+    return printed.table("", *(f">{ARCHITECTURES[row['architecture']]}" for row in rows), title=title)
 
 
 def _add_figures(shown: Table, outcomes: Sequence[Mapping[str, Any]]) -> None:
@@ -327,9 +341,7 @@ def _guess(row: Mapping[str, Any], name: str, is_share: bool) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> Table:
-    shown = Table(title="What was looked up", title_justify="left", show_header=False)
-    shown.add_column("")
-    shown.add_column("", justify="right")
+    shown = printed.table("", ">", title="What was looked up")
     for file in facts["files"]:
         shown.add_row(file["kind"], file["name"])
     shown.add_row("packets", q.count(facts["packets"]))
@@ -405,11 +417,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         table: TableOpt = None,
         packets: Annotated[
             int | None,
-            typer.Option(
+            options.count(
                 "--packets",
-                metavar="N",
-                min=1,
-                help=f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
+                f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
                 show_default=False,
                 rich_help_panel=options.TRAFFIC,
             ),
@@ -443,7 +453,9 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             show(json.dumps(result, indent=2, allow_nan=False))
             return 0
         console = Console(file=sys.stdout)
+        console.print(Text(sentence(result), "bold"))
         for shown in tables(result):
+            console.print()
             console.print(shown)
         for note in notes(result):
             console.print(f"Note: {note}", highlight=False)

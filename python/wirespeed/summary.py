@@ -10,18 +10,26 @@ and inter-frame gap) unless the name says `_l2_`; shares and losses are in 0..1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
 
 from wirespeed import quantities as q
 
+Status = Literal["line_rate", "carries", "rejects", "loses", "partial"]
+
 
 class Verdict(TypedDict, total=False):
-    """The answer in words: one headline, why, and what to change."""
+    """The answer in words: one headline, why, and what to change.
+
+    `status`: all of line rate is carried; all that was offered, which is less; packets are rejected by a function's
+    verdict; packets are lost for want of a resource; the run was stopped.
+    """
 
     status: str
     keeps_wire_speed: bool | None
+    status: Status
     headline: str
     reasons: list[str]
     advice: list[str]
@@ -670,12 +678,55 @@ def drop_kind(reason: str) -> Literal["lost", "rejected"]:
     return "lost" if wanting else "rejected"
 
 
-def keeps_wire_speed(summary: Summary) -> bool | None:
-    """The verdict, or None where no packet was measured."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a verdict looks: a symbol, and whether it is good, bad or to be read first."""
+
+    symbol: str
+    tone: Literal["good", "open", "bad"]
+
+
+def mark(summary: Summary) -> Mark:
+    """The mark of a verdict. It is green only where every packet of a whole run was carried."""
+    return _MARKS[status(summary)]
+
+
+def status(summary: Summary) -> Status | None:
+    """What came of what was offered; None where no packet was measured, or nothing says."""
     if not summary.get("packets"):
         return None
-    answer = (summary.get("verdict") or {}).get("keeps_wire_speed")
-    return answer if isinstance(answer, bool) else None
+    told = (summary.get("verdict") or {}).get("status")
+    if told is not None and told in _MARKS:
+        return told
+    if summary.get("partial"):
+        return "partial"
+    if summary.get("lost"):
+        return "loses"
+    if summary.get("rejected"):
+        return "rejects"
+    if (summary.get("verdict") or {}).get("keeps_wire_speed") is None and "lost" not in summary:
+        return None
+    offered, line = summary.get("offered_gbps"), summary.get("line_rate_gbps")
+    is_line = q.is_number(offered) and q.is_number(line) and offered >= _LINE_RATE * line > 0
+    return "line_rate" if is_line else "carries"
+
+
+_MARKS: Final[Mapping[Status | None, Mark]] = {
+    "line_rate": Mark("✓", "good"),
+    "carries": Mark("✓", "good"),
+    "rejects": Mark("!", "open"),
+    "partial": Mark("!", "open"),
+    "loses": Mark("✗", "bad"),
+    None: Mark("?", "open"),
+}
+# Rates are drawn: what is offered at line rate is that within chance.
+_LINE_RATE: Final = 0.99
+
+
+def levels(summary: Summary) -> list[Level]:
+    """The levels of the memory system that the machine has: without I/O ways there is no DDIO."""
+    has_ddio = (summary.get("machine") or {}).get("io_ways") != 0
+    return [level for level in summary.get("levels") or [] if has_ddio or level.get("name") != "DDIO"]
 
 
 def headline(summary: Summary) -> str:
@@ -684,6 +735,24 @@ def headline(summary: Summary) -> str:
     if text:
         return text
     return "No verdict: no packet was measured." if not summary.get("packets") else "No verdict was given."
+
+
+def curve_text(summary: Summary) -> str | None:
+    """How far the load could go: the highest of the curve without loss, and the first with it; None without a curve."""
+    points = sorted(
+        (p for p in summary.get("curve") or [] if q.is_number(p.get("load")) and q.is_number(p.get("loss"))),
+        key=lambda p: p["load"],
+    )
+    if not points:
+        return None
+    clean = list(itertools.takewhile(lambda p: p["loss"] == 0, points))
+    if not clean:
+        return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
+    best = clean[-1]
+    upto = f"Without loss up to {q.share(best['load'], 1)} of line rate ({q.mpps(best.get('carried_mpps'))})"
+    if len(clean) == len(points):
+        return f"{upto}, the highest load that was tried."
+    return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."
 
 
 def loss_text(summary: Summary) -> tuple[str, str]:

@@ -12,24 +12,27 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
+from wirespeed import comparing
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
+from wirespeed.printed import table as _table
 from wirespeed.result import Comparison
 from wirespeed.summary import (
     Family,
     Slice,
     Summary,
     copying,
+    curve_text,
     damages,
     drops,
     energy_text,
     flow_table_text,
     headline,
-    keeps_wire_speed,
     key_numbers,
+    levels,
+    mark,
     packet_buffer_text,
     slices,
     stacked_text,
@@ -134,16 +137,26 @@ def run_summary(summary: Summary) -> RenderableType:
     return Group(*parts)
 
 
-def comparison(pair: Comparison, judgements: Sequence[Judgement]) -> RenderableType:
-    """Two runs metric by metric, and what the conditions came to."""
-    parts: list[RenderableType] = [Text(f"a  {pair.name('a')}"), Text(f"b  {pair.name('b')}")]
+def comparison(
+    pair: Comparison,
+    judgements: Sequence[Judgement],
+    names: tuple[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> RenderableType:
+    """Two runs: what differs surely, metric by metric, and what the conditions came to.
+
+    `names` are the operands as they were given, `labels` the words for reasons.
+    """
+    parts: list[RenderableType] = [Text(comparing.sentence(pair), "bold")]
+    for side, name in zip("ab", names or (pair.name("a"), pair.name("b")), strict=True):
+        parts.append(Text.assemble(f"{side}  {name}", (f"  {pair.name(side)}" if names else "", "dim")))
     if not pair.identical_traffic:
         parts.append(
             Text("! The runs did not see the same traffic: differences are not due to the machine alone.", "yellow")
         )
     table = _table("metric", ">a", ">b", ">change", "")
     styles = {"better": "green", "worse": "red", "noise": "dim", "same": "dim"}
-    for *row, word in pair.rows():
+    for *row, word in comparing.rows(pair, labels):
         table.add_row(*(Text(cell) for cell in row), Text(word, styles.get(word, "")))
     parts += [Text(), table]
     for judgement in judgements:
@@ -295,10 +308,11 @@ def written(folder: str, files: Sequence[str], report: str | None) -> Renderable
 
 
 def _verdict(summary: Summary) -> RenderableType:
-    mark, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[
-        keeps_wire_speed(summary)
-    ]
-    lines: list[RenderableType] = [Text(f"{mark} {headline(summary)}", style)]
+    found = mark(summary)
+    style = {"good": "bold green", "open": "bold yellow", "bad": "bold red"}[found.tone]
+    lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
+    if (reach := curve_text(summary)) is not None:
+        lines.append(_indented(reach, "bold"))
     lines += [_indented(reason) for reason in (summary.get("verdict") or {}).get("reasons") or []]
     return Group(*lines)
 
@@ -341,11 +355,11 @@ def _time_goes(summary: Summary) -> list[RenderableType]:
 
 
 def _levels(summary: Summary) -> list[RenderableType]:
-    levels = summary.get("levels") or []
-    if not levels:
+    found = levels(summary)
+    if not found:
         return []
     table = _table("", ">", "", "")
-    for level in levels:
+    for level in found:
         rate = level.get("hit_rate")
         of = f"of {q.short_count((level.get('hits') or 0) + (level.get('misses') or 0))}"
         table.add_row(
@@ -575,19 +589,6 @@ def _indented(words: str, style: str = "") -> RenderableType:
 def _gauge(part: float, width: int = 16) -> Text:
     filled = min(width, max(0, round(part * width)))
     return Text("█" * filled + "░" * (width - filled), "cyan")
-
-
-def _table(*columns: str) -> Table:
-    """A table without lines; a name that begins with `>` is set to the right."""
-    table = Table(box=None, show_header=any(c.lstrip(">") for c in columns), header_style="dim", padding=(0, 1, 0, 1))
-    for name in columns:
-        table.add_column(
-            name.lstrip(">"),
-            justify="right" if name.startswith(">") else "left",
-            no_wrap=name.startswith(">"),
-            overflow="fold",
-        )
-    return table
 
 
 class _Bar:

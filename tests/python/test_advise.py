@@ -1,17 +1,20 @@
 """Advice: designs of resolution IV, effects that are found again, techniques that compose, and advice that holds."""
 
+import io
 import itertools
 import json
+import re
 import shlex
 import struct
 import tomllib
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import documents
 import wirespeed
-from wirespeed import api
+from wirespeed import api, terminal
 from wirespeed.advise import advice as advice_of
 from wirespeed.advise import bench, factorial, lossless, page, techniques, text
 from wirespeed.sweep import Ask, Plan, metrics
@@ -478,6 +481,50 @@ def test_wrong_input_is_told_before_anything_runs(given, says, tmp_path):
 def test_a_target_beyond_the_port_is_told(tmp_path):
     with pytest.raises(wirespeed.InputError, match="more than the port's line rate"):
         wirespeed.advise("forwarding", set=SMALL, target="200 Mpps", out=tmp_path)
+
+
+def test_a_target_that_is_carried_as_it_is_is_answered_at_once(tmp_path):
+    found = wirespeed.advise("forwarding", set=SMALL, packets=2000, target="100 kpps", out=tmp_path)
+    document = found.document
+    assert document["answered"]
+    # What line rate is, and the target.
+    assert document["runs"] == 2
+    assert text.headline(document).startswith("Nothing has to change: 0.100 Mpps go through without loss")
+    shown = page.page(document)
+    assert '<header class="verdict keeps">' in shown
+    assert "traffic.packet_rate=0.1 Mpps" in document["target"]["command"]
+    assert text.commands(document) == [("Run it as it is, at the target", document["target"]["command"])]
+    assert found.settings == []
+    assert "lost none" in terminal.text(text.summary(document), Console(file=io.StringIO(), width=80))
+    assert [file.name for file in found.write(tmp_path)] == ["advice.json", "advice.html"]
+
+
+def test_the_box_is_green_where_nothing_has_to_change(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    document["now"]["ndr_at_line_rate"] = True
+    assert '<header class="verdict keeps">' in page.page(document)
+    document["now"]["ndr_at_line_rate"] = False
+    assert '<header class="verdict plain">' in page.page(document)
+
+
+def test_a_command_says_each_setting_once_and_the_last_holds(advice):
+    _, _, found = advice
+    paths = re.findall(r"--set '?([\w.]+)=", found.command)
+    assert len(paths) == len(set(paths))
+    assert "machine.cores" in paths
+    core = next(each for each in found.document["techniques"] if each["name"] == "core")["set"][0]
+    assert core in found.command
+
+
+def test_techniques_are_in_groups_of_who_can_do_them(advice):
+    _, _, found = advice
+    groups = text.by_who(found.document, text.ranked(found.document)[1])
+    assert [words for words, _ in groups] == ["Settings of driver and system", "More cores"]
+    assert sum(len(rows) for _, rows in groups) == len(found.document["techniques"])
+    printed = terminal.text(text.summary(found.document), Console(file=io.StringIO(), width=100))
+    assert printed.index("Settings of driver and system") < printed.index("More cores")
+    assert "<h3>More cores</h3>" in page.page(found.document)
 
 
 def labels(document):

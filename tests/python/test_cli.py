@@ -71,7 +71,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         options["progress"]("run", 500, 1000, "")
         return result(given[0] if len(given) == 1 else given.pop(0))
 
-    def operands(names: list[str], settings: Any, seed: Any, threads: Any, progress: Any) -> list[Result]:
+    def operands(names: list[str], settings: Any, seed: Any, threads: Any, progress: Any, *_: Any) -> list[Result]:
         return [run(name, progress=progress) for name in names]
 
     monkeypatch.setattr(api, "run", run)
@@ -90,7 +90,7 @@ def test_the_table_starts_with_the_verdict_and_leaves_progress_to_stderr(wirespe
     runs.append(summaries.lossless())
     ran = wirespeed("run", "x")
     assert ran.code == 0
-    assert ran.out.startswith("✓ Keeps wire speed")
+    assert ran.out.startswith("✓ Carries the 4.00 Gbps offered")
     assert "--out DIR" in ran.err
     assert "--out DIR" not in ran.out
 

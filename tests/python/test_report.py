@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
@@ -10,9 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import summaries
-from wirespeed.report import page, palette, stacked
+import wirespeed.summary
+from wirespeed import terminal
+from wirespeed.report import charts, page, palette, stacked
 from wirespeed.report.notebook import card
 from wirespeed.summary import REASONS
 
@@ -255,3 +259,80 @@ def test_every_reason_has_a_colour_of_its_own() -> None:
     drawn = [palette.colour(reason) for reason in REASONS]
     assert palette.colour("what nobody knows") not in drawn
     assert len(set(drawn)) == len(drawn)
+
+
+def test_an_interval_that_is_cut_short_does_not_ruin_the_axis() -> None:
+    summary = summaries.lossless()
+    last = summary["series"][-1]
+    tiny = {**last, "start_ns": last["start_ns"] + last["width_ns"], "width_ns": 0.05, "offered_mpps": 20_000.0}
+    summary["series"].append(tiny)
+    drawn = charts.rate_over_time(summary["series"])
+    assert drawn is not None
+    assert max(float(label.replace(",", "")) for label in re.findall(r">([\d,.]+)</text>", drawn)) < 100
+
+
+def test_without_drops_there_is_a_sentence_and_no_section() -> None:
+    nothing = summaries.lossless(drops={"no_rx_descriptor": 0, "ttl_expired": 0})
+    assert "Drops by reason" not in page(nothing, SCENARIO)
+    assert "No packet was dropped." in page(nothing, SCENARIO)
+    assert "Drops by reason" in page(summaries.sound(), SCENARIO)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "look"),
+    [
+        ({"offered_gbps": 10.0}, "line_rate", ("✓", "keeps", "#0b9a6b")),
+        ({}, "carries", ("✓", "keeps", "#0b9a6b")),
+        ({"rejected": 300_000}, "rejects", ("!", "open", "#b98a12")),
+        ({"partial": True}, "partial", ("!", "open", "#b98a12")),
+        ({"lost": 5}, "loses", ("✗", "fails", "#d0463b")),
+        ({"packets": 0}, None, ("?", "open", "#b98a12")),
+        # What the document says goes before what is reckoned from its numbers.
+        ({"verdict": {"status": "rejects", "headline": "x"}}, "rejects", ("!", "open", "#b98a12")),
+    ],
+)
+def test_the_mark_follows_the_status_everywhere(changes: dict, status: str | None, look: tuple[str, str, str]) -> None:
+    summary = summaries.lossless(line_rate_gbps=10.0)
+    summary["verdict"].pop("status")
+    summary |= changes
+    assert wirespeed.summary.status(summary) == status
+    symbol, box, edge = look
+    drawn, noted = page(summary, SCENARIO), card(summary)
+    assert f'<header class="verdict {box}">' in drawn
+    assert f'<span class="mark" aria-hidden="true">{symbol}</span>' in drawn
+    assert f"border-left:4px solid {edge}" in noted
+    printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=80, color_system=None))
+    assert printed.startswith(f"{symbol} ")
+
+
+def test_a_machine_without_io_ways_has_no_ddio() -> None:
+    summary = summaries.sound()
+    assert "DDIO" in [level["name"] for level in wirespeed.summary.levels(summary)]
+    assert "written in place" in page(summary, SCENARIO)
+    summary["machine"]["io_ways"] = 0
+    assert "written in place" not in page(summary, SCENARIO)
+    printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=80, color_system=None))
+    assert "DDIO" not in printed
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([0.0, 0.0, 0.0], "Without loss up to 75.0 % of line rate (7.50 Mpps), the highest load that was tried."),
+        ([0.0, 0.0, 0.031], "Without loss up to 50.0 % of line rate (5.00 Mpps); at 75.0 % 3.10 % are lost."),
+        ([0.01, 0.0, 0.0], "Packets are lost at every load that was tried, from 25 % of line rate on."),
+        ([], None),
+    ],
+)
+def test_how_far_the_load_could_go_stands_below_the_verdict(losses: list[float], says: str | None) -> None:
+    curve = [
+        {"load": 0.25 * (i + 1), "loss": loss, "offered_mpps": 2.5 * (i + 1), "carried_mpps": 2.5 * (i + 1)}
+        for i, loss in enumerate(losses)
+    ]
+    summary = summaries.lossless(curve=curve)
+    assert wirespeed.summary.curve_text(summary) == says
+    if says is not None:
+        assert f'<p class="reach">{says}</p>' in page(summary, SCENARIO)
+        assert says in card(summary)
+        printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=99, color_system=None))
+        assert printed.splitlines()[1].strip() == says

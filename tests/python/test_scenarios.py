@@ -78,6 +78,6 @@ def test_a_missing_file_is_named(name: str) -> None:
 def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         scenarios.find(tmp_path)
-    (tmp_path / "x.pcap").write_bytes(b"\xd4\xc3\xb2\xa1")
+    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\xb2\xa1")
     with pytest.raises(InputError, match="not UTF-8"):
-        scenarios.find(tmp_path / "x.pcap")
+        scenarios.find(tmp_path / "x.bin")

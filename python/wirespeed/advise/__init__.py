@@ -72,7 +72,8 @@ def advise(
     Every technique that fits is switched on and off, in a factorial design of resolution IV, all on the same packets,
     and run alone; the best few in every combination; the best set again by longer runs, until its rate is known to
     1 %. `goal` is "rate", at saturation, "ndr", the highest rate without loss, or "p99", at the scenario's load.
-    `target` is a rate such as "20 Mpps": the cheapest set that carries it is found too. `without` leaves out
+    `target` is a rate such as "20 Mpps": the cheapest set that carries it is found too; where the machine carries it as
+    it is, that is all that is answered (`answered` in the document), after one run. `without` leaves out
     techniques. `packets` are those of a run of the comparison. `out` keeps finished runs, so that advice that was
     stopped goes on. Nothing depends on `jobs` but the time it takes.
 

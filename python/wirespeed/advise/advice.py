@@ -58,6 +58,8 @@ def advise(asked: Asked) -> dict[str, Any]:
     bench.expected = _expected(len(fit), asked.goal)
     try:
         target = bench.target(asked.target) if asked.target is not None else None
+        if target is not None and bench.carries([], target):
+            return _answered(bench, asked, target, time.monotonic() - started)
         now = bench.where_it_is(techniques.largest_pool(bench.resolved, fit))
         screened = _screened(bench, fit, asked.goal)
         best = _best_few(fit, screened, asked.goal)
@@ -100,6 +102,39 @@ def advise(asked: Asked) -> dict[str, Any]:
         "packets": asked.packets,
         "warmup": bench.warmup,
         "seconds": time.monotonic() - started,
+    }
+
+
+def _answered(bench: Bench, asked: Asked, mpps: float, seconds: float) -> dict[str, Any]:
+    """The answer where the machine as it is carries the target: nothing else was run, and nothing is ranked."""
+    command = bench.command([])
+    nothing = {"techniques": [], "titles": [], "set": [], "cost": {}, "cost_words": "nothing", "command": command}
+    return {
+        "schema": SCHEMA,
+        "scenario": bench.name,
+        "name": bench.resolved.get("name", ""),
+        "machine": bench.resolved["machine"].get("name", ""),
+        "goal": asked.goal,
+        "answered": True,
+        "now": {"command": command},
+        "techniques": [],
+        "not_fitting": [],
+        "interactions": [],
+        "combinations": None,
+        "retried": None,
+        "best": nothing,
+        "target": {
+            "command": bench.command([], mpps=mpps),
+            "mpps": mpps,
+            "met": True,
+            "techniques": [],
+            "tried": [{"techniques": [], "carries": True}],
+            "packets": bench.target_packets,
+        },
+        "runs": bench.runs,
+        "ran": bench.ran,
+        "packets": asked.packets,
+        "seconds": seconds,
     }
 
 

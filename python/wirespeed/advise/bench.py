@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wirespeed import api, quantities, scenarios
+from wirespeed import api, quantities, scenarios, units
 from wirespeed.advise import lossless
 from wirespeed.advise.factorial import Runs
 from wirespeed.advise.techniques import Technique, Unfit
@@ -38,7 +37,6 @@ _OFFERED: Final = frozenset({"traffic.load", "traffic.rate", "traffic.packet_rat
 _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 # Seeds of the confirmation begin here; comparisons never have so many replications.
 CONFIRMED_FROM: Final = 1000
-_TARGET: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(Mpps|Gbps)\s*", re.IGNORECASE)
 # A trial of the search for the highest rate without loss has as many packets as a run of the comparison, at least so
 # many, and rates are found to that share. What waits may grow (by Little's law) by that share of them, and by a burst
 # a core: of much shorter trials bursts would be more than the share.
@@ -48,7 +46,6 @@ _OWN: Final = 100_000
 _AT_LINE: Final = 20_000
 _SEARCHED: Final = 20_000
 NDR_WITHIN: Final = 0.01
-_RATES: Final = {"bps": 1e-9, "kbps": 1e-6, "Mbps": 1e-3, "Gbps": 1.0, "Tbps": 1e3}
 
 
 # Rejections that are not what a function is for, as those of a filter are: traffic that does not suit the scenario.
@@ -270,7 +267,7 @@ class Bench:
         """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
         on = [override for each in chosen for override in each.overrides]
         offer = _offered(mpps, self._port)
-        (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={5 * self._asked.packets}"], 1)
+        (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={self.target_packets}"], 1)
         return row["error"] is None and row["loss"] == 0.0
 
     def confirm(self, chosen: Sequence[Technique], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,32 +309,36 @@ class Bench:
             "ndr_mpps": {"before": now["ndr_mpps"], "after": ndr["mpps"]},
         }
 
-    def command(self, chosen: Sequence[Technique], saturated: bool = False) -> str:
-        """The command line that runs a set; where `saturated`, as its rate was compared."""
+    @property
+    def target_packets(self) -> int:
+        """Packets of the run that a target is tried in."""
+        return 5 * self._asked.packets
+
+    def command(self, chosen: Sequence[Technique], saturated: bool = False, mpps: float | None = None) -> str:
+        """The command line that runs a set; where `saturated` as its rate was compared, or with that rate offered."""
         words = ["wirespeed", "run", self.name]
         for option, given in (("--capture", self._asked.capture), ("--table", self._asked.table)):
             words += [option, os.fspath(given)] if given is not None else []
         given_set = scenarios.overrides(self._asked.set)
         added = [override for each in chosen for override in each.overrides]
-        if saturated:
+        if saturated or mpps is not None:
             # What is offered is said in one way.
             given_set = [each for each in given_set if each.partition("=")[0].strip() not in _OFFERED]
-            added += [_LINE_RATE, *self._lift]
-        words += [text for override in [*given_set, *added] for text in ("--set", override)]
+            added += [_LINE_RATE, *self._lift] if saturated else [f"traffic.packet_rate={mpps:.6g} Mpps"]
+        # Of a setting that is given twice the last holds: it alone is told.
+        last = {override.partition("=")[0].strip(): override for override in [*given_set, *added]}
+        words += [text for override in last.values() for text in ("--set", override)]
         return shlex.join(words)
 
     def target(self, text: str) -> float:
         """A wanted rate in Mpps. Raises InputError for what is no rate, or is more than the port carries."""
-        found = _TARGET.fullmatch(text)
-        if found is None or not float(found.group(1)) > 0:
-            raise InputError(f"--target {text!r}: must be a rate, for example '20 Mpps' or '90 Gbps'")
+        found = units.rate("--target", text)
         (row,) = self._study("line rate", {"line": ["traffic.load=1.0"]}, [f"run.packets={_AT_LINE}"], 1)
         if row["error"] is not None:
             raise InputError(str(row["error"]))
         line, line_gbps = float(row["offered_mpps"]), _gbps(self.resolved["nic"]["rate"])
         self._port = line
-        value = float(found.group(1))
-        mpps = value if found.group(2).lower() == "mpps" else value / line_gbps * line
+        mpps = found.value / 1e6 if found.kind == "packets" else found.value / 1e9 / line_gbps * line
         if mpps > line * 1.001:
             raise InputError(
                 f"--target {text}: is more than the port's line rate, {quantities.mpps(line)} or {line_gbps:g} Gbps of "
@@ -466,5 +467,4 @@ def _gbps(rate: object) -> float:
     """A rate of a resolved scenario: a number of Gbps, or text such as `100 Gbps`."""
     if isinstance(rate, int | float):
         return float(rate)
-    number, unit = str(rate).split()
-    return float(number) * _RATES[unit]
+    return units.rate("nic.rate", str(rate)).value / 1e9

@@ -66,9 +66,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         ] = None,
         packets: Annotated[
             int,
-            typer.Option(
-                "--packets", metavar="N", help="Packets of each run of the comparison.", rich_help_panel=_ADVICE
-            ),
+            options.count("--packets", "Packets of each run of the comparison.", rich_help_panel=_ADVICE),
         ] = bench.PACKETS,
         jobs: Annotated[int | None, options.jobs("Processes", _ADVICE)] = None,
         capture: CaptureOpt = None,

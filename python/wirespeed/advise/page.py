@@ -10,12 +10,16 @@ import altair as alt
 
 from wirespeed.advise import text
 from wirespeed.report import charts
-from wirespeed.sweep.page import shell, table
+from wirespeed.report.shell import shell, table
 
 
 def page(document: Mapping[str, Any]) -> str:
     """One HTML document that needs no network."""
+    title = f"Advice for {document['name'] or document['scenario']}"
     under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
+    if document.get("answered"):
+        run = "".join(f"<p>{escape(label)}:</p>{_code(command)}" for label, command in text.commands(document))
+        return shell(title, text.headline(document), under, f"<section><h2>Run it</h2>{run}</section>", "keeps")
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
     more = text.without_loss(document)
     under += f"<p class=about>{escape(more)}</p>" if more else ""
@@ -36,7 +40,9 @@ def page(document: Mapping[str, Any]) -> str:
     own_heads, own_rows = text.at_own_load(document)
     own = {row[0]: row[1:] for row in own_rows}
     rows = [[row[0], *row[1:-1], *own[row[0]], row[-1]] for row in rows]
-    body += table([heads[0], *heads[1:-1], *own_heads[1:], heads[-1]], rows, under=titles)
+    for who, group in text.by_who(document, rows):
+        all_heads = [heads[0], *heads[1:-1], *own_heads[1:], heads[-1]]
+        body += f"<h3>{escape(who)}</h3>{table(all_heads, group, under=titles)}"
     over = "batches of packets within a run" if document["same_for_every_seed"] else "seeds"
     body += (
         "<p class=note>Alone: added to the machine as it is. With others: averaged over all others on and off. "
@@ -53,7 +59,7 @@ def page(document: Mapping[str, Any]) -> str:
     left += [["", name, where] for name, where in document["elsewhere"].items()]
     body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left, _WORDS)}"
     body += "</section>"
-    return shell(f"Advice for {document['name'] or document['scenario']}", text.headline(document), under, body)
+    return shell(title, text.headline(document), under, body, text.verdict(document))
 
 
 def _sentence(words: str) -> str:
@@ -89,6 +95,7 @@ def _charts(document: Mapping[str, Any]) -> str:
     return "".join(f"<figure class=bars>{each}</figure>" for each in drawn) + note
 
 
+_NAMES: Final = alt.Axis(labelLimit=200)
 _TITLES: Final = {
     "rate": "rate at saturation, alone, %",
     "ndr": "highest rate without loss, alone, %",
@@ -115,7 +122,9 @@ def _bar(
 
 def _bars(rows: Sequence[Mapping[str, Any]], order: Sequence[str], title: str) -> str:
     """The change that each technique makes, with its interval, as SVG; those that surely help stand out."""
-    base = alt.Chart(charts.data([dict(row) for row in rows])).encode(y=alt.Y("name:N", sort=list(order), title=None))
+    base = alt.Chart(charts.data([dict(row) for row in rows])).encode(
+        y=alt.Y("name:N", sort=list(order), title=None, axis=_NAMES)
+    )
     bars = base.mark_bar(height=12).encode(
         x=alt.X("y:Q", axis=alt.Axis(title=title, tickCount=8)),
         color=alt.condition("datum.helps", alt.value(charts.CARRIED), alt.value(charts.OFFERED)),

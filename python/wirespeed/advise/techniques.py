@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import cost as hardware
+from wirespeed import units
 from wirespeed.errors import InputError, nearest
 
-Kind = Literal["setting", "software", "core", "hardware"]
+Kind = Literal["setting", "bios", "software", "core", "hardware"]
+WHO: Final[Mapping[Kind, str]] = {
+    "setting": "Settings of driver and system",
+    "bios": "Settings of the BIOS",
+    "software": "Another program",
+    "core": "More cores",
+    "hardware": "New hardware",
+}
+"""Who can do it, from what an operator sets today to what has to be built."""
 Resolved = Mapping[str, Any]
 
-_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LINE: Final = 64
 # Of physical addresses, for tags: what Skylake-SP has (Intel SDM volume 1, table 16-1, 46 bits).
 _ADDRESS_BITS: Final = 46
@@ -330,8 +338,7 @@ def _pool(of: Resolved, cores: int) -> int:
 def _bytes(size: object) -> int:
     if isinstance(size, int | float):
         return int(size)
-    number, unit = str(size).split()
-    return round(float(number) * _UNITS[unit])
+    return units.size("machine.llc.size", str(size))
 
 
 _SHORT: Final = 256
@@ -351,7 +358,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("isolated", "LLC ways of cores apart from those of devices", _CACHE, "setting", _isolated),
     ("allocator", "the four-state allocator of LLC ways (wirespeedd)", _CACHE, "software", _allocator),
     ("io_age", "device lines leave the LLC first (2-bit ages)", _CACHE, "hardware", _io_age),
-    ("prefetcher", "the next-line prefetcher of L2", _CACHE, "setting", _prefetcher),
+    ("prefetcher", "the next-line prefetcher of L2", _CACHE, "bios", _prefetcher),
     ("hash", "slices by a hash of all address bits", _SLICES, "hardware", _hash),
     ("more_slices", "twice the slices, each with a queue", _SLICES, "hardware", _more_slices),
     ("huge_pages", "pages of 1 GiB", _SLICES, "setting", _huge_pages),
@@ -361,7 +368,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("pipeline", "one core receives, the others work", _CACHE, "software", _pipeline),
     ("ordered_pool", "mbufs in the order of their addresses", _ROWS, "software", _ordered_pool),
     ("packet_buffer", "packets in piece-wise linear pages, not in mbufs", _ROWS, "hardware", _packet_buffer),
-    ("closed_rows", "DRAM rows that close behind each line", _ROWS, "hardware", _closed_rows),
+    ("closed_rows", "DRAM rows that close behind each line", _ROWS, "bios", _closed_rows),
     ("stacked_dram", f"stacked DRAM ({_STACK}) behind the LLC", _SLICES, "hardware", _stacked),
     ("stacked_tables", "tables in stacked DRAM, a copy on each of 32 channels", _SLICES, "hardware", _stacked_tables),
     ("own_slices", "half of the LLC slices for tables alone", _SLICES, "software", _own_slices),

@@ -10,11 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
+from wirespeed.advise.techniques import WHO
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
 # Combinations that a terminal shows, beside each technique alone; the page has all.
 _SHOWN: Final = 4
+ANSWERED: Final = (
+    "One run of {packets} packets at the target lost none. Techniques were not tried: without --target they are "
+    "ranked, and `wirespeed run --search ndr` finds the highest rate without loss."
+)
 RANKED_BY: Final = "rate: carried at saturation; NDR: the highest rate without loss; both behind the same port"
 # Rejected packets of a share that is told, and a change of loss.
 _REJECTED: Final = 1e-3
@@ -23,6 +28,8 @@ _LOSS: Final = 5e-5
 
 def headline(document: Mapping[str, Any]) -> str:
     """What to do, in one line."""
+    if document.get("answered"):
+        return f"Nothing has to change: {q.mpps(document['target']['mpps'])} go through without loss as it is"
     best = document["best"]
     enough = _is_enough(document)
     nothing = "Nothing has to change: the port's line rate goes through without loss"
@@ -44,6 +51,8 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def now(document: Mapping[str, Any]) -> list[str]:
     """Where the machine is."""
+    if document.get("answered"):
+        return [ANSWERED.format(packets=q.count(document["target"]["packets"]))]
     at = document["now"]
     ndr = q.mpps(at["ndr_mpps"]) + (", the port's line rate" if at["ndr_at_line_rate"] else "")
     machine = f"As it is ({document['machine']})" if document["machine"] else "As it is"
@@ -81,10 +90,17 @@ def ranked(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for each in document["techniques"]:
         # Bits of SRAM that a chip lacks say that it is another one.
-        kind = {"hardware": "new chip", "software": "software"}.get(each["kind"], "nothing")
+        kind = {"hardware": "new chip", "software": "software", "bios": "BIOS"}.get(each["kind"], "nothing")
         cost = kind if each["cost_words"] == "nothing" else each["cost_words"]
         rows.append([each["name"], _alone(each, "rate"), _short(each["rate"]), _alone(each, "ndr"), cost])
     return heads, rows
+
+
+def by_who(document: Mapping[str, Any], rows: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
+    """Rows that begin with a technique, in groups of who can do it; what can be done today comes first."""
+    kinds = {each["name"]: each["kind"] for each in document["techniques"]}
+    groups = [(words, [row for row in rows if kinds[row[0]] == kind]) for kind, words in WHO.items()]
+    return [(words, found) for words, found in groups if found]
 
 
 def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -214,6 +230,8 @@ def target(document: Mapping[str, Any]) -> str | None:
 def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What to run: a label and a command line each; where one command is two of them, both labels are one."""
     best, goal = document["best"], document["target"]
+    if document.get("answered"):
+        return [("Run it as it is, at the target", goal["command"])]
     found: list[tuple[str, str]] = []
     if _is_enough(document):
         found.append(("Run it as it is, which keeps line rate", document["now"]["command"]))
@@ -236,7 +254,10 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
-    parts += [Text(), _table(*ranked(document))]
+    if document.get("answered"):
+        return Group(*parts)
+    heads, rows = ranked(document)
+    parts += [Text(), _table(heads, rows, by_who(document, rows))]
     parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
     parts.append(Text(f" {ranked_by(document)}", "dim"))
     parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
@@ -257,6 +278,11 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
         names = ", ".join(each["name"] for each in document["not_fitting"])
         parts.append(Text(f"· does not fit here: {names} (reasons: --out DIR, or --format json)", "dim"))
     return Group(*parts)
+
+
+def verdict(document: Mapping[str, Any]) -> str:
+    """The box of the headline: green where nothing has to change."""
+    return "keeps" if document.get("answered") or _is_enough(document) else "plain"
 
 
 def _is_enough(document: Mapping[str, Any]) -> bool:
@@ -315,10 +341,13 @@ def _listed(titles: list[str]) -> str:
     return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> Table:
+def _table(heads: list[str], rows: list[list[str]], groups: list[tuple[str, list[list[str]]]] | None = None) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 1))
     for place, head in enumerate(heads):
         table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=bool(place))
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    for words, group in groups or [("", rows)]:
+        if words:
+            table.add_row(Text(words, "bold"))
+        for row in group:
+            table.add_row(*(Text(cell) for cell in row))
     return table

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from wirespeed import quantities as q
 from wirespeed import terminal
+from wirespeed.calibrate import busy
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -53,6 +54,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
 
         if out is not None and out.is_dir():
             raise IsADirectoryError(21, "is a folder; name a file", str(out))
+        if not quiet and (told := busy.words(busy.others())):
+            print(f"wirespeed: {told}", file=sys.stderr)
         with stoppable(), Bar(quiet=quiet, unit="loops") as bar:
             found = measure(cpu, judge, bar)
         if out is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -25,6 +26,9 @@ HEIGHT: Final = 230
 
 OFFERED, CARRIED, TAIL = "var(--offered)", "var(--carried)", "var(--tail)"
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+# Room for the labels of an axis, and between them and its title: they are as wide as their fonts make them.
+_LABELS: Final = 34
+_TITLE: Final = 14
 _QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
 
 
@@ -49,7 +53,7 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
 
 def rate_over_time(series: Sequence[Interval]) -> str | None:
     """Offered and carried rate over simulated time, or None where there are not two intervals."""
-    known = [p for p in series if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
+    known = [p for p in _whole(series) if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
     if len(known) < 2:
         return None
     scale, unit = _time_scale(known)
@@ -91,7 +95,8 @@ def machine_over_time(series: Sequence[Interval]) -> str | None:
             continue
         domain = alt.Scale(domain=[0, most]) if most is not None else alt.Scale(zero=True)
         panel = alt.Chart(data(rows)).mark_line(strokeWidth=1.5, color=CARRIED)
-        panels.append((panel, alt.Y("y:Q", axis=alt.Axis(title=title, tickCount=3), scale=domain)))
+        axis = alt.Axis(title=title, tickCount=3, minExtent=_LABELS, titlePadding=_TITLE)
+        panels.append((panel, alt.Y("y:Q", axis=axis, scale=domain)))
     if not panels:
         return None
     drawn = []
@@ -243,6 +248,13 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
 
 
+def _whole(series: Sequence[Interval]) -> list[Interval]:
+    """The intervals without those that are cut short: a packet in a nanosecond is a rate that nothing has."""
+    widths = [width for p in series if q.is_number(width := p.get("width_ns"))]
+    least = statistics.median(widths) / 2 if widths else 0.0
+    return [p for p in series if not q.is_number(width := p.get("width_ns")) or width >= least]
+
+
 def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:
     """Nanoseconds in the unit that suits the last interval, and its name."""
     last = max((p["start_ns"] for p in series if q.is_number(p.get("start_ns"))), default=0.0)
@@ -321,13 +333,14 @@ def _offered_and_carried(rows: list[dict[str, Any]], axis: alt.Axis, points: boo
     ]
     domain = ["offered", "carried"]
     colour = alt.Color("which:N", scale=alt.Scale(domain=domain, range=[OFFERED, CARRIED]), legend=_legend())
-    dash = alt.StrokeDash("which:N", scale=alt.Scale(domain=domain, range=[[6, 4], [1, 0]]), legend=_legend())
     base = alt.Chart(data(long)).encode(
         x=alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False)),
-        y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5), scale=alt.Scale(zero=True)),
+        y=alt.Y("mpps:Q", axis=alt.Axis(title="Mpps", tickCount=5, titlePadding=_TITLE), scale=alt.Scale(zero=True)),
         color=colour,
     )
-    layers = [base.mark_line(strokeWidth=2).encode(strokeDash=dash)]
+    # What is offered is a broad line behind: where all is carried the two are one.
+    wide = alt.StrokeWidth("which:N", scale=alt.Scale(domain=domain, range=[6, 2]), legend=None)
+    layers = [base.mark_line().encode(strokeWidth=wide)]
     if points:
         carried = base.transform_filter("datum.which === 'carried'")
         layers.append(carried.mark_point(filled=True, size=46, opacity=1).encode(description="words:N"))
@@ -342,8 +355,8 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     shown = [t for t in ticks if min(values) * 0.98 <= t <= max(values) * 1.02]
     if len(shown) < 3:  # less than a decade: ticks at equal distances say more
-        return alt.Axis(tickCount=6, title="sojourn, µs", format="~g", labelOverlap="greedy")
-    return alt.Axis(values=shown, title="sojourn, µs", format="~g", labelOverlap="greedy")
+        return alt.Axis(tickCount=6, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
+    return alt.Axis(values=shown, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
 
 
 def _legend() -> alt.Legend:

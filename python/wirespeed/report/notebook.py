@@ -6,13 +6,16 @@ from html import escape
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
-from wirespeed.summary import Summary, headline, keeps_wire_speed, key_numbers, slices, warnings
+from wirespeed.summary import Summary, curve_text, headline, key_numbers, mark, slices, warnings
 
 
 def card(summary: Summary) -> str:
     """A fragment without scripts or style sheets, so that it stands in any notebook, light or dark."""
-    mark, edge = {True: ("✓", "#0b9a6b"), False: ("✗", "#d0463b"), None: ("?", "#b98a12")}[keeps_wire_speed(summary)]
+    found = mark(summary)
+    edge = {"good": "#0b9a6b", "bad": "#d0463b", "open": "#b98a12"}[found.tone]
     notes = "".join(f"<div style='color:#b98a12'>{escape(note)}</div>" for note in warnings(summary))
+    told = curve_text(summary)
+    reach = f"<div style='font-weight:600'>{escape(told)}</div>" if told else ""
     cells = "".join(
         f"<div style='min-width:8em'><div style='opacity:.7;font-size:85%'>{escape(n.label)}</div>"
         f"<div style='font-size:120%;font-weight:600'>{escape(n.value)}</div>"
@@ -35,6 +38,6 @@ def card(summary: Summary) -> str:
     )
     return (
         f"<div style='border-left:4px solid {edge};padding:4px 12px;max-width:60em;overflow-wrap:anywhere'>"
-        f"<div style='font-size:110%;font-weight:600'>{mark} {escape(headline(summary))}</div>{notes}"
+        f"<div style='font-size:110%;font-weight:600'>{found.symbol} {escape(headline(summary))}</div>{reach}{notes}"
         f"<div style='display:flex;flex-wrap:wrap;gap:8px 24px;margin-top:6px'>{cells}</div>{time_goes}</div>"
     )

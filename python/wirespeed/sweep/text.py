@@ -21,12 +21,90 @@ _ERRORS_SHOWN: Final = 5
 
 
 def headline(document: Mapping[str, Any]) -> str:
-    """What was run."""
+    """The answer: where the first metric that tells points apart is best, and which axis moves it."""
+    measured = {name: [r for r in document["results"] if name in r] for name in document["metrics"]}
+    name = next((name for name, results in measured.items() if differ(results, name)), None)
+    if name is None:
+        titles = [METRICS[each].title for each, results in measured.items() if len(results) > 1]
+        if not titles:
+            return counted(document)
+        listed = " or ".join(filter(None, (", ".join(titles[:-1]), titles[-1])))
+        return f"{listed[:1]}{listed[1:].lower()} of no point can be told from those of another"
+    best = _best(measured[name], name)
+    moved = _moved(document, name)
+    most = "highest" if METRICS[name].better > 0 else "lowest"
+    tied = sum(r is not best and _is_level(best[name], r[name]) for r in measured[name])
+    beside = f", and {tied} more {'point is' if tied == 1 else 'points are'} as good" if tied else ""
+    answer = f"{METRICS[name].title} is {most} at {_where(best, short=True)}: {value(name, best[name])}{beside}"
+    return f"{answer}. {moved}" if moved else answer
+
+
+def counted(document: Mapping[str, Any]) -> str:
+    """How much was run, and of what."""
     results = document["results"]
     runs = sum(result["runs"] for result in results)
-    words = f"{q.count(len(results))} points, {q.count(runs)} runs of {document['name'] or document['scenario']}"
+    words = f"{_several(len(results), 'point')}, {_several(runs, 'run')} of {document['name'] or document['scenario']}"
     lost = _lost(document)
     return f"{words}; {lost}" if lost else words
+
+
+def differ(measured: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether any point can be told from the one with the highest or the lowest mean."""
+    if len(measured) < 2:
+        return False
+    ends = (max(measured, key=lambda r: r[name]["mean"])[name], min(measured, key=lambda r: r[name]["mean"])[name])
+    return any(not _is_level(end, result[name]) for end in ends for result in measured)
+
+
+def effects(document: Mapping[str, Any], name: str) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]] | None]:
+    """Of each axis the two points that differ in it alone and are farthest apart; None where no two can be told apart.
+
+    In a grid every value meets all others, and an axis with one value that has results says nothing.
+    """
+    found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]] | None] = {}
+    if document.get("design", "grid") != "grid":
+        return found
+    measured = [result for result in document["results"] if name in result]
+    for axis in (axis["name"] for axis in document["axes"]):
+        groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+        for result in measured:
+            groups.setdefault(tuple(v for k, v in result["at"].items() if k != axis), []).append(result)
+        ends = [(_worst(group, name), _best(group, name)) for group in groups.values() if len(group) > 1]
+        if ends:
+            sure = [(a, b) for a, b in ends if not _is_level(a[name], b[name])]
+            found[axis] = max(sure, key=lambda pair: _factor(pair, name)) if sure else None
+    return found
+
+
+def _moved(document: Mapping[str, Any], name: str) -> str:
+    """Which axis moves a metric most, and which do not move it."""
+    found = effects(document, name)
+    moving = {axis: pair for axis, pair in found.items() if pair is not None}
+    if not moving or len(found) < 2:
+        return ""
+    short = dict(zip(found, shortened(list(found)), strict=True))
+    most = max(moving, key=lambda axis: _factor(moving[axis], name))
+    a, b = (METRICS[name].text(each[name]["mean"]) for each in moving[most])
+    still = [short[axis] for axis in found if axis not in moving]
+    words = f"{short[most]} moves it most, {a} to {b} with all else equal"
+    return f"{words}; {' and '.join(still)} {'does' if len(still) == 1 else 'do'} not measurably" if still else words
+
+
+def _factor(pair: tuple[Mapping[str, Any], Mapping[str, Any]], name: str) -> float:
+    low, high = sorted(abs(each[name]["mean"]) for each in pair)
+    return high / low if low else math.inf
+
+
+def _best(results: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return max(results, key=lambda result: METRICS[name].better * result[name]["mean"])
+
+
+def _worst(results: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return min(results, key=lambda result: METRICS[name].better * result[name]["mean"])
+
+
+def _several(n: int, what: str) -> str:
+    return f"{q.count(n)} {what}{'' if n == 1 else 's'}"
 
 
 def closing(document: Mapping[str, Any]) -> str | None:
@@ -76,9 +154,14 @@ def extremes(document: Mapping[str, Any]) -> list[str]:
         measured = [result for result in document["results"] if name in result]
         if len({result[name]["mean"] for result in measured}) < 2:
             continue
-        best = max(measured, key=lambda result: METRICS[name].better * result[name]["mean"])
+        best = _best(measured, name)
         equal = [result for result in measured if result is not best and _is_level(best[name], result[name])]
         title = METRICS[name].title
+        same = [result for result in equal if result[name]["mean"] == best[name]["mean"]]
+        if len(same) == len(equal) > 1 and len(equal) < len(measured) - 1:
+            shown = value(name, best[name])
+            lines.append(f"{title}: {shown} at {len(same) + 1} of {len(measured)} points, which are the best")
+            continue
         if len(equal) == len(measured) - 1:
             lines.append(f"{title}: no point is surely better than the others; best measured {value(name, best[name])}")
             continue
@@ -149,19 +232,20 @@ def _is_level(best: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(abs(best["mean"] - other["mean"]) <= math.hypot(best["half_width"] or 0.0, other["half_width"] or 0.0))
 
 
-def _where(result: Mapping[str, Any]) -> str:
-    return ", ".join(f"{axis}={at(level)}" for axis, level in result["at"].items())
+def _where(result: Mapping[str, Any], short: bool = False) -> str:
+    names = shortened(list(result["at"])) if short else list(result["at"])
+    return ", ".join(f"{name}={at(level)}" for name, level in zip(names, result["at"].values(), strict=True))
 
 
 def rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a point each."""
     axes = [axis["name"] for axis in document["axes"]]
-    labels = {axis["name"]: _labels(axis, document["results"]) for axis in document["axes"]}
+    names = {axis["name"]: labels(axis, document["results"]) for axis in document["axes"]}
     metrics = document["metrics"]
     heads = [*axes, *metrics, *(["runs"] if document["replications"][1] > 1 else [])]
     out = []
     for result in document["results"]:
-        row = [labels[axis][result["at"][axis]] for axis in axes]
+        row = [names[axis][result["at"][axis]] for axis in axes]
         row += [
             _no_result(result) if result["error"] and name not in result else value(name, result.get(name))
             for name in metrics
@@ -174,7 +258,7 @@ def _no_result(result: Mapping[str, Any]) -> str:
     return "failed" if result["runs"] else "no start"
 
 
-def _labels(axis: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[object, str]:
+def labels(axis: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[object, str]:
     """Values of an axis for a table: of paths the names of the files, where those tell them apart."""
     values = dict.fromkeys(result["at"][axis["name"]] for result in results)
     names = {value: Path(value).name if isinstance(value, str) and "/" in value else at(value) for value in values}
@@ -238,7 +322,7 @@ def tables(document: Mapping[str, Any], width: int) -> list[Table]:
 
 def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
     """What the command prints, in so many columns."""
-    parts: list[RenderableType] = [Text(headline(document), "bold")]
+    parts: list[RenderableType] = [Text(headline(document), "bold"), Text(counted(document), "dim")]
     for table in tables(document, width):
         parts += [Text(), table]
     cells = document["results"]

@@ -158,7 +158,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         ] = "testpmd",
         size: Annotated[
             int,
-            typer.Option("--size", metavar="BYTES", help="Bytes of a packet.", rich_help_panel=_PROGRAM),
+            options.size("--size", "Bytes of a packet.", rich_help_panel=_PROGRAM),
         ] = 1500,
         devices: Annotated[
             Literal["memif", "null"],

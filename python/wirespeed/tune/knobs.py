@@ -153,6 +153,12 @@ def _range(where: str, given: str, first: str, last: str, sign: str | None, by: 
         if value > end:
             break
         values.append(value if isinstance(value, int) else float(f"{value:.12g}"))
+    if len(values) > MOST_VALUES:
+        doubled = f"{first}..{last}*2, or " if low > 0 else ""
+        raise InputError(
+            f"{where}={given}: has more values than the at most {MOST_VALUES} that are allowed; take {doubled}"
+            f"{first}..{last}/10 for ten of them"
+        )
     return values
 
 

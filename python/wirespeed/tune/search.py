@@ -24,7 +24,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, units
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
@@ -60,7 +60,6 @@ _PAPERS_ORDER: Final = (DESCRIPTORS, BUFFERS)
 
 # Between two looks at whether Ctrl-C was pressed.
 _HEARS_EVERY_S: Final = 0.2
-_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +333,4 @@ def _fresh(
 
 def _bytes(size: object) -> int:
     """A size of a resolved scenario: a number of bytes, or text such as `24.75 MiB`."""
-    if isinstance(size, int):
-        return size
-    number, unit = str(size).split()
-    return round(float(number) * _UNITS[unit])
+    return size if isinstance(size, int) else units.size("machine.llc.size", str(size))

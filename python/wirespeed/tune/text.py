@@ -29,6 +29,8 @@ PROGRAM_WORDS: Final[Mapping[str, str]] = {
 }
 ALL_WORDS: Final = {**METRIC_WORDS, **PROGRAM_WORDS}
 
+UNCHANGED: Final = "as it is"
+
 
 def value(document: Mapping[str, Any], number: float | None) -> str:
     """A value of the metric in its unit."""
@@ -119,9 +121,9 @@ def methods(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def settings(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: each knob's value in the best of each way; nothing where the scenario's own stays."""
+    """Heads and rows: each knob's value in the best of each way, and words where what is set already stays."""
     ways = [way for way in document["methods"] if way["best"] is not None]
-    rows = [[path, *(str(way["best"]["settings"].get(path, "")) for way in ways)] for path in document["knobs"]]
+    rows = [[path, *(str(way["best"]["settings"].get(path, UNCHANGED)) for way in ways)] for path in document["knobs"]]
     own = document.get("defaults")
     if own is None:
         return ["", *(way["method"] for way in ways)], rows

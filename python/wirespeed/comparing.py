@@ -1,0 +1,113 @@
+"""A comparison in words and as a page: what differs surely, in a sentence, and each metric by the name that people use.
+
+Nothing is run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+from wirespeed.gate import Judgement
+from wirespeed.result import Comparison, change_text, judgement, value_text
+from wirespeed.summary import label
+
+TITLES: Final[Mapping[str, str]] = {
+    "carried_mpps": "Carried rate",
+    "loss": "Loss",
+    "mean": "Mean sojourn",
+    "p50": "Median sojourn",
+    "p99": "99 % within",
+    "p999": "99.9 % within",
+    "dram_energy": "DRAM energy a packet",
+}
+"""What a comparison begins with; the others are reasons that time goes to."""
+
+ANSWERED: Final = ("carried_mpps", "loss", "p99", "mean")
+"""The metrics that decide, the first first."""
+
+
+def title(name: str, labels: Mapping[str, str] | None = None) -> str:
+    """The words for a metric; `labels` are those of a run's reasons.
+
+    >>> title("p99"), title("slice_queue"), title("mshr", {"mshr": "all outstanding misses in use"})
+    ('99 % within', 'slice queue', 'all outstanding misses in use')
+    """
+    return TITLES.get(name) or label(name, labels)
+
+
+def sentence(pair: Comparison) -> str:
+    """What differs surely between a and b, of what decides."""
+    sure: dict[str, list[str]] = {"better": [], "worse": []}
+    for name in ANSWERED:
+        metric = pair.metrics.get(name)
+        if metric is not None and (word := judgement(metric)) in sure:
+            values = f"{value_text(metric, metric.get('a'))} to {value_text(metric, metric.get('b'))}"
+            sure[word].append(f"{title(name).lower()} {change_text(metric)} ({values})")
+    if not pair.identical_traffic:
+        begin = "The runs saw different traffic; b is"
+    elif not any(sure.values()):
+        return "No sure difference in carried rate, loss or sojourn."
+    else:
+        begin = "b is"
+    told = [f"{word}: {', '.join(found)}" for word, found in sure.items() if found]
+    return f"{begin} {'; '.join(told) or 'not surely better or worse'}."
+
+
+def rows(pair: Comparison, labels: Mapping[str, str] | None = None) -> list[tuple[str, str, str, str, str]]:
+    """As `Comparison.rows`, with words for names; what decides is there even where it is zero on both sides."""
+    return [
+        (title(name, labels), value_text(m, m.get("a")), value_text(m, m.get("b")), change_text(m), judgement(m))
+        for name, m in pair.metrics.items()
+        if m.get("a") or m.get("b") or name in ANSWERED
+    ]
+
+
+def page(
+    names: Sequence[str],
+    pairs: Sequence[Comparison],
+    judged: Sequence[Sequence[Judgement]],
+    labels: Mapping[str, str] | None = None,
+) -> str:
+    """One HTML document that needs no network; `names` are the operands as they were given, the baseline first."""
+    from wirespeed.report.shell import shell, table  # drawing costs half a second to import
+
+    body = ""
+    for name, pair, judgements in zip(names[1:], pairs, judged, strict=True):
+        met = "".join(f"<li>{escape(_marked(each))}</li>" for each in judgements)
+        body += (
+            f"<section><h2>{escape(name)}</h2><p>{escape(sentence(pair))}</p>"
+            + (f"<ul>{met}</ul>" if met else "")
+            + table(["metric", "a", "b", "change", "b is"], [list(row) for row in rows(pair, labels)])
+            + f"<p class=note>a: {escape(names[0])}, {escape(pair.name('a'))}.<br>"
+            + f"b: {escape(name)}, {escape(pair.name('b'))}.</p></section>"
+        )
+    wrong = any(each.outcome in ("fails", "not known") for judgements in judged for each in judgements)
+    headline = sentence(pairs[0]) if len(pairs) == 1 else f"{len(pairs)} operands beside {names[0]}"
+    verdict = "fails" if wrong else "keeps" if any(judged) else "plain"
+    return shell(f"Compared with {names[0]}", headline, "", body, verdict)
+
+
+def document(pairs: Sequence[Comparison], judged: Sequence[Sequence[Judgement]], failed: bool) -> dict[str, Any]:
+    """The comparison as JSON has it."""
+    return {
+        "schema": "wirespeed.comparisons/1",
+        "failed": failed,
+        "comparisons": [
+            pair.document
+            | {
+                "sentence": sentence(pair),
+                "conditions": [
+                    {"condition": j.condition.text, "metric": j.condition.metric, "outcome": j.outcome}
+                    for j in judgements
+                ],
+            }
+            for pair, judgements in zip(pairs, judged, strict=True)
+        ],
+    }
+
+
+def _marked(found: Judgement) -> str:
+    mark = {"fails": "✗", "within noise": "~", "ok": "✓", "not known": "?"}[found.outcome]
+    return f"{mark} {found.sentence}"

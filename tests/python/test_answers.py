@@ -1,0 +1,85 @@
+"""Commands begin with an answer, and their tables have one look."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirespeed import InputError
+from wirespeed.calibrate import busy
+from wirespeed.tune import knobs
+from wirespeed.tune import text as tuned
+
+SMALL = ["--set", "function.forward.prefixes=1000"]
+
+
+def run(*words):
+    return subprocess.run([sys.executable, "-m", "wirespeed", *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [
+        (["predict", "forwarding-64b", *SMALL], r"Carries all of 30\.0 Mpps offered and could carry [\d.]+ Mpps; "),
+        (["slices", "--preview"], r"Proposed carries most, by closed form: \d+ million lookups a second"),
+        (["copies", "stream", "--set", "workload.rounds=10"], r"Copy table takes least, \d+ clocks a round, "),
+        (["cost"], r"A copy table beside a cache of 1024 KiB takes 2\.5 to 33 % of its bits"),
+    ],
+)
+def test_an_answer_comes_first_and_tables_have_no_lines(command, begins):
+    ran = run(*command)
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(begins, " ".join(ran.stdout.split()))
+    assert not set("┃│━─┏┌") & set(ran.stdout)
+
+
+def test_a_prediction_has_no_long_times_and_no_zeros_for_small_numbers():
+    printed = run("predict", "forwarding-64b", *SMALL).stdout
+    assert not re.search(r"\d,\d{3}\.\d", printed)
+    assert "0.000" not in printed
+
+
+def test_no_preset_is_told_to_be_another_command():
+    told = run("presets", "nope").stderr
+    assert "did you mean" not in told
+    assert "`wirespeed presets` lists all" in told
+    assert "did you mean `xeon-gold-6140`" in run("presets", "xeon-gold-614").stderr
+
+
+def test_a_range_with_too_many_values_is_answered_with_one_by_a_factor():
+    with pytest.raises(InputError, match=r"take 128\.\.4096\*2, or 128\.\.4096/10"):
+        knobs.parse("nic.rx_descriptors=128..4096", "--vary")
+
+
+def test_a_knob_that_a_way_leaves_alone_says_so():
+    best = {"settings": {"nic.burst": 64}}
+    document = {
+        "methods": [{"method": "one at a time", "best": best}],
+        "knobs": {"nic.burst": [32, 64], "mempool.kind": ["fifo", "lifo"]},
+    }
+    assert tuned.settings(document)[1] == [["nic.burst", "64"], ["mempool.kind", "as it is"]]
+
+
+def test_what_others_take_of_the_cpus_is_told_with_how_long_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stat = tmp_path / "stat"
+    looks = itertools.cycle(["cpu 100 0 100 800 0 0 0 0\n", "cpu 150 0 150 850 0 0 0 50\n"])
+
+    def next_look(*_: object) -> None:
+        stat.write_text(next(looks))
+
+    next_look()
+    monkeypatch.setattr(busy.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(busy.time, "sleep", next_look)
+    # Of 200 ticks of two CPUs 50 are idle.
+    found = busy.others(stat)
+    assert found is not None
+    assert found.of == 2
+    assert found.taken == pytest.approx(1.5, abs=0.1)
+    assert "1.5 of 2 CPUs: expect " in busy.words(found)
+    monkeypatch.setattr(busy.time, "sleep", lambda _: None)
+    assert busy.others(tmp_path / "none") is None

@@ -1,0 +1,123 @@
+"""Comparisons for people: a sentence, words for names, files, and as many operands as there are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import stock
+import wirespeed
+from wirespeed import comparing, gate
+from wirespeed.result import Comparison
+
+SMALL = ["run.packets=3000", "run.warmup=500", "run.curve=[]", "function.forward.prefixes=1000"]
+
+
+def metric(name, a, b, change, wide, better=None, unit="ns"):
+    return {
+        "metric": name, "unit": unit, "a": a, "b": b, "change_pct": change, "half_width_pct": wide,
+        "significant": better is not None, "better": better,
+    }  # fmt: skip
+
+
+def pair(*metrics, identical=True):
+    about = {side: {"name": "x", "run_id": side} for side in "ab"}
+    return Comparison(json.dumps({**about, "identical_traffic": identical, "metrics": metrics}))
+
+
+LOSSLESS = metric("loss", 0.0, 0.0, None, None, unit="1")
+
+
+def test_a_sentence_says_what_is_surely_better_and_worse():
+    found = pair(
+        metric("carried_mpps", 8.0, 10.0, 25.0, 1.0, True, "Mpps"),
+        LOSSLESS,
+        metric("p99", 100.0, 120.0, 20.0, 2.0, False),
+    )
+    assert comparing.sentence(found) == (
+        "b is better: carried rate +25 ± 1.0 % (8.00 Mpps to 10.0 Mpps); "
+        "worse: 99 % within +20 ± 2.0 % (100 ns to 120 ns)."
+    )
+    nothing = pair(LOSSLESS, metric("p99", 100.0, 101.0, 1.0, 2.0))
+    assert comparing.sentence(nothing) == "No sure difference in carried rate, loss or sojourn."
+    assert comparing.sentence(pair(LOSSLESS, identical=False)).startswith("The runs saw different traffic")
+
+
+def test_rows_have_words_for_names_and_loss_even_where_there_is_none():
+    found = pair(LOSSLESS, metric("mshr", 1.0, 2.0, 100.0, 1.0), metric("slice_queue", 1.0, 2.0, 100.0, 1.0))
+    assert [row[0] for row in comparing.rows(found, {"mshr": "all outstanding misses in use"})] == [
+        "Loss",
+        "all outstanding misses in use",
+        "slice queue",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "wide", "says"),
+    [
+        (20.0, 2.0, "p99 > +5% holds: p99 changed by +20 ± 2.0 %"),
+        (-0.6, 1.4, "p99 > +5% does not hold: p99 changed by -0.60 ± 1.4 %"),
+        (6.0, 2.0, "p99 > +5% holds for the measured value, but not for the whole half-width"),
+    ],
+)
+def test_a_condition_says_first_whether_it_holds(change, wide, says):
+    found = pair(metric("p99", 100.0, 100.0 + change, change, wide, change < 0))
+    assert gate.judge(gate.parse("p99 > +5%"), found.metrics).sentence.startswith(says)
+
+
+def test_the_command_takes_a_capture_and_a_table_names_operands_as_given_and_writes_a_page(tmp_path):
+    stock.inputs(tmp_path)
+    operand = "forwarding,machine.llc.io_ways=0,machine.copy_table={}"
+    command = [sys.executable, "-m", "wirespeed", "compare", "forwarding", operand, "-q"]
+    command += ["--capture", "trace.pcap.gz", "--table", "rib.gz", "--out", "compared", "--fail-if", "p99 > +500%"]
+    command += [part for each in SMALL if "prefixes" not in each for part in ("--set", each)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert operand in ran.stdout.replace("\n", " ")
+    first = ran.stdout.splitlines()[0]
+    assert first.startswith(("b is ", "No sure difference"))
+    document = json.loads((tmp_path / "compared" / "comparison.json").read_text())
+    assert document["comparisons"][0]["sentence"].startswith(first)
+    assert operand in (tmp_path / "compared" / "comparison.html").read_text()
+
+
+def test_python_compares_as_many_as_the_command_does():
+    names = [f"forwarding,traffic.load={load}" for load in (0.2, 0.3, 0.4)]
+    assert isinstance(wirespeed.compare(*names[:2], set=SMALL), Comparison)
+    found = wirespeed.compare(*names, set=SMALL)
+    assert [each.document["b"]["name"] for each in found] == [
+        wirespeed.run(name, set=SMALL).summary["name"] for name in names[1:]
+    ]
+
+
+# --- what a scenario may be ---
+
+
+def test_a_dict_is_a_scenario():
+    base = {"traffic": {"load": 0.25, "profile": "imix"}, "run.seed": 7}
+    resolved = wirespeed.resolve(base)
+    assert "load = 0.25" in resolved
+    assert "seed = 7" in resolved
+    assert wirespeed.resolve({}) == wirespeed.resolve("\n")
+    with pytest.raises(wirespeed.InputError, match="did you mean `traffic`"):
+        wirespeed.resolve({"trafic": {}})
+
+
+def test_what_is_no_scenario_says_what_is():
+    with pytest.raises(wirespeed.InputError, match="the name of a shipped one or a dict, not a int"):
+        wirespeed.resolve(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("trace.pcap.gz", "--capture"), ("rib.gz", "--table"), ("a b.pcap.gz", "--capture")]
+)
+def test_a_capture_or_table_in_place_of_a_scenario_says_the_command(name, option, tmp_path):
+    stock.inputs(tmp_path)
+    (tmp_path / "a b.pcap.gz").write_bytes((tmp_path / "trace.pcap.gz").read_bytes())
+    with pytest.raises(wirespeed.InputError) as e:
+        wirespeed.run(str(tmp_path / name))
+    assert f"wirespeed run forwarding {option} " in str(e.value)
+    assert ("'" in str(e.value)) == (" " in name)
