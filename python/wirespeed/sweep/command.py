@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from wirespeed import options, scenarios, terminal
+from wirespeed import files, options, scenarios, terminal
 from wirespeed.errors import InputError
-from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 from wirespeed.sweep import axes, plan, study, text
 from wirespeed.sweep.plan import Ask
@@ -134,6 +134,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         out: Annotated[
             Path, options.out("Keep finished runs, results.parquet, results.csv, sweep.json and sweep.html here.")
         ] = Path(DEFAULT_FOLDER),
+        force: ForceOpt = False,
         form: TablesOrJsonOpt = "table",
         quiet: QuietOpt = False,
     ) -> int:
@@ -150,16 +151,19 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             "table": table,
         }
         ask = asked(scenario, vary, settings, given)
+        files.judge(out, study.FILES, force)
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             found = study.run(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
-        files = found.write(out)
+        written = found.write(out, force)
         if form == "json":
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
             console = Console()
             show(terminal.text(text.summary(found.document, console.width), console).rstrip("\n"))
         if not quiet:
-            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+            for refused in found.refused:
+                print(f"wirespeed: {refused}", file=sys.stderr)
+            print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
         if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
             print(f"wirespeed: {lacking}", file=sys.stderr)
         if found.failed == len(found.rows):

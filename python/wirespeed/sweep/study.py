@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wirespeed import scenarios
+from wirespeed import csvs, files, scenarios
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.sweep import engine as engines
@@ -29,6 +28,7 @@ RESULTS_FILE: Final = "results.parquet"
 CSV_FILE: Final = "results.csv"
 DOCUMENT_FILE: Final = "sweep.json"
 PAGE_FILE: Final = "sweep.html"
+FILES: Final = (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)
 ENGINES: Final = ("local", "dask")
 
 Row = dict[str, Any]
@@ -45,6 +45,8 @@ class Study:
     """What was asked for, and per point the mean of each metric with its 95 % half-width over replications."""
     ran: int = 0
     """Runs that were not known before."""
+    refused: Sequence[str] = ()
+    """Files of finished runs that were not used, each with the reason."""
 
     @property
     def failed(self) -> int:
@@ -56,23 +58,24 @@ class Study:
         """The rows as a table that polars, pandas and pyarrow read."""
         return Table("sweep", _arrow(self.rows, self.document))
 
-    def write(self, folder: PathLike) -> list[Path]:
-        """Writes results.parquet, results.csv, sweep.json and sweep.html; returns the files. Raises OSError."""
+    def write(self, folder: PathLike, force: bool = False) -> list[Path]:
+        """Writes results.parquet, results.csv, sweep.json and sweep.html, all or none; returns the files.
+
+        In the CSV file a text that a spreadsheet would take for a formula begins with a quote. Raises OSError, and
+        InputError where links, or without `force` files that wirespeed did not write, are in the way.
+        """
+        return files.write_set(folder, self._make, names=FILES, force=force)
+
+    def _make(self, into: Path) -> Sequence[str]:
         from pyarrow import parquet
 
         from wirespeed.sweep.page import page  # drawing costs half a second to import
 
-        base = Path(folder)
-        base.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(_arrow(self.rows, self.document), base / RESULTS_FILE)
-        names = _columns(self.rows)
-        with (base / CSV_FILE).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(self.rows)
-        (base / DOCUMENT_FILE).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
-        (base / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
-        return [base / name for name in (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)]
+        parquet.write_table(_arrow(self.rows, self.document), into / RESULTS_FILE)
+        (into / CSV_FILE).write_bytes(csvs.table(self.rows).encode())
+        (into / DOCUMENT_FILE).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
+        (into / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
+        return FILES
 
     def __repr__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
@@ -170,7 +173,7 @@ def run(
             how = f"; run it again with --out {os.fspath(out)} to go on" if out is not None else ""
             raise KeyboardInterrupt(f"stopped after {runs.ran} runs{how}") from None
     rows = runs.rows()
-    return Study(rows, _document(plan, rows), runs.ran)
+    return Study(rows, _document(plan, rows), runs.ran, tuple(folder.refused))
 
 
 class _Runs:
