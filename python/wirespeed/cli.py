@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from wirespeed import _wirespeed, api, files, gate, options, scenarios, terminal
 from wirespeed import copies as copying
@@ -36,6 +36,7 @@ from wirespeed import sampling as samples
 from wirespeed import slices as slicing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
+from wirespeed.console import Console, emit, guarded
 from wirespeed.errors import InputError, TargetError, nearest
 from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, ForceOpt, QuietOpt, TableOpt
 from wirespeed.papers import paper as paper_files
@@ -190,6 +191,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks µ still gets its numbers
+    with guarded():
+        code = _answer()
+        _leave(code)
+
+
+def _answer() -> int:
+    """Runs the command; its exit code."""
     code = EXIT_BUG
     try:
         answer = app(prog_name="wirespeed", standalone_mode=False)
@@ -207,7 +215,7 @@ def main() -> None:
         code = EXIT_STOPPED
     except Exception as e:
         code = _usage(e)
-    _leave(code)
+    return code
 
 
 def _usage(error: Exception) -> int:
@@ -859,7 +867,8 @@ def _say_where(out: Path | None, files: list[Path], form: Format) -> None:
             console.print("\nAdd --out DIR to keep tables and a report.", style="dim", highlight=False)
         return
     report = next((str(file) for file in files if file.name == REPORT_FILE), None)
-    sys.stderr.write("\n" + terminal.text(terminal.written(str(out), [file.name for file in files], report), console))
+    console.print()
+    console.print(terminal.written(str(out), [file.name for file in files], report), highlight=False)
 
 
 def _inspect(file: str, quiet: bool) -> dict[str, Any]:
@@ -905,8 +914,7 @@ def _show(renderable: RenderableType) -> None:
 def _emit(text: str) -> None:
     """Prints to stdout. A reader that has left (`| head`) is no error, and does not change the exit code."""
     try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        emit(text)
     except BrokenPipeError:
         _discard_stdout()
 

@@ -36,6 +36,12 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
+def digest_of(path: PathLike) -> str:
+    """The digest of a file's content. Raises OSError."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, _hash).hexdigest()
+
+
 def write(path: PathLike, content: str | bytes) -> Path:
     """Writes one file, whole or not at all. Raises OSError that names it, and InputError for a link."""
     with whole(path) as file:
@@ -144,7 +150,7 @@ def judge(folder: PathLike, names: Iterable[str], force: bool = False) -> list[s
             continue
         if not stat.S_ISREG(kind):
             raise InputError(f"{file}: is no regular file; name another folder")
-        if not force and _digest_of(file) not in ours.get(name, ()):
+        if not force and digest_of(file) not in ours.get(name, ()):
             how = "was changed since wirespeed wrote it" if name in ours else "was not written by wirespeed"
             raise InputError(f"{file}: {how}; name another folder, move the file away, or replace it with --force")
         found.append(name)
@@ -191,12 +197,7 @@ def _listed(base: Path) -> dict[str, list[str]]:
 
 
 def _is_ours(file: Path, digests: Iterable[str]) -> bool:
-    return not file.is_symlink() and file.is_file() and _digest_of(file) in digests
-
-
-def _digest_of(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, _hash).hexdigest()
+    return not file.is_symlink() and file.is_file() and digest_of(file) in digests
 
 
 def _hash() -> Any:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from wirespeed import files, options, terminal
 from wirespeed.advise import FILES, Advice, advice, bench, text
+from wirespeed.console import Console
 from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 

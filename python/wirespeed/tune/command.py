@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
-from rich.console import Console
 
 from wirespeed import files, options, terminal
+from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
