@@ -525,6 +525,51 @@ def test_the_end_of_one_study_leaves_the_workers_of_another_alone():
     wait_for(lambda: not Path(f"/proc/{worker_of_other}").exists())
 
 
+def test_a_file_is_known_by_its_content_and_only_settings_that_are_files_are(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rules").write_text("10.0.0.0/8\n")
+    monkeypatch.setattr(worker._wirespeed, "file_settings", lambda: ["function.forward.table", "machine.clos.*.name"])
+
+    def keys(folder, title):
+        ask = Ask("forwarding", LOADS, set=SMALL, table=tmp_path / folder / "rules")
+        plan = Plan(ask)
+        # A title is no file, whatever it looks like.
+        plan._resolved = [(text.replace("a point of a study", title), why) for text, why in plan._resolved]
+        return [plan.task(place, 0).key for place in range(3)], plan.files
+
+    first, used = keys("a", str(tmp_path / "a" / "rules"))
+    assert used == ((str(tmp_path / "a" / "rules"), 11),)
+    assert keys("b", str(tmp_path / "a" / "rules"))[0] == first
+    assert keys("a", "another title")[0] != first
+    (tmp_path / "a" / "rules").write_text("11.0.0.0/8\n")
+    assert keys("a", str(tmp_path / "a" / "rules"))[0] != first
+
+
+def test_a_recording_that_changed_is_run_again(tmp_path):
+    text = '[function]\nkind = "trace"\ntrace.file = "c.probe"\n[run]\npackets = 2000\nwarmup = 100\ncurve = []\n'
+    (tmp_path / "s.toml").write_text(text)
+    p50s = []
+    for loads in (2, 400):
+        lines = ["wirespeed-probe 1", "B 60 100", *(f"L {100 + 64 * i} 8" for i in range(loads)), "E forward", ""]
+        (tmp_path / "c.probe").write_text("\n".join(lines))
+        command = ["sweep", "s.toml", "--vary=traffic.load=0.1", "--jobs=1", "--out=sw", "--format=json"]
+        command += ["--metric=p50"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "wirespeed", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        p50s.append(json.loads(ran.stdout)["results"][0]["p50"]["mean"])
+    alone = subprocess.run(
+        [sys.executable, "-m", "wirespeed", "run", "s.toml", "--set=traffic.load=0.1", "--format=json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert p50s[1] == pytest.approx(json.loads(alone.stdout)["sojourn_ns"]["p50"])
+    assert p50s[1] > p50s[0]
+
+
 def test_a_failed_run_that_is_wanted_again_is_not_found(tmp_path):
     with Folder(tmp_path) as folder:
         folder.put(Outcome("good", {"loss": 0.0}), {})
