@@ -76,7 +76,7 @@ def advise(
     1 %. `goal` is "rate", at saturation, "ndr", the highest rate without loss, or "p99", at the scenario's load.
     `target` is a rate such as "20 Mpps": the cheapest set that carries it is found too. `without` leaves out
     techniques. `packets` are those of a run of the comparison. `out` keeps finished runs, so that advice that was
-    stopped goes on. Nothing depends on `jobs` but the time it takes.
+    stopped goes on. `jobs` runs are under way at a time, in threads; nothing depends on it but the time it takes.
 
     Raises InputError before anything runs for bad input. Ctrl-C raises KeyboardInterrupt.
 

@@ -85,7 +85,18 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         files.judge(out, FILES, force)
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             asked = bench.Asked(
-                scenario, capture, table, settings, goal, target, without or [], packets, jobs, out, bar
+                scenario,
+                capture,
+                table,
+                settings,
+                goal,
+                target,
+                without or [],
+                packets,
+                jobs,
+                out,
+                bar,
+                in_processes=True,
             )
             found = Advice(advice.advise(asked))
         written = found.write(out, force)

@@ -122,8 +122,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         capture: CaptureOpt = None,
         table: TableOpt = None,
         settings: EachPointSetOpt = None,
-        engine: Annotated[str, typer.Option("--engine", help="local or dask.", rich_help_panel=_WHERE)] = "local",
-        jobs: Annotated[int | None, options.jobs("Processes of the local engine", _WHERE)] = None,
+        engine: Annotated[
+            str, typer.Option("--engine", help="local (processes), threads or dask.", rich_help_panel=_WHERE)
+        ] = "local",
+        jobs: Annotated[int | None, options.jobs("Processes or threads of this machine", _WHERE)] = None,
         scheduler: Annotated[
             str | None,
             typer.Option("--scheduler", metavar="ADDRESS", help="Dask's scheduler.", rich_help_panel=_WHERE),
@@ -166,8 +168,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
         if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
             print(f"wirespeed: {lacking}", file=sys.stderr)
-        if found.failed == len(found.rows):
-            raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
+        study.refuse_failed(found)
         return 0
 
 

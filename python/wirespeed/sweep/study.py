@@ -29,7 +29,7 @@ CSV_FILE: Final = "results.csv"
 DOCUMENT_FILE: Final = "sweep.json"
 PAGE_FILE: Final = "sweep.html"
 FILES: Final = (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)
-ENGINES: Final = ("local", "dask")
+ENGINES: Final = ("threads", "local", "dask")
 
 Row = dict[str, Any]
 
@@ -98,7 +98,7 @@ def sweep(
     capture: PathLike | None = None,
     table: PathLike | None = None,
     out: PathLike | None = None,
-    engine: str = "local",
+    engine: str = "threads",
     jobs: int | None = None,
     scheduler: str | None = None,
     executor: Executor | None = None,
@@ -114,13 +114,14 @@ def sweep(
     "carried_mpps 1%" are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page
     shows.
 
-    Runs go to `jobs` processes of this machine, to the Dask cluster of `scheduler` (engine "dask"), or to any
-    `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run again: a study that was
-    stopped, or killed, goes on where it was. The result depends on none of this.
+    Runs go to `jobs` threads of this process (the simulator runs outside of Python's lock), to as many processes
+    (engine "local": a script that is run needs `if __name__ == "__main__":` then), to the Dask cluster of `scheduler`
+    (engine "dask"), or to any `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run
+    again: a study that was stopped, or killed, goes on where it was. The result depends on none of this.
 
     Raises InputError before anything runs for unknown settings, empty ranges, settings that clash, a scheduler that
-    does not answer, and workers with another build. A run that fails is recorded with its error. Ctrl-C raises
-    KeyboardInterrupt.
+    does not answer, and workers with another build. A run that fails is recorded with its error; where every run
+    failed, InputError has the first. Ctrl-C raises KeyboardInterrupt.
 
         >>> study = wirespeed.sweep("forwarding", {"traffic.load": "0.1..1.0/10"})          # doctest: +SKIP
         >>> polars.DataFrame(study.table)                                                   # doctest: +SKIP
@@ -129,21 +130,29 @@ def sweep(
         scenario, vary, cases or {}, set, design, samples, seed, replications, until, most_replications, metrics,
         capture, table,
     )  # fmt: skip
-    return run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
+    found = run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
+    refuse_failed(found)
+    return found
+
+
+def refuse_failed(found: Study) -> None:
+    """Raises InputError where every run failed."""
+    if found.failed == len(found.rows):
+        raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
 
 
 def chosen(engine: str, jobs: int | None, scheduler: str | None, executor: Executor | None) -> engines.Engine:
     """The engine that is asked for. Raises InputError where the words contradict each other."""
     if executor is not None:
-        if scheduler is not None or engine != "local":
+        if scheduler is not None or engine != ENGINES[0]:
             raise InputError("executor, engine, scheduler: give one of them")
         return engines.Given(executor, jobs)
     if engine not in ENGINES:
         raise InputError(f"--engine {engine}: must be one of {', '.join(ENGINES)}{nearest(engine, ENGINES)}")
-    if engine == "local":
+    if engine != "dask":
         if scheduler is not None:
             raise InputError(f"--scheduler {scheduler}: goes with --engine dask")
-        return engines.Local(jobs)
+        return engines.Threads(jobs) if engine == "threads" else engines.Local(jobs)
     if scheduler is None:
         raise InputError("--engine dask needs --scheduler ADDRESS, for example tcp://10.0.0.1:8786")
     if jobs is not None:
