@@ -21,6 +21,7 @@ __all__ = [
     "cores",
     "cyclic_leakage",
     "describe_recording",
+    "file_settings",
     "gpu_preset",
     "inspect",
     "inspect_table",

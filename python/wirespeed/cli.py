@@ -14,15 +14,16 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from wirespeed import _wirespeed, api, comparing, gate, options, scenarios, terminal
+from wirespeed import _wirespeed, api, comparing, files, gate, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -36,12 +37,13 @@ from wirespeed import sampling as samples
 from wirespeed import slices as slicing
 from wirespeed.advise import command as advising
 from wirespeed.calibrate import command as calibration
+from wirespeed.console import Console, emit, guarded
 from wirespeed.errors import InputError, TargetError, nearest
-from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, QuietOpt, TableOpt
+from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, ForceOpt, QuietOpt, TableOpt
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
-from wirespeed.result import REPORT_FILE, Result
+from wirespeed.result import FILES, REPORT_FILE, Result, earlier
 from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
@@ -191,6 +193,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks µ still gets its numbers
+    with guarded():
+        code = _answer()
+        _leave(code)
+
+
+def _answer() -> int:
+    """Runs the command; its exit code."""
     code = EXIT_BUG
     try:
         answer = app(prog_name="wirespeed", standalone_mode=False)
@@ -208,7 +217,7 @@ def main() -> None:
         code = EXIT_STOPPED
     except Exception as e:
         code = _usage(e)
-    _leave(code)
+    return code
 
 
 def _usage(error: Exception) -> int:
@@ -258,13 +267,15 @@ def run(
     search: SearchOpt = None,
     threads: ThreadsOpt = None,
     out: OutOpt = None,
+    force: ForceOpt = False,
     form: FormatOpt = Format.table,
     no_report: NoReportOpt = False,
     quiet: QuietOpt = False,
 ) -> int:
     """Send traffic through a packet function on a machine; say whether it keeps wire speed and where time goes."""
+    target = _target(out, force, not no_report)
     result = _run(scenario, capture, table, settings, seed, search, threads, quiet)
-    return _finish(result, out, form, not no_report, quiet)
+    return _finish(result, target, form, quiet)
 
 
 @app.command(
@@ -378,13 +389,15 @@ def demo(
     seed: SeedOpt = None,
     threads: ThreadsOpt = None,
     out: OutOpt = Path(DEMO_FOLDER),
+    force: ForceOpt = False,
     form: FormatOpt = Format.table,
     no_report: NoReportOpt = False,
     quiet: QuietOpt = False,
 ) -> int:
     """Run the shipped forwarding scenario and write its report: nothing to prepare, nothing to download."""
+    target = _target(out, force, not no_report)
     result = _run(DEMO_SCENARIO, capture, table, settings, seed, None, threads, quiet)
-    return _finish(result, out, form, not no_report, quiet)
+    return _finish(result, target, form, quiet)
 
 
 @app.command(
@@ -739,6 +752,7 @@ def papers_run(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write claims.json, points.csv and figures to this folder."),
     ] = None,
+    force: ForceOpt = False,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
@@ -754,14 +768,14 @@ def papers_run(
             kept=registry.Kept(out),
             progress=bar,
         )
-    files = paper_files.write(reports, out) if out is not None else []
+    written = paper_files.write(reports, out, force) if out is not None else []
     if form is Format.json:
         claims = [judged.document() for report in reports for judged in report.claims]
         _emit(json.dumps(claims, indent=2, allow_nan=False))
     else:
         _show(paper_text.reports(reports))
-    if files and not quiet:
-        print(f"wirespeed: wrote {len(files)} files to {out}", file=sys.stderr)
+    if written and not quiet:
+        print(f"wirespeed: wrote {len(written)} files to {out}", file=sys.stderr)
     return 0
 
 
@@ -801,7 +815,7 @@ def _rows(what: str, window: int, heat: Path | None, form: Format) -> int:
     with _stoppable():
         found = buffers.rows_touched(what, window)
     if heat is not None:
-        heat.write_text(buffers.heat_map(found), encoding="utf-8")
+        files.write(heat, buffers.heat_map(found))
     if form is Format.json:
         _emit(json.dumps(found, indent=2, allow_nan=False))
     else:
@@ -842,14 +856,36 @@ def _stoppable() -> Iterator[None]:
         raise typer.Exit(EXIT_STOPPED) from None
 
 
-def _finish(result: Result, out: Path | None, form: Format, report: bool, quiet: bool) -> int:
-    files = result.write(out, report, command=_command()) if out is not None else []
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a result goes."""
+
+    folder: Path
+    force: bool
+    report: bool
+
+
+def _target(out: Path | None, force: bool, report: bool) -> _Target | None:
+    """Where a result goes, judged before anything runs: what is in the way there would cost the result."""
+    if out is None:
+        return None
+    files.judge(out, [name for name in FILES if report or name != REPORT_FILE], force)
+    return _Target(out, force, report)
+
+
+def _finish(result: Result, target: _Target | None, form: Format, quiet: bool) -> int:
+    before, written = None, []
+    if target is not None:
+        before = earlier(target.folder)
+        written = result.write(target.folder, target.report, _command(), target.force)
     if form is Format.json:
         _emit(result.summary_json)
     else:
         _show(terminal.run_summary(result.summary))
     if not quiet:
-        _say_where(out, files, form)
+        _say_where(target.folder if target is not None else None, written, form)
+        if target is not None and before is not None:
+            print(f"wirespeed: replaced run {before} in {target.folder}", file=sys.stderr)
     return EXIT_STOPPED if result.partial else 0
 
 
@@ -861,7 +897,8 @@ def _say_where(out: Path | None, files: list[Path], form: Format) -> None:
             console.print("\nAdd --out DIR to keep tables and a report.", style="dim", highlight=False)
         return
     report = next((str(file) for file in files if file.name == REPORT_FILE), None)
-    sys.stderr.write("\n" + terminal.text(terminal.written(str(out), [file.name for file in files], report), console))
+    console.print()
+    console.print(terminal.written(str(out), [file.name for file in files], report), highlight=False)
 
 
 def _inspect(file: str, quiet: bool) -> dict[str, Any]:
@@ -890,8 +927,7 @@ def _show(renderable: RenderableType) -> None:
 def _emit(text: str) -> None:
     """Prints to stdout. A reader that has left (`| head`) is no error, and does not change the exit code."""
     try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        emit(text)
     except BrokenPipeError:
         _discard_stdout()
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, files
 from wirespeed._wirespeed import Trace
 from wirespeed.errors import InputError
 
@@ -44,7 +44,9 @@ def write_trace(
     classes: Any = None,
 ) -> None:
     """Writes requests in the binary form, which is read many times as fast as text. Raises InputError and OSError."""
-    requests(trace, is_write, arrivals, io, classes).write(os.fspath(path))
+    judged = requests(trace, is_write, arrivals, io, classes)
+    with files.replaced(path) as part:
+        judged.write(os.fspath(part))
 
 
 def simulate_dram(

@@ -82,6 +82,13 @@ TablesOrJsonOpt = Annotated[
 ]
 QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
 
+ForceOpt = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace files that wirespeed did not write, too, in --out's folder.", rich_help_panel=OUTPUT
+    ),
+]
+
 
 def out(says: str) -> Any:
     """The option `--out`, a folder; `says` is what goes there."""

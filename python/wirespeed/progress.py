@@ -8,11 +8,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from wirespeed import quantities as q
+from wirespeed.console import Console
 
 Callback = Callable[[str, int, int, str], None]
 

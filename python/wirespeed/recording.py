@@ -14,11 +14,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from wirespeed import _wirespeed
+from wirespeed.console import Console
 
 INCLUDE: Final = Path(__file__).parent / "include"
 """The folder of `wirespeed_probe.h`."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from wirespeed import files, sealed
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
@@ -22,6 +24,17 @@ TABLES: Final = ("runs", "counters", "packets", "series")
 SUMMARY_FILE: Final = "summary.json"
 SCENARIO_FILE: Final = "scenario.toml"
 REPORT_FILE: Final = "report.html"
+SCHEMA: Final = "wirespeed.run/1"
+FILES: Final = (*(f"{name}.parquet" for name in TABLES), SCENARIO_FILE, REPORT_FILE, SUMMARY_FILE)
+"""The files of a run; the summary, which holds the checksums of the others, is the last to appear."""
+_READ: Final = (*(f"{name}.parquet" for name in TABLES), SCENARIO_FILE)
+# What a summary says of its files, and of itself; no part of what was measured.
+_SEALS: Final = ("files", sealed.CHECKSUM)
+NEEDED: Final = (
+    *("schema", "run_id", "seed", "version", "name", "verdict", "packets", "carried_mpps", "loss", "sojourn_ns"),
+    *("attribution_ns", "batches", "traffic"),
+)
+"""What there is nothing to show or to compare without."""
 
 
 class Result:
@@ -68,27 +81,43 @@ class Result:
         """What the extension compares."""
         return self._run if self._run is not None else str(self._folder)
 
-    def write(self, folder: str | os.PathLike[str], report: bool = True, command: str = "") -> list[Path]:
+    def write(
+        self, folder: str | os.PathLike[str], report: bool = True, command: str = "", force: bool = False
+    ) -> list[Path]:
         """Writes tables, summary, scenario and (if `report`) the HTML report; returns the files written.
 
-        `command` is what the report names as the way to run again. Raises OSError where the folder cannot be written,
-        and InputError for a result that was read from a folder: its files are there already.
+        All of them appear, or none; an earlier run of wirespeed in the folder is replaced. `command` is what the report
+        names as the way to run again. `force` replaces files that wirespeed did not write, too. Raises OSError where
+        the folder cannot be written, and InputError where such files, or links, are in the way, and for a result that
+        was read from a folder: its files are there already.
         """
         if self._run is None:
             raise InputError(f"{self._folder}: this result was read from files; copy them, or run again")
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        written = [Path(path) for path in self._run.write(os.fspath(folder))]
-        if report:
-            written.append(self.report(Path(folder) / REPORT_FILE, command))
-        return written
+        names = [name for name in FILES if report or name != REPORT_FILE]
+        return files.write_set(
+            folder, lambda into: self._make(into, command if report else None), names=names, stale=FILES, force=force
+        )
 
     def report(self, path: str | os.PathLike[str], command: str = "") -> Path:
         """Writes the self-contained HTML report to `path` and returns it. Raises OSError where that is impossible."""
+        return files.write(path, self._page(command))
+
+    def _page(self, command: str) -> str:
         from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
 
-        target = Path(path)
-        target.write_text(page(self.summary, self.scenario, command), encoding="utf-8")
-        return target
+        return page(self.summary, self.scenario, command)
+
+    def _make(self, into: Path, command: str | None) -> list[str]:
+        """Writes the files into an empty folder; the summary, with checksums of the others, comes last."""
+        assert self._run is not None
+        made = [Path(path).name for path in self._run.write(str(into)) if Path(path).name != SUMMARY_FILE]
+        read_back = {name: files.digest((into / name).read_bytes()) for name in made}
+        document = sealed.seal(self.summary | {"files": read_back})
+        (into / SUMMARY_FILE).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if command is not None:
+            (into / REPORT_FILE).write_text(self._page(command), encoding="utf-8")
+            made.append(REPORT_FILE)
+        return [*made, SUMMARY_FILE]
 
     def _repr_html_(self) -> str:
         from wirespeed.report.notebook import card
@@ -180,24 +209,76 @@ def _both_known(metric: Metric) -> bool:
 
 
 def read(folder: str | os.PathLike[str]) -> Result:
-    """A result that `Result.write` or `--out` wrote. Raises InputError where the folder holds none.
+    """A result that `Result.write` or `--out` wrote.
 
-    Its tables are read from Parquet on demand, by pyarrow or polars.
+    Its tables are read from Parquet on demand, by pyarrow or polars. Raises InputError where the folder holds no
+    result, where a file was changed or damaged since it was written, and where files of two runs are mixed.
     """
     base = Path(folder)
     try:
-        summary = (base / SUMMARY_FILE).read_text(encoding="utf-8")
-        scenario = (base / SCENARIO_FILE).read_text(encoding="utf-8")
-        json.loads(summary)
+        text = (base / SUMMARY_FILE).read_bytes()
+        scenario = (base / SCENARIO_FILE).read_bytes()
     except OSError as e:
         raise InputError(
             f"{base}: holds no result of wirespeed ({Path(e.filename or '').name}: {e.strerror}); "
             "write one with `wirespeed run SCENARIO --out FOLDER`"
         ) from None
+    summary = judged(base / SUMMARY_FILE, text)
+    digests: Mapping[str, str] = summary["files"]
+    for name in _READ:
+        if (base / name).is_file():
+            content = scenario if name == SCENARIO_FILE else (base / name).read_bytes()
+            _refuse_other(base / name, content, digests.get(name, ""), summary["run_id"])
+    measured = {name: value for name, value in summary.items() if name not in _SEALS}
+    tables = {name: Table(name, _stream(base, name, digests)) for name in TABLES}
+    return Result(json.dumps(measured, ensure_ascii=False), scenario.decode(), tables, None, base)
+
+
+def earlier(folder: str | os.PathLike[str]) -> str | None:
+    """The id of the run whose summary lies in a folder; None where there is none that can be read."""
+    try:
+        found = sealed.parse((Path(folder) / SUMMARY_FILE).read_bytes())
+        return str(found["run_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+_AGAIN: Final = "run it again (`wirespeed run FOLDER/scenario.toml --out ANOTHER`), or take the files as they were"
+
+
+def judged(path: Path, text: bytes) -> dict[str, Any]:
+    """A summary that is whole. Raises InputError for one that is not."""
+    try:
+        summary = sealed.parse(text)
     except ValueError as e:
-        raise InputError(f"{base / SUMMARY_FILE}: is not JSON: {e}") from None
-    return Result(summary, scenario, _written_tables(base, TABLES), None, base)
+        raise InputError(f"{path}: is not JSON: {e}; {_AGAIN}") from None
+    if not isinstance(summary, dict) or summary.get("schema") != SCHEMA:
+        raise InputError(f"{path}: is no summary of a run ({SCHEMA})")
+    missing = [name for name in (*NEEDED, *_SEALS) if name not in summary]
+    if missing:
+        raise InputError(f"{path}: {', '.join(missing)}: missing, which every summary has; {_AGAIN}")
+    if not sealed.is_whole(summary) or not isinstance(summary["files"], dict):
+        raise InputError(f"{path}: its checksum is of other content: it was edited, or is damaged; {_AGAIN}")
+    return summary
 
 
-def _written_tables(base: Path, names: Sequence[str]) -> dict[str, Table]:
-    return {name: Table(name, ParquetStream(str(base / f"{name}.parquet"))) for name in names}
+def _refuse_other(path: Path, content: bytes, digest: str, run_id: str) -> None:
+    """Raises InputError for a file that is not the one that was written beside its summary."""
+    if files.digest(content) == digest:
+        return
+    found = _RUN_ID.search(content)
+    other = None if found is None else found.group(1).decode()
+    if other is not None and other != run_id:
+        raise InputError(
+            f"{path}: is of run {other}, {SUMMARY_FILE} beside it of run {run_id}: "
+            f"files of two runs are mixed; {_AGAIN}"
+        )
+    raise InputError(f"{path}: is not as run {run_id} wrote it: it was edited, or is damaged; {_AGAIN}")
+
+
+def _stream(base: Path, name: str, digests: Mapping[str, str]) -> ParquetStream:
+    return ParquetStream(str(base / f"{name}.parquet"), digests.get(f"{name}.parquet"))
+
+
+# As the footer of a Parquet file has its metadata: the name, the type and length of its value, the value.
+_RUN_ID: Final = re.compile(rb"wirespeed\.run_id..([0-9a-f]{16,64})", re.DOTALL)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from wirespeed import _wirespeed, options, terminal
+from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.options import OUTPUT, QuietOpt, TablesOrJsonOpt
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from wirespeed import _wirespeed, options, printed, scenarios
 from wirespeed import quantities as q
+from wirespeed.console import Console
 from wirespeed.errors import InputError, nearest
 from wirespeed.options import CaptureOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar

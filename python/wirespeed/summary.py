@@ -17,17 +17,17 @@ from typing import Any, Final, Literal, TypedDict
 
 from wirespeed import quantities as q
 
-Status = Literal["line_rate", "carries", "rejects", "loses", "partial"]
+Status = Literal["line_rate", "carries", "rejects", "loses", "partial", "found", "nothing"]
 
 
 class Verdict(TypedDict, total=False):
     """The answer in words: one headline, why, and what to change.
 
     `status`: all of line rate is carried; all that was offered, which is less; packets are rejected by a function's
-    verdict; packets are lost for want of a resource; the run was stopped.
+    verdict; packets are lost for want of a resource; the run was stopped; a search found a rate below line rate; nothing was
+    measured or found.
     """
 
-    status: str
     keeps_wire_speed: bool | None
     status: Status
     headline: str
@@ -717,6 +717,8 @@ _MARKS: Final[Mapping[Status | None, Mark]] = {
     "rejects": Mark("!", "open"),
     "partial": Mark("!", "open"),
     "loses": Mark("✗", "bad"),
+    "found": Mark("✓", "open"),
+    "nothing": Mark("?", "open"),
     None: Mark("?", "open"),
 }
 # Rates are drawn: what is offered at line rate is that within chance.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from wirespeed import files
+from wirespeed.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
@@ -55,22 +60,26 @@ class Table:
 class ParquetStream:
     """A Parquet file as an Arrow C stream, read when it is asked for, by pyarrow or polars."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, digest: str | None = None) -> None:
+        """`digest` is what the file's content has to have; reading another raises InputError."""
+        self._path, self._digest = path, digest
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return _parquet(self._path).__arrow_c_stream__(requested_schema)
+        content = Path(self._path).read_bytes()
+        if self._digest is not None and files.digest(content) != self._digest:
+            raise InputError(f"{self._path}: was changed since the result was read; read the folder again")
+        return _parquet(self._path, content).__arrow_c_stream__(requested_schema)
 
 
-def _parquet(path: str) -> Any:
+def _parquet(path: str, content: bytes) -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
         pass
     else:
-        return pyarrow.parquet.read_table(path)
+        return pyarrow.parquet.read_table(pyarrow.BufferReader(content))
     try:
         import polars
     except ImportError:
         raise ImportError(f"reading {path} needs pyarrow or polars: pip install pyarrow") from None
-    return polars.read_parquet(path)
+    return polars.read_parquet(io.BytesIO(content))

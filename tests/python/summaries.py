@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
+from pathlib import Path
 from typing import Any
+
+from wirespeed import files, sealed
+from wirespeed.result import TABLES
 
 LABELS = {
     "pcie": "PCIe transfer",
@@ -310,3 +315,17 @@ def minimal() -> dict[str, Any]:
 
 
 CASES = {"sound": sound, "lossless": lossless, "empty": empty, "odd": odd, "minimal": minimal}
+
+
+def keep(folder: Path, summary: dict[str, Any], rows: Any) -> None:
+    """Writes a result as `--out` does: each table has `rows`, their first column under the table's own name."""
+    from pyarrow import parquet
+
+    (folder / "scenario.toml").write_text("seed = 1\n", encoding="utf-8")
+    for name in TABLES:
+        parquet.write_table(rows.rename_columns([name, "value"]), folder / f"{name}.parquet")
+    names = ["scenario.toml", *(f"{name}.parquet" for name in TABLES)]
+    digests = {name: files.digest((folder / name).read_bytes()) for name in names}
+    (folder / "summary.json").write_text(
+        json.dumps(sealed.seal({"batches": {}} | summary | {"files": digests})), encoding="utf-8"
+    )

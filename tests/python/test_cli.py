@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import summaries
-from wirespeed import InputError, api, cli
+from wirespeed import InputError, api, cli, files
 from wirespeed.result import TABLES, Comparison, Result
 from wirespeed.tables import Table
 
@@ -104,7 +104,8 @@ def test_out_writes_the_result_and_says_where(wirespeed: Any, runs: Any, tmp_pat
     runs.append(summaries.lossless())
     folder = tmp_path / "a" / "b"
     ran = wirespeed("run", "x", "--out", str(folder))
-    assert {file.name for file in folder.iterdir()} == {"summary.json", "scenario.toml", "report.html"}
+    kept = {"summary.json", "scenario.toml", "report.html"}
+    assert {file.name for file in folder.iterdir()} == {*kept, files.LIST_FILE}
     assert "report.html" in ran.err
     assert f"wirespeed run x --out {folder}" in (folder / "report.html").read_text(encoding="utf-8")
 

@@ -42,7 +42,7 @@ def cluster():
 def test_a_cluster_gives_what_local_processes_give(cluster, tmp_path):
     address = cluster.scheduler_address
     there = wirespeed.sweep("forwarding", LOADS, set=SMALL, engine="dask", scheduler=address, out=tmp_path / "there")
-    here = wirespeed.sweep("forwarding", LOADS, set=SMALL, jobs=2, out=tmp_path / "here")
+    here = wirespeed.sweep("forwarding", LOADS, set=SMALL, engine="local", jobs=2, out=tmp_path / "here")
     for found, folder in ((there, "there"), (here, "here")):
         found.write(tmp_path / folder)
     assert there.ran == 10

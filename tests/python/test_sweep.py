@@ -528,6 +528,51 @@ def test_the_end_of_one_study_leaves_the_workers_of_another_alone():
     wait_for(lambda: not Path(f"/proc/{worker_of_other}").exists())
 
 
+def test_a_file_is_known_by_its_content_and_only_settings_that_are_files_are(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rules").write_text("10.0.0.0/8\n")
+    monkeypatch.setattr(worker._wirespeed, "file_settings", lambda: ["function.forward.table", "machine.clos.*.name"])
+
+    def keys(folder, title):
+        ask = Ask("forwarding", LOADS, set=SMALL, table=tmp_path / folder / "rules")
+        plan = Plan(ask)
+        # A title is no file, whatever it looks like.
+        plan._resolved = [(text.replace("a point of a study", title), why) for text, why in plan._resolved]
+        return [plan.task(place, 0).key for place in range(3)], plan.files
+
+    first, used = keys("a", str(tmp_path / "a" / "rules"))
+    assert used == ((str(tmp_path / "a" / "rules"), 11),)
+    assert keys("b", str(tmp_path / "a" / "rules"))[0] == first
+    assert keys("a", "another title")[0] != first
+    (tmp_path / "a" / "rules").write_text("11.0.0.0/8\n")
+    assert keys("a", str(tmp_path / "a" / "rules"))[0] != first
+
+
+def test_a_recording_that_changed_is_run_again(tmp_path):
+    text = '[function]\nkind = "trace"\ntrace.file = "c.probe"\n[run]\npackets = 2000\nwarmup = 100\ncurve = []\n'
+    (tmp_path / "s.toml").write_text(text)
+    p50s = []
+    for loads in (2, 400):
+        lines = ["wirespeed-probe 1", "B 60 100", *(f"L {100 + 64 * i} 8" for i in range(loads)), "E forward", ""]
+        (tmp_path / "c.probe").write_text("\n".join(lines))
+        command = ["sweep", "s.toml", "--vary=traffic.load=0.1", "--jobs=1", "--out=sw", "--format=json"]
+        command += ["--metric=p50"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "wirespeed", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        p50s.append(json.loads(ran.stdout)["results"][0]["p50"]["mean"])
+    alone = subprocess.run(
+        [sys.executable, "-m", "wirespeed", "run", "s.toml", "--set=traffic.load=0.1", "--format=json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert p50s[1] == pytest.approx(json.loads(alone.stdout)["sojourn_ns"]["p50"])
+    assert p50s[1] > p50s[0]
+
+
 def test_a_failed_run_that_is_wanted_again_is_not_found(tmp_path):
     with Folder(tmp_path) as folder:
         folder.put(Outcome("good", {"loss": 0.0}), {})
@@ -556,7 +601,8 @@ def driver(out, vary, packets):
     code = (
         "import wirespeed, sys\n"
         "if __name__ == '__main__':\n"
-        f"    found = wirespeed.sweep('forwarding', {vary!r}, set={settings!r}, jobs=2, out={str(out)!r})\n"
+        f"    given = dict(set={settings!r}, engine='local', jobs=2, out={str(out)!r})\n"
+        f"    found = wirespeed.sweep('forwarding', {vary!r}, **given)\n"
         f"    found.write({str(out)!r})\n"
     )
     script = Path(out).with_suffix(".py")
@@ -666,7 +712,7 @@ def test_a_thousand_points_with_a_worker_killed_every_20_s_and_the_driver_once_a
         ({"vary": LOADS, "until": ["p99 1 parsec"]}, "the unit is"),
         ({"vary": LOADS, "until": ["p99 0%"]}, "above 0"),
         ({"vary": LOADS, "metrics": ["carried"]}, "must be one of"),
-        ({"vary": LOADS, "engine": "slurm"}, "must be one of local, dask"),
+        ({"vary": LOADS, "engine": "slurm"}, "must be one of threads, local, dask"),
         ({"vary": LOADS, "engine": "dask"}, "needs --scheduler"),
         ({"vary": LOADS, "scheduler": "tcp://nowhere:1"}, "goes with --engine dask"),
         ({"vary": LOADS, "jobs": 0}, "must be at least 1"),
@@ -677,6 +723,78 @@ def test_wrong_input_is_told_before_anything_runs(given, says, tmp_path):
     with pytest.raises(wirespeed.InputError, match=says):
         wirespeed.sweep("forwarding", **({"set": SMALL} if "set" not in given else {}), **given, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+# --- from Python, as a script ---
+
+
+def script(folder, text, *, stdin=False):
+    """Runs a script, from a file or from stdin; its exit code and what it printed."""
+    (folder / "study.py").write_text(text)
+    told = {"input": text} if stdin else {}
+    called = [sys.executable, "-" if stdin else "study.py"]
+    ran = subprocess.run(called, cwd=folder, capture_output=True, text=True, timeout=300, **told)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def printed_example():
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "sweep.md").read_text()
+    return re.search(r"```python\n(import wirespeed\n.*?)```", page, re.DOTALL).group(1)
+
+
+def test_the_printed_example_works_as_a_script(tmp_path):
+    code, out, err = script(tmp_path, printed_example() + "print(study)\n")
+    assert (code, err) == (0, "")
+    assert "8 points, 24 runs>" in out
+    # And as what a shell hands to Python; everything is known by now.
+    code, out, err = script(tmp_path, printed_example() + "print(study.ran, study)\n", stdin=True)
+    assert (code, out, err) == (0, "0 <wirespeed study: 8 points, 24 runs>\n", "")
+
+
+def test_processes_that_cannot_start_are_no_failure_of_the_runs(tmp_path):
+    call = f"wirespeed.sweep('forwarding', {LOADS!r}, set={SMALL!r}, out='study', engine='local', jobs=2)"
+    code, _, err = script(tmp_path, f"import wirespeed\nprint({call})\n")
+    assert code == 1
+    assert 'put what it does under `if __name__ == "__main__":`, or leave the engine out' in err.splitlines()[-1]
+    assert not list((tmp_path / "study" / "runs").iterdir())
+    code, out, _ = script(tmp_path, f"import wirespeed\nif __name__ == '__main__':\n    print({call})\n")
+    assert (code, out) == (0, "<wirespeed study: 3 points, 3 runs>\n")
+
+
+def test_workers_that_end_before_they_have_begun_are_no_failure_of_the_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "prepare", os.abort)
+    with pytest.raises(wirespeed.InputError, match="cannot start"):
+        study.run(Ask("forwarding", LOADS, set=SMALL), tmp_path, engines.Local(1))
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_study_of_which_every_run_failed_raises(tmp_path):
+    class Refusing(Executor):
+        def submit(self, call, *given, **named):
+            done = Future()
+            if call is worker.work:
+                done.set_exception(RuntimeError("no luck"))
+            else:
+                done.set_result(call(*given, **named))
+            return done
+
+    with pytest.raises(wirespeed.InputError, match="every run failed; the first: RuntimeError: no luck"):
+        wirespeed.sweep("forwarding", LOADS, set=SMALL, out=tmp_path, executor=Refusing())
+
+
+def test_ctrl_c_ends_threads_that_are_in_long_runs(tmp_path):
+    def press(phase, done, total, note):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+
+    calls = iter(range(10))
+    before = time.monotonic()
+    long = SMALL | {"run.packets": 2_000_000_000}
+    with pytest.raises(KeyboardInterrupt):
+        wirespeed.sweep("forwarding", LOADS, set=long, out=tmp_path, jobs=2, progress=press)
+    # They would take hours.
+    assert time.monotonic() - before < 60
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_two_studies_do_not_write_to_one_folder_at_a_time(tmp_path):

@@ -42,10 +42,7 @@ def test_the_data_is_not_copied() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "summary.json").write_text(json.dumps(summaries.sound()), encoding="utf-8")
-    (tmp_path / "scenario.toml").write_text("seed = 1\n", encoding="utf-8")
-    for name in TABLES:
-        pa.parquet.write_table(SOURCE.rename_columns([name, "value"]), tmp_path / f"{name}.parquet")
+    summaries.keep(tmp_path, summaries.sound(), SOURCE)
     return tmp_path
 
 

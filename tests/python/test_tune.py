@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import wirespeed
-from wirespeed import InputError, cli
+from wirespeed import InputError, cli, sealed
 from wirespeed.tune import Measurement, Settings, knobs, search
+from wirespeed.tune.journal import SCHEMA as JOURNAL
 from wirespeed.tune.journal import Journal
 from wirespeed.tune.search import Evaluator, Goal
 from wirespeed.tune.target import Simulated
@@ -239,13 +240,18 @@ def test_what_a_kill_left_of_the_last_line_is_cut_off(tmp_path: Path) -> None:
         assert len(journal) == 3
 
 
+def lines(*documents: dict[str, Any]) -> str:
+    return "".join(json.dumps(sealed.seal(each)) + "\n" for each in documents)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"schema": "wirespeed.tuning-journal/1", "target": "y"}\n', "of another scenario"),
+        (lines({"schema": JOURNAL, "target": "y"}), "of another scenario"),
         ('{"schema": "wirespeed.run/1"}\n', "is no journal"),
         ("x = 1\n", "line 1: is not a JSON object"),
-        ('{"schema": "wirespeed.tuning-journal/1", "target": "x"}\n{"a": 1}\n', "line 2: is no measurement"),
+        (f'{{"schema": "{JOURNAL}", "target": "x"}}\n', "line 1: does not fit its checksum"),
+        (lines({"schema": JOURNAL, "target": "x"}, {"a": 1}), "line 2: is no measurement"),
     ],
 )
 def test_a_journal_of_something_else_is_refused(tmp_path: Path, text: str, words: str) -> None:

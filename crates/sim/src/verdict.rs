@@ -30,6 +30,8 @@ const STILL_FILLING: f64 = 0.8;
 const LEAST_FALL: f64 = 0.01;
 /// A share of rejected packets that lightens the load.
 const MANY_REJECTED: f64 = 0.05;
+/// A share of rejected packets that the headline speaks of.
+const SOME_REJECTED: f64 = 0.01;
 /// A load of at least this share of the line rate is line rate: what was offered is measured.
 const LINE_RATE: f64 = 0.99;
 /// What a packet buffer takes.
@@ -332,7 +334,7 @@ impl Facts<'_> {
     /// Says so where the function rejected many packets, which lightens the load.
     fn why_rejected(&self) -> Option<String> {
         let rejected = self.rejected as f64 / self.packets as f64;
-        if rejected <= MANY_REJECTED {
+        if rejected <= SOME_REJECTED {
             return None;
         }
         let why = self.result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from wirespeed import files
 from wirespeed.advise import advice, bench
 from wirespeed.progress import Callback
 from wirespeed.scenarios import Overrides
@@ -18,6 +19,7 @@ __all__ = ["Advice", "advise"]
 
 DOCUMENT_FILE: Final = "advice.json"
 PAGE_FILE: Final = "advice.html"
+FILES: Final = (DOCUMENT_FILE, PAGE_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,16 @@ class Advice:
         """The command line that runs the best set."""
         return str(self.document["best"]["command"])
 
-    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes advice.json and advice.html; returns the files. Raises OSError where that is impossible."""
+    def write(self, folder: str | os.PathLike[str], force: bool = False) -> list[Path]:
+        """Writes advice.json and advice.html, both or none; returns the files.
+
+        Raises OSError where that is impossible, and InputError where links, or without `force` files that wirespeed did
+        not write, are in the way.
+        """
         from wirespeed.advise.page import page  # drawing costs half a second to import
 
-        base = Path(folder)
-        base.mkdir(parents=True, exist_ok=True)
         texts = {DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n", PAGE_FILE: page(self.document)}
-        for name, written in texts.items():
-            (base / name).write_text(written, encoding="utf-8")
-        return [base / name for name in texts]
+        return files.write_texts(folder, texts, force=force)
 
     def __repr__(self) -> str:
         from wirespeed.advise.text import headline
@@ -75,7 +77,7 @@ def advise(
     `target` is a rate such as "20 Mpps": the cheapest set that carries it is found too; where the machine carries it as
     it is, that is all that is answered (`answered` in the document), after one run. `without` leaves out
     techniques. `packets` are those of a run of the comparison. `out` keeps finished runs, so that advice that was
-    stopped goes on. Nothing depends on `jobs` but the time it takes.
+    stopped goes on. `jobs` runs are under way at a time, in threads; nothing depends on it but the time it takes.
 
     Raises InputError before anything runs for bad input. Ctrl-C raises KeyboardInterrupt.
 

@@ -19,7 +19,7 @@ from wirespeed.advise.techniques import Technique, Unfit
 from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.sweep import Ask, study, until
-from wirespeed.sweep.engine import Local
+from wirespeed.sweep.engine import Local, Threads
 from wirespeed.sweep.metrics import METRICS
 from wirespeed.sweep.plan import PathLike
 
@@ -89,6 +89,8 @@ class Asked:
     jobs: int | None = None
     out: PathLike | None = None
     progress: Callback | None = field(default=None, compare=False)
+    in_processes: bool = False
+    """Whether runs are made in processes of their own, and not in threads of this one."""
 
 
 class Bench:
@@ -117,7 +119,7 @@ class Bench:
         self._saturated = 0.0
         self.same_for_every_seed = False
         """Whether all seeds turned out to see the same packets, as with a capture."""
-        self._engine = Local(asked.jobs, held=True)
+        self._engine = (Local if asked.in_processes else Threads)(asked.jobs, held=True)
 
     def close(self) -> None:
         """Ends the workers."""

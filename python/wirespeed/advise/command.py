@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
-from wirespeed import options, terminal
-from wirespeed.advise import Advice, advice, bench, text
-from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed import files, options, terminal
+from wirespeed.advise import FILES, Advice, advice, bench, text
+from wirespeed.console import Console
+from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -75,16 +75,29 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         out: Annotated[Path, options.out("Keep finished runs, advice.json and advice.html here.")] = Path(
             DEFAULT_FOLDER
         ),
+        force: ForceOpt = False,
         form: TablesOrJsonOpt = "table",
         quiet: QuietOpt = False,
     ) -> int:
         """Say which techniques pay on this machine with this traffic, what they cost, and what to set."""
+        files.judge(out, FILES, force)
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             asked = bench.Asked(
-                scenario, capture, table, settings, goal, target, without or [], packets, jobs, out, bar
+                scenario,
+                capture,
+                table,
+                settings,
+                goal,
+                target,
+                without or [],
+                packets,
+                jobs,
+                out,
+                bar,
+                in_processes=True,
             )
             found = Advice(advice.advise(asked))
-        files = found.write(out)
+        written = found.write(out, force)
         if form == "json":
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
@@ -92,5 +105,5 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             for label, command in text.commands(found.document):
                 show(f"\n{label}\n  {command}")  # in one piece, to be copied
         if not quiet:
-            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+            print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
         return 0

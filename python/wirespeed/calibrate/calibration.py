@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, files
 from wirespeed.calibrate import fitting, measuring
 from wirespeed.calibrate.fitting import Fitted
 from wirespeed.calibrate.measuring import KIB, MIB, Measured, Progress
@@ -79,9 +79,9 @@ class Calibration:
     preset: str
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the preset. Raises OSError where that is impossible."""
+        """Writes the preset, whole or not at all. Raises OSError where that fails, and InputError for a link."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(self.preset, encoding="utf-8")
+        files.write(path, self.preset)
 
 
 def calibrate(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
 from wirespeed import terminal
 from wirespeed.calibrate import busy
+from wirespeed.console import Console
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (

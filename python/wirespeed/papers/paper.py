@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, files, sealed
 from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected, tally
 from wirespeed.papers.figures import Figure, page
 
@@ -40,7 +40,7 @@ def no_progress(_phase: str, _done: int, _total: int, _note: str, /) -> None:
 class Kept:
     """Finished points by what they are points of; in a file of JSON lines if one is given, else for this run only.
 
-    A point whose line was cut off by a crash is computed again.
+    A point whose line was cut off by a crash, or does not fit its checksum, is computed again.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -52,8 +52,10 @@ class Kept:
             self._is_cut_off = bool(text) and not text.endswith("\n")
             for line in text.splitlines():
                 try:
-                    self._points |= json.loads(line)
-                except (ValueError, TypeError):
+                    kept = sealed.parse(line)
+                    if sealed.is_whole(kept):
+                        self._points[kept["key"]] = kept["point"]
+                except (ValueError, TypeError, AttributeError, KeyError):
                     continue
 
     @staticmethod
@@ -71,12 +73,13 @@ class Kept:
         self._points[key] = point
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            files.refuse_link(self._path)
             with self._path.open("a", encoding="utf-8") as file:
                 if self._is_cut_off:
                     # What comes next begins a line of its own.
                     file.write("\n")
                     self._is_cut_off = False
-                file.write(json.dumps({key: point}) + "\n")
+                file.write(json.dumps(sealed.seal({"key": key, "point": point})) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,28 +168,26 @@ class Report:
     tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
-def write(reports: Sequence[Report], folder: Path) -> list[Path]:
-    """Writes claims.json, points.csv, figures.html and an SVG a figure into the folder; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write(reports: Sequence[Report], folder: Path, force: bool = False) -> list[Path]:
+    """Writes claims.json, points.csv, figures.html and an SVG a figure into the folder; returns the files.
+
+    Raises InputError where links, or without `force` files that wirespeed did not write, are in the way.
+    """
     claims = [claim.document() for report in reports for claim in report.claims]
-    files = [folder / CLAIMS_FILE]
-    files[0].write_text(json.dumps(claims, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    texts = {CLAIMS_FILE: json.dumps(claims, indent=2, allow_nan=False) + "\n"}
     points = [{"reading": report.reading, **point} for report in reports for point in report.points]
     if points:
-        files.append(folder / POINTS_FILE)
-        files[-1].write_text(table(points), encoding="utf-8", newline="")
+        texts[POINTS_FILE] = table(points)
     drawn = []
     for report in reports:
         for figure in report.figures:
             svg = figure.svg()
-            files.append(folder / f"{figure.name}-{report.reading}.svg")
-            files[-1].write_text(svg, encoding="utf-8")
+            texts[f"{figure.name}-{report.reading}.svg"] = svg
             drawn.append((report.reading, figure, svg))
     if drawn:
         tallies = {report.reading: tally(report.claims) for report in reports}
-        files.append(folder / FIGURES_FILE)
-        files[-1].write_text(page(reports[0].paper.title, tallies, claims, drawn), encoding="utf-8")
-    return files
+        texts[FIGURES_FILE] = page(reports[0].paper.title, tallies, claims, drawn)
+    return files.write_texts(folder, texts, force=force)
 
 
 def table(points: Sequence[Point]) -> str:

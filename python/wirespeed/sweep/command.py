@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
-from wirespeed import options, scenarios, terminal
+from wirespeed import files, options, scenarios, terminal
+from wirespeed.console import Console
 from wirespeed.errors import InputError
-from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 from wirespeed.sweep import axes, plan, study, text
 from wirespeed.sweep.plan import Ask
@@ -122,8 +122,10 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         capture: CaptureOpt = None,
         table: TableOpt = None,
         settings: EachPointSetOpt = None,
-        engine: Annotated[str, typer.Option("--engine", help="local or dask.", rich_help_panel=_WHERE)] = "local",
-        jobs: Annotated[int | None, options.jobs("Processes of the local engine", _WHERE)] = None,
+        engine: Annotated[
+            str, typer.Option("--engine", help="local (processes), threads or dask.", rich_help_panel=_WHERE)
+        ] = "local",
+        jobs: Annotated[int | None, options.jobs("Processes or threads of this machine", _WHERE)] = None,
         scheduler: Annotated[
             str | None,
             typer.Option("--scheduler", metavar="ADDRESS", help="Dask's scheduler.", rich_help_panel=_WHERE),
@@ -134,6 +136,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         out: Annotated[
             Path, options.out("Keep finished runs, results.parquet, results.csv, sweep.json and sweep.html here.")
         ] = Path(DEFAULT_FOLDER),
+        force: ForceOpt = False,
         form: TablesOrJsonOpt = "table",
         quiet: QuietOpt = False,
     ) -> int:
@@ -150,20 +153,22 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             "table": table,
         }
         ask = asked(scenario, vary, settings, given)
+        files.judge(out, study.FILES, force)
         with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
             found = study.run(ask, out, study.chosen(engine, jobs, scheduler, None), retry, bar)
-        files = found.write(out)
+        written = found.write(out, force)
         if form == "json":
             show(json.dumps(found.document, indent=2, allow_nan=False))
         else:
             console = Console()
             show(terminal.text(text.summary(found.document, console.width), console).rstrip("\n"))
         if not quiet:
-            print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+            for refused in found.refused:
+                print(f"wirespeed: {refused}", file=sys.stderr)
+            print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
         if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
             print(f"wirespeed: {lacking}", file=sys.stderr)
-        if found.failed == len(found.rows):
-            raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
+        study.refuse_failed(found)
         return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
@@ -17,9 +18,11 @@ from concurrent.futures import (
     Executor,
     Future,
     ProcessPoolExecutor,
+    ThreadPoolExecutor,
     wait,
 )
 from dataclasses import dataclass, field
+from multiprocessing import current_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Final, Protocol
 
@@ -72,17 +75,56 @@ class _Context(SpawnContext):
         return made
 
 
+class Threads:
+    """Threads of this process: the simulator runs outside of Python's lock, and nobody's script is imported again."""
+
+    died: tuple[type[BaseException], ...] = (BrokenExecutor,)
+
+    def __init__(self, jobs: int | None = None, held: bool = False) -> None:
+        """`held` keeps the threads from study to study, until `close`."""
+        self._jobs = _judged(jobs)
+        self._held = held
+        self._pool: ThreadPoolExecutor | None = None
+        self._stop = threading.Event()
+
+    @property
+    def workers(self) -> int:
+        """As given, or as many as there are cores."""
+        return self._jobs
+
+    def start(self, files: Files) -> Executor:
+        """New threads, or those that are held: they are this build and see these files."""
+        if self._pool is None:
+            self._stop = threading.Event()
+            self._pool = ThreadPoolExecutor(self._jobs, initializer=work.heed, initargs=(self._stop,))
+        return self._pool
+
+    def again(self) -> Executor | None:
+        """There is no other: a thread does not die alone."""
+        return None
+
+    def stop(self) -> None:
+        """Ends the threads with what is under way, unless they are held."""
+        if not self._held:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the threads, and the runs that they are in."""
+        self._stop.set()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
 class Local:
-    """Processes of this machine."""
+    """Processes of this machine. Each imports the script that started this one, as Python's always do."""
 
     died: tuple[type[BaseException], ...] = (BrokenExecutor,)
 
     def __init__(self, jobs: int | None = None, held: bool = False) -> None:
         """`held` keeps the processes, and what they have loaded, from study to study, until `close`."""
-        if jobs is not None and jobs < 1:
-            raise InputError(f"--jobs {jobs}: must be at least 1")
+        self._jobs = _judged(jobs)
         self._held = held
-        self._jobs = jobs or os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
         self._context = _Context()
 
@@ -92,11 +134,21 @@ class Local:
         return self._jobs
 
     def start(self, files: Files) -> Executor:
-        """New processes, or those that are held: they run this build and see these files."""
+        """New processes, or those that are held: they run this build and see these files.
+
+        Raises InputError where processes cannot start: that is no failure of what they would have run.
+        """
         if self._pool is not None:
             return self._pool
+        if getattr(current_process(), "_inheriting", False):
+            raise InputError(_UNGUARDED)  # this is a worker, which runs the script that it should only import
         # Not forked: a fork of a process with threads (those of Arrow, of a progress bar) may hang.
         self._pool = ProcessPoolExecutor(self._jobs, mp_context=self._context, initializer=work.prepare)
+        try:
+            self._pool.submit(work.identify).result()
+        except BrokenExecutor:
+            self.close()
+            raise InputError(_UNGUARDED) from None
         return self._pool
 
     def again(self) -> Executor | None:
@@ -119,6 +171,18 @@ class Local:
             if process.pid is not None:
                 process.terminate()
                 process.join()
+
+
+_UNGUARDED: Final = (
+    'the processes of engine "local" cannot start. Each of them imports the script that asks for them: put what it '
+    'does under `if __name__ == "__main__":`, or leave the engine out, which runs threads'
+)
+
+
+def _judged(jobs: int | None) -> int:
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs {jobs}: must be at least 1")
+    return jobs or os.cpu_count() or 1
 
 
 class Given:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
-import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import _wirespeed, files, scenarios
 from wirespeed.errors import InputError, nearest
 from wirespeed.sweep import axes as space
 from wirespeed.sweep import design, until, work
@@ -25,12 +24,6 @@ PathLike = str | os.PathLike[str]
 # Options that say what a setting says, with its path.
 _OPTIONS: Final = {"capture": "traffic.capture", "table": "function.forward.table"}
 SHOWN: Final = ("carried_mpps", "loss", "p99")
-
-_NAMED_FILE: Final = re.compile(r'"(/[^"\n]+)"')
-_CAPTURE: Final = re.compile(r'^capture = "', re.MULTILINE)
-_ROUNDS: Final = re.compile(r"^rounds = \d", re.MULTILINE)
-_PROFILE: Final = re.compile(r'^profile = "([^"\n]+)"$', re.MULTILINE)
-
 
 # One title for all points: those that are the same scenario by other settings are the same run.
 _TITLE: Final = ("name=a point of a study",)
@@ -119,27 +112,27 @@ class Plan:
 
     def replays(self, place: int) -> bool:
         """Whether a point's traffic is a capture in rounds, which every seed starts at the first packet."""
-        text = self._resolved[place][0]
-        return _CAPTURE.search(text) is not None and _ROUNDS.search(text) is not None
+        traffic = tomllib.loads(self._resolved[place][0]).get("traffic", {})
+        return "capture" in traffic and "rounds" in traffic
 
     def seed(self, place: int, replication: int) -> int:
         """The seed of a run."""
-        found = re.search(r"^seed = (\d+)$", self._resolved[place][0].partition("\n[run]\n")[2], re.MULTILINE)
-        return until.seed(int(found.group(1)) if found else 0, replication)
+        return until.seed(tomllib.loads(self._resolved[place][0])["run"].get("seed", 0), replication)
 
     def task(self, place: int, replication: int) -> Task:
         """A run of a sound point: its scenario with the replication's seed, and its key."""
         text = self._resolved[place][0]
         if replication:
             text = _wirespeed.Scenario(text, "<point>", [f"run.seed={self.seed(place, replication)}"]).resolved
-        known, inputs = text, []
-        for path in sorted({*_NAMED_FILE.findall(text)}):
-            if (digest := self._digest(path)) is not None:
-                known = known.replace(path, digest)  # wherever the file lies
-                inputs.append(f"{path} {digest}")
+        known = tomllib.loads(text)
+        inputs = []
+        for holder, name, path in _named(known):
+            digest = self._digest(path)
+            holder[name] = digest  # whatever the file is called
+            inputs.append(f"{path} {digest}")
         build = work.build()
-        key = hashlib.blake2b(f"{build}\n{known}".encode(), digest_size=16).hexdigest()
-        return Task(key, text, build, "\n".join(inputs))
+        key = files.digest(f"{build}\n{json.dumps(known, sort_keys=True)}".encode())
+        return Task(key, text, build, "\n".join(sorted(inputs)))
 
     def document(self) -> dict[str, Any]:
         """What was asked for, as JSON."""
@@ -188,12 +181,14 @@ class Plan:
 
     def _lacks(self, text: str) -> str | None:
         """What a resolved scenario names that is not there: files are opened, and profiles looked up, by runs only."""
-        for path in _NAMED_FILE.findall(text):
+        document = tomllib.loads(text)
+        for _, _, path in _named(document):
             if path not in self._lacking:
                 self._lacking[path] = _unreadable(Path(path))
             if (why := self._lacking[path]) is not None:
                 return why
-        return next((why for name in _PROFILE.findall(text) if (why := _no_profile(name)) is not None), None)
+        profile = document.get("traffic", {}).get("profile")
+        return None if profile is None else _no_profile(profile)
 
     def _refuse(self) -> None:
         """Raises InputError for a level that no point makes sound; a combination that cannot start is no mistake."""
@@ -212,12 +207,9 @@ class Plan:
         if not self.sound:
             raise InputError(f"no point of the study can start; of the first: {self._resolved[0][1]}")
 
-    def _digest(self, path: str) -> str | None:
+    def _digest(self, path: str) -> str:
         if path not in self._digests:
-            if not Path(path).is_file():
-                return None
-            with Path(path).open("rb") as file:
-                self._digests[path] = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+            self._digests[path] = files.digest_of(path)
         return self._digests[path]
 
 
@@ -255,6 +247,26 @@ def read(path: PathLike) -> Ask | None:
         if name in document and beside.is_file():
             document[name] = str(beside)
     return Ask(**document)
+
+
+def _named(document: dict[str, Any]) -> Iterator[tuple[Any, Any, str]]:
+    """The files that a resolved scenario names, which are absolute there: what holds each, under which name, its path.
+
+    Which settings are files is Rust's to say; a `*` in a path stands for each of a list.
+    """
+    for path in _wirespeed.file_settings():
+        holders: list[Any] = [document]
+        *steps, last = path.split(".")
+        for step in steps:
+            holders = [inner for holder in holders for inner in _inner(holder, step)]
+        for holder in holders:
+            names = range(len(holder)) if last == "*" else [last] if last in holder else []
+            yield from ((holder, name, holder[name]) for name in names if str(holder[name]).startswith("/"))
+
+
+def _inner(holder: Any, step: str) -> list[Any]:
+    found = holder if step == "*" else [holder[step]] if step in holder else []
+    return [each for each in found if isinstance(each, dict | list)]
 
 
 def _unreadable(path: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wirespeed import scenarios
+from wirespeed import csvs, files, scenarios
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.sweep import engine as engines
@@ -29,7 +28,8 @@ RESULTS_FILE: Final = "results.parquet"
 CSV_FILE: Final = "results.csv"
 DOCUMENT_FILE: Final = "sweep.json"
 PAGE_FILE: Final = "sweep.html"
-ENGINES: Final = ("local", "dask")
+FILES: Final = (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)
+ENGINES: Final = ("threads", "local", "dask")
 
 Row = dict[str, Any]
 
@@ -45,6 +45,8 @@ class Study:
     """What was asked for, and per point the mean of each metric with its 95 % half-width over replications."""
     ran: int = 0
     """Runs that were not known before."""
+    refused: Sequence[str] = ()
+    """Files of finished runs that were not used, each with the reason."""
 
     @property
     def failed(self) -> int:
@@ -56,23 +58,24 @@ class Study:
         """The rows as a table that polars, pandas and pyarrow read."""
         return Table("sweep", _arrow(self.rows, self.document))
 
-    def write(self, folder: PathLike) -> list[Path]:
-        """Writes results.parquet, results.csv, sweep.json and sweep.html; returns the files. Raises OSError."""
+    def write(self, folder: PathLike, force: bool = False) -> list[Path]:
+        """Writes results.parquet, results.csv, sweep.json and sweep.html, all or none; returns the files.
+
+        In the CSV file a text that a spreadsheet would take for a formula begins with a quote. Raises OSError, and
+        InputError where links, or without `force` files that wirespeed did not write, are in the way.
+        """
+        return files.write_set(folder, self._make, names=FILES, force=force)
+
+    def _make(self, into: Path) -> Sequence[str]:
         from pyarrow import parquet
 
         from wirespeed.sweep.page import page  # drawing costs half a second to import
 
-        base = Path(folder)
-        base.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(_arrow(self.rows, self.document), base / RESULTS_FILE)
-        names = _columns(self.rows)
-        with (base / CSV_FILE).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(self.rows)
-        (base / DOCUMENT_FILE).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
-        (base / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
-        return [base / name for name in (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)]
+        parquet.write_table(_arrow(self.rows, self.document), into / RESULTS_FILE)
+        (into / CSV_FILE).write_bytes(csvs.table(self.rows).encode())
+        (into / DOCUMENT_FILE).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
+        (into / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
+        return FILES
 
     def __repr__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
@@ -95,7 +98,7 @@ def sweep(
     capture: PathLike | None = None,
     table: PathLike | None = None,
     out: PathLike | None = None,
-    engine: str = "local",
+    engine: str = "threads",
     jobs: int | None = None,
     scheduler: str | None = None,
     executor: Executor | None = None,
@@ -111,13 +114,14 @@ def sweep(
     "carried_mpps 1%" are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page
     shows.
 
-    Runs go to `jobs` processes of this machine, to the Dask cluster of `scheduler` (engine "dask"), or to any
-    `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run again: a study that was
-    stopped, or killed, goes on where it was. The result depends on none of this.
+    Runs go to `jobs` threads of this process (the simulator runs outside of Python's lock), to as many processes
+    (engine "local": a script that is run needs `if __name__ == "__main__":` then), to the Dask cluster of `scheduler`
+    (engine "dask"), or to any `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run
+    again: a study that was stopped, or killed, goes on where it was. The result depends on none of this.
 
     Raises InputError before anything runs for unknown settings, empty ranges, settings that clash, a scheduler that
-    does not answer, and workers with another build. A run that fails is recorded with its error. Ctrl-C raises
-    KeyboardInterrupt.
+    does not answer, and workers with another build. A run that fails is recorded with its error; where every run
+    failed, InputError has the first. Ctrl-C raises KeyboardInterrupt.
 
         >>> study = wirespeed.sweep("forwarding", {"traffic.load": "0.1..1.0/10"})          # doctest: +SKIP
         >>> polars.DataFrame(study.table)                                                   # doctest: +SKIP
@@ -126,21 +130,29 @@ def sweep(
         scenario, vary, cases or {}, set, design, samples, seed, replications, until, most_replications, metrics,
         capture, table,
     )  # fmt: skip
-    return run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
+    found = run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
+    refuse_failed(found)
+    return found
+
+
+def refuse_failed(found: Study) -> None:
+    """Raises InputError where every run failed."""
+    if found.failed == len(found.rows):
+        raise InputError(f"every run failed; the first: {found.rows[0]['error']}")
 
 
 def chosen(engine: str, jobs: int | None, scheduler: str | None, executor: Executor | None) -> engines.Engine:
     """The engine that is asked for. Raises InputError where the words contradict each other."""
     if executor is not None:
-        if scheduler is not None or engine != "local":
+        if scheduler is not None or engine != ENGINES[0]:
             raise InputError("executor, engine, scheduler: give one of them")
         return engines.Given(executor, jobs)
     if engine not in ENGINES:
         raise InputError(f"--engine {engine}: must be one of {', '.join(ENGINES)}{nearest(engine, ENGINES)}")
-    if engine == "local":
+    if engine != "dask":
         if scheduler is not None:
             raise InputError(f"--scheduler {scheduler}: goes with --engine dask")
-        return engines.Local(jobs)
+        return engines.Threads(jobs) if engine == "threads" else engines.Local(jobs)
     if scheduler is None:
         raise InputError("--engine dask needs --scheduler ADDRESS, for example tcp://10.0.0.1:8786")
     if jobs is not None:
@@ -170,7 +182,7 @@ def run(
             how = f"; run it again with --out {os.fspath(out)} to go on" if out is not None else ""
             raise KeyboardInterrupt(f"stopped after {runs.ran} runs{how}") from None
     rows = runs.rows()
-    return Study(rows, _document(plan, rows), runs.ran)
+    return Study(rows, _document(plan, rows), runs.ran, tuple(folder.refused))
 
 
 class _Runs:

@@ -57,6 +57,7 @@ class VersionMismatchError(RuntimeError):
 # One per process and set of files: tables take seconds to load and 100 MiB to keep.
 _stocks: dict[str, _wirespeed.Stock] = {}
 _stocks_lock = threading.Lock()
+_own = threading.local()
 
 
 def work(task: Task) -> Outcome:
@@ -66,7 +67,7 @@ def work(task: Task) -> Outcome:
     started, used = time.perf_counter(), time.process_time()
     try:
         scenario = _wirespeed.Scenario(task.scenario, "<point>", [])
-        (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task.inputs))
+        (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task.inputs), progress=_go_on)
         summary: dict[str, Any] = json.loads(run.summary_json)
         if summary.get("partial"):
             raise KeyboardInterrupt
@@ -114,6 +115,18 @@ def prepare() -> None:
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_outlive_not, args=(parent,), daemon=True).start()
+
+
+def heed(stop: threading.Event) -> None:
+    """Called once in each worker that is a thread: what it runs ends early when `stop` is set."""
+    _own.stop = stop
+
+
+def _go_on(*_: object) -> None:
+    """Told of progress, now and then."""
+    stop: threading.Event | None = getattr(_own, "stop", None)
+    if stop is not None and stop.is_set():
+        raise KeyboardInterrupt
 
 
 def _outlive_not(parent: Any) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
-from rich.console import Console
 
-from wirespeed import options, terminal
+from wirespeed import files, options, terminal
+from wirespeed.console import Console
 from wirespeed.errors import InputError
-from wirespeed.options import CaptureOpt, EachPointSetOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
 from wirespeed.progress import Bar
 from wirespeed.tune import choice, programs, text, tuning
 
@@ -261,6 +261,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             Path | None, options.out("Write tuning.json, tuning.html and the journal to this folder.")
         ] = None,
         form: TablesOrJsonOpt = "table",
+        force: ForceOpt = False,
         quiet: QuietOpt = False,
     ) -> int:
         """Search the settings that are best together; compare with one at a time, ResQ's rule and every combination."""
@@ -268,6 +269,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             journal = out / tuning.JOURNAL_FILE
         if (scenario is None) == (program is None):
             raise InputError("give a SCENARIO to tune a simulated machine, or --target to tune a real program")
+        if out is not None:
+            files.judge(out, tuning.FILES, force)
         if program is not None:
             only = {"--capture": capture, "--table": table, "--set": settings, "--jobs": jobs}
             if given := [name for name, value in only.items() if value is not None]:
@@ -302,7 +305,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                     machine,
                     bar,
                 )
-            return _told(found, out, form, quiet, show)
+            return _told(found, out, force, form, quiet, show)
         assert scenario is not None
         if not knobs:
             raise InputError("there is nothing to tune: give at least one --knob PATH=VALUES")
@@ -323,20 +326,22 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 settings,
                 bar,
             )
-        return _told(found, out, form, quiet, show)
+        return _told(found, out, force, form, quiet, show)
 
 
-def _told(found: tuning.Tuning, out: Path | None, form: str, quiet: bool, show: Callable[[str], None]) -> int:
+def _told(
+    found: tuning.Tuning, out: Path | None, force: bool, form: str, quiet: bool, show: Callable[[str], None]
+) -> int:
     """Prints and writes a tuning: the exit code."""
-    files = found.write(out) if out is not None else []
+    written = found.write(out, force) if out is not None else []
     if form == "json":
         show(json.dumps(found.document, indent=2, allow_nan=False))
     else:
         show(terminal.text(text.summary(found.document), Console()).rstrip("\n"))
         lines = textwrap.indent(found.document["command"], "  ")
         show(f"\nRun the best\n{lines}")  # unwrapped, to be copied
-    if files and not quiet:
-        print(f"wirespeed: wrote {', '.join(file.name for file in files)} to {out}", file=sys.stderr)
+    if written and not quiet:
+        print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
     died = found.document.get("died", ())
     if died:
         print(f"wirespeed: {len(died)} starts died or hung, the first: {died[0]}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Measurements kept in a file, so that a search that was stopped, or killed, runs nothing twice.
 
-One JSON object a line, the first names the target. A line is written and synchronized before its measurement is used.
-What a kill leaves of a last line is cut off.
+One JSON object a line, the first names the target. A line is written and synchronized before its measurement is used,
+and carries a checksum. What a kill leaves of a last line is cut off.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from wirespeed import files, sealed
 from wirespeed.errors import InputError
 from wirespeed.tune.knobs import key
 from wirespeed.tune.target import Measurement, Settings
 
-SCHEMA: Final = "wirespeed.tuning-journal/1"
+SCHEMA: Final = "wirespeed.tuning-journal/2"
+# How every journal begins.
+_HEAD: Final = f'{{"schema": "{SCHEMA}"'.encode()
 
 
 class Journal:
@@ -29,6 +32,7 @@ class Journal:
         self._file: IO[bytes] | None = None
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
+            files.refuse_link(path)
             self._file = Path(path).open("a+b")  # noqa: SIM115 (closed by __exit__)
             try:
                 self._read(Path(path), self._file, identity)
@@ -72,15 +76,18 @@ class Journal:
         file.seek(0)
         text = file.read()
         whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            file.truncate(whole)
         lines = text[:whole].splitlines()
         if not lines:
+            if not (_HEAD.startswith(text) or text.startswith(_HEAD)):
+                raise InputError(f"{path}: is no journal of a search ({SCHEMA}); name another file")
+            file.truncate(0)
             self._write({"schema": SCHEMA, "target": identity})
             return
         head = _object(path, 1, lines[0])
         if head.get("schema") != SCHEMA:
             raise InputError(f"{path}: is no journal of a search ({SCHEMA}); name another file")
+        _refuse_damaged(path, 1, head)
+        file.truncate(whole)
         if head.get("target") != identity:
             raise InputError(
                 f"{path}: is the journal of another scenario, other --set, other files or another version; "
@@ -88,6 +95,7 @@ class Journal:
             )
         for number, line in enumerate(lines[1:], 2):
             kept = _object(path, number, line)
+            _refuse_damaged(path, number, kept)
             try:
                 found = Measurement(kept["values"], kept["seconds"], kept["infeasible"])
                 self._kept[key(kept["settings"])] = found
@@ -97,16 +105,25 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
-        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.write(json.dumps(sealed.seal(line)).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
 
 def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = sealed.parse(line)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise InputError(f"{path}, line {number}: is not a JSON object; delete the line")
+        raise InputError(f"{path}, line {number}: is not a JSON object; {_what_to_do(number)}")
     return found
+
+
+def _refuse_damaged(path: Path, number: int, found: dict[str, Any]) -> None:
+    if not sealed.is_whole(found):
+        raise InputError(f"{path}, line {number}: does not fit its checksum: damaged, or edited; {_what_to_do(number)}")
+
+
+def _what_to_do(number: int) -> str:
+    return "delete the line, and it is measured again" if number > 1 else "name another file"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import api, scenarios
+from wirespeed import api, files, scenarios
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
@@ -24,6 +24,7 @@ SCHEMA: Final = "wirespeed.tuning/1"
 DOCUMENT_FILE: Final = "tuning.json"
 JOURNAL_FILE: Final = "journal.jsonl"
 PAGE_FILE: Final = "tuning.html"
+FILES: Final = (DOCUMENT_FILE, PAGE_FILE)
 EVALUATIONS: Final = 60
 BATCH: Final = 4
 
@@ -45,16 +46,16 @@ class Tuning:
         """The command line that runs the best settings."""
         return str(self.document["command"])
 
-    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes tuning.json and tuning.html; returns the files. Raises OSError where that is impossible."""
+    def write(self, folder: str | os.PathLike[str], force: bool = False) -> list[Path]:
+        """Writes tuning.json and tuning.html, both or none; returns the files.
+
+        Raises OSError where that is impossible, and InputError where links, or without `force` files that wirespeed did
+        not write, are in the way.
+        """
         from wirespeed.tune.page import page  # drawing costs half a second to import
 
-        base = Path(folder)
-        base.mkdir(parents=True, exist_ok=True)
         texts = {DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n", PAGE_FILE: page(self.document)}
-        for name, text in texts.items():
-            (base / name).write_text(text, encoding="utf-8")
-        return [base / name for name in texts]
+        return files.write_texts(folder, texts, force=force)
 
     def __repr__(self) -> str:
         return f"<wirespeed tuning: {self.document['metric']} {self.document['best']['value']} by {self.command}>"
