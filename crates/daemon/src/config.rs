@@ -148,7 +148,7 @@ pub enum Backend {
 }
 
 /// Ways of device writes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Io {
     /// What sets them.
@@ -159,11 +159,13 @@ pub struct Io {
     pub verify: bool,
     /// Intervals of each of the two settings that are compared.
     pub verify_intervals: u32,
+    /// The share of packets that the measurement may lose beyond what is lost without it.
+    pub verify_loss: f64,
 }
 
 impl Default for Io {
     fn default() -> Io {
-        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5 }
+        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5, verify_loss: 0.01 }
     }
 }
 
@@ -318,6 +320,10 @@ impl Config {
                 self.io.verify_intervals.to_string(),
                 "3 to 1000: an average of fewer tells nothing",
             );
+        }
+        if !(0.0..=1.0).contains(&self.io.verify_loss) {
+            let allowed = "a share of packets is wanted, 0 to 1 (0.01 is one in a hundred)";
+            return wrong("io.verify_loss", self.io.verify_loss.to_string(), allowed);
         }
         self.check_classes()?;
         if let Some(json) = &self.json {

@@ -53,6 +53,8 @@ pub struct Faults {
     pub stuck: bool,
     /// Counters cannot be read.
     pub missing: bool,
+    /// Counters that servers do not offer, by name: `busy` is DPDK before 23.03.
+    pub absent: Vec<&'static str>,
     /// Reads of paths that contain this do not return before it is changed, for other programs (by FUSE).
     pub hang: Option<String>,
     /// Writes are not listed.
@@ -274,7 +276,11 @@ impl Inner {
         match (self.faults.missing, self.faults.stuck) {
             (true, _) => None,
             (_, true) => Some(self.frozen.clone()),
-            _ => Some(self.plant.totals()),
+            _ => {
+                let mut totals = self.plant.totals();
+                totals.retain(|name, _| !self.faults.absent.contains(name));
+                Some(totals)
+            }
         }
     }
 
