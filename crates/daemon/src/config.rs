@@ -10,6 +10,7 @@ use serde::Deserialize;
 use units::{Cbm, Ps, Span};
 
 use crate::DaemonError;
+use crate::journal::is_name;
 
 /// What `wirespeedd` is to do.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -290,12 +291,7 @@ impl Config {
                 "three intervals and 2 s at least: a source of counters that hangs is waited for half a second",
             );
         }
-        let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if !is_name(&self.prefix)
-            || self.prefix.starts_with('.')
-            || self.prefix.starts_with("mon_")
-            || self.prefix == "info"
-        {
+        if !is_name(&self.prefix) || self.prefix.starts_with("mon_") {
             return wrong(
                 "prefix",
                 format!("{:?}", self.prefix),

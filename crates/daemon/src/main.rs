@@ -96,6 +96,7 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
         }
         Command::Restore => {
             let state = StateFolder::lock(&config.state)?;
+            let _claim = parts.claim()?;
             let report = restore(&state, &parts, &mut pause)?;
             for line in report.restored.iter().chain(&report.safe) {
                 println!("{line}");

@@ -1,5 +1,6 @@
 //! The loop: observe, decide, apply, with the values from before on the disk first, and a way back at every step.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use control::{Actuator, Allocation, Observation, Policy};
@@ -148,6 +149,8 @@ pub struct Daemon {
     told: Option<Allocation>,
     effect_told: bool,
     notice: Notice,
+    /// No other daemon sets this machine meanwhile.
+    _claim: Option<Box<dyn Any + Send>>,
 }
 
 /// The policy of a configuration.
@@ -214,6 +217,7 @@ impl Daemon {
         clock: impl FnMut() -> Ps + Send + 'static,
     ) -> Result<Daemon, DaemonError> {
         let state = if apply { StateFolder::lock(&config.state)? } else { StateFolder::read_only(&config.state) };
+        let claim = if apply { parts.claim()? } else { None };
         if apply {
             let report = restore(&state, &parts, wait)?;
             if report != Report::default() {
@@ -253,6 +257,7 @@ impl Daemon {
             told: None,
             effect_told: false,
             notice: Notice::default(),
+            _claim: claim,
         };
         if let Some(Effect::None) = effect
             && let Err(why) = daemon.mark_without_effect(wait)

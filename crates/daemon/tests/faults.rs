@@ -395,6 +395,9 @@ impl host::Tree for Faster {
     fn lock(&self) -> std::io::Result<Box<dyn std::any::Any>> {
         self.0.lock()
     }
+    fn claim(&self, path: &str) -> std::io::Result<Box<dyn std::any::Any + Send>> {
+        self.0.claim(path)
+    }
     fn root(&self) -> &std::path::Path {
         self.0.root()
     }
@@ -408,7 +411,7 @@ fn a_group_that_somebody_else_made_first_is_not_removed() {
     assert!(why.contains("wirespeed-rx") && why.contains("exists"), "{why}");
     assert!(situation.host.state().groups.contains_key("wirespeed-rx"));
     let state = StateFolder::lock(&situation.config.state).unwrap();
-    assert!(state.journal().unwrap().is_empty());
+    assert!(state.journal("wirespeed-").unwrap().is_empty());
 }
 
 #[test]
@@ -436,7 +439,7 @@ fn a_start_of_the_machine_that_cannot_be_told_loses_no_journal() {
     let report = restore(&state, &situation.parts, &mut no_wait).unwrap();
     assert!(report.restored[0].contains("started since"), "{report:?}");
     assert_eq!(situation.host.writes(), writes);
-    assert!(state.journal().unwrap().is_empty());
+    assert!(state.journal("wirespeed-").unwrap().is_empty());
 }
 
 #[test]

@@ -175,6 +175,34 @@ fn metrics_and_health_are_told_on_the_loopback() {
     assert!(child.wait().unwrap().success());
 }
 
+/// Another state folder is another journal: two daemons would put back each other's settings.
+#[test]
+fn one_daemon_at_a_time_sets_a_machine_whatever_its_state_folder() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let before = scene.host.state();
+    let other = scene.folder.path().join("other.toml");
+    let text_of = std::fs::read_to_string(&scene.config).unwrap();
+    std::fs::write(&other, text_of.replace("/state\"", "/other-state\"")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirespeedd"));
+        command.args(arguments).arg("--config").arg(&other).output().unwrap()
+    };
+    let mut child = scene.spawn();
+    scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
+    for arguments in [&["run", "--apply", "--intervals", "1"][..], &["restore"]] {
+        let second = run(arguments);
+        let said = text(&second.stderr);
+        assert_eq!(second.status.code(), Some(1), "{said}");
+        assert!(said.contains("/resctrl/info: another wirespeedd runs"), "{said}");
+    }
+    assert!(run(&["run", "--intervals", "1"]).status.success(), "a dry run sets nothing");
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success(), "{}", scene.log());
+    scene.is_as(&before);
+    assert!(run(&["run", "--apply", "--intervals", "1"]).status.success(), "after it another one may");
+    scene.is_as(&before);
+}
+
 /// An answer's head and body.
 fn get(port: u16, path: &str) -> String {
     let start = Instant::now();

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use host::Tree;
 use libc::{EACCES, EINVAL, EIO, EISDIR, ENOENT, ENOTDIR};
@@ -85,6 +85,8 @@ struct Inner {
     operations: u64,
     writes: Vec<Write>,
     frozen: BTreeMap<&'static str, u64>,
+    /// Who has claimed resctrl, while he has.
+    claim: Weak<()>,
     now: Ps,
     /// How much time passes with each reading of counters.
     pace: Ps,
@@ -113,6 +115,7 @@ impl FakeHost {
             operations: 0,
             writes: Vec::new(),
             frozen: BTreeMap::new(),
+            claim: Weak::new(),
             now: Ps::ZERO,
             pace: Ps::ZERO,
         })))
@@ -474,6 +477,15 @@ impl Tree for InMemory {
     }
     fn lock(&self) -> io::Result<Box<dyn Any>> {
         Ok(Box::new(()))
+    }
+    fn claim(&self, _: &str) -> io::Result<Box<dyn Any + Send>> {
+        let mut inner = self.host.inner();
+        if inner.claim.upgrade().is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let claim = Arc::new(());
+        inner.claim = Arc::downgrade(&claim);
+        Ok(Box::new(claim))
     }
     fn root(&self) -> &Path {
         &self.root
