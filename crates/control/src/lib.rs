@@ -3,6 +3,8 @@
 //! The simulator and the daemon both implement [`Actuator`] and run the same [`Policy`]. There is
 //! no logic here.
 
+#![forbid(unsafe_code)]
+
 use units::{Cbm, Clos, Ps};
 
 /// A counter's last value and how old it is. Counters go missing on real machines: absent is
@@ -71,15 +73,43 @@ pub struct Allocation {
     pub bypass: Vec<(Clos, bool)>,
 }
 
+/// What a policy would need to decide and does not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lack {
+    /// Packets received.
+    Received,
+    /// Bytes that devices write.
+    DeviceBytes,
+    /// The busy time of the receiving cores.
+    Busy,
+    /// The ways that device writes may fill.
+    DeviceWays,
+    /// Both miss rates: of device writes, and of packet cores.
+    MissRates,
+    /// The share of device writes that miss: whether devices want a way.
+    DeviceMisses,
+    /// The miss rate of packet cores: whether they want a way.
+    CoreMisses,
+}
+
 /// Turns what was seen into settings. Pure: the same observations give the same settings.
 pub trait Policy {
     /// The settings to apply now, [`None`] to leave all as it is.
     fn decide(&mut self, seen: &Observation) -> Option<Allocation>;
+
+    /// For want of what it cannot decide at present; [`None`] where it can, or needs no counters.
+    fn lacks(&self) -> Option<Lack> {
+        None
+    }
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
         (**self).decide(seen)
+    }
+
+    fn lacks(&self) -> Option<Lack> {
+        (**self).lacks()
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use units::{Cbm, Ps, Span};
 
 use crate::DaemonError;
+use crate::journal::is_name;
 
 /// What `wirespeedd` is to do.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -148,7 +149,7 @@ pub enum Backend {
 }
 
 /// Ways of device writes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Io {
     /// What sets them.
@@ -159,11 +160,13 @@ pub struct Io {
     pub verify: bool,
     /// Intervals of each of the two settings that are compared.
     pub verify_intervals: u32,
+    /// The share of packets that the measurement may lose beyond what is lost without it.
+    pub verify_loss: f64,
 }
 
 impl Default for Io {
     fn default() -> Io {
-        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5 }
+        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5, verify_loss: 0.01 }
     }
 }
 
@@ -288,12 +291,7 @@ impl Config {
                 "three intervals and 2 s at least: a source of counters that hangs is waited for half a second",
             );
         }
-        let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if !is_name(&self.prefix)
-            || self.prefix.starts_with('.')
-            || self.prefix.starts_with("mon_")
-            || self.prefix == "info"
-        {
+        if !is_name(&self.prefix) || self.prefix.starts_with("mon_") {
             return wrong(
                 "prefix",
                 format!("{:?}", self.prefix),
@@ -318,6 +316,10 @@ impl Config {
                 self.io.verify_intervals.to_string(),
                 "3 to 1000: an average of fewer tells nothing",
             );
+        }
+        if !(0.0..=1.0).contains(&self.io.verify_loss) {
+            let allowed = "a share of packets is wanted, 0 to 1 (0.01 is one in a hundred)";
+            return wrong("io.verify_loss", self.io.verify_loss.to_string(), allowed);
         }
         self.check_classes()?;
         if let Some(json) = &self.json {

@@ -1,10 +1,11 @@
 //! What was there before: on the disk before the first write, so that nothing that ends the daemon loses it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use units::Cbm;
 
@@ -12,7 +13,7 @@ use crate::{DaemonError, Effect};
 
 /// One thing that is changed, and what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Entry {
     /// A group that was not there.
     Made {
@@ -51,6 +52,7 @@ impl Entry {
 
 /// All that was changed since the machine was last as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Journal {
     /// Of this form.
     pub(crate) version: u32,
@@ -58,6 +60,9 @@ pub struct Journal {
     pub boot: String,
     /// In the order of the first change.
     pub entries: Vec<Entry>,
+    /// CRC-32 of the others as [`Journal::sum`] writes them, in eight digits of hex. Journals of version 1 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) crc32: Option<String>,
 }
 
 impl Journal {
@@ -70,6 +75,43 @@ impl Journal {
     pub fn has(&self, entry: &Entry) -> bool {
         self.entries.iter().any(|e| e.is_of_same(entry))
     }
+
+    /// The checksum of what it says, however its text is laid out.
+    fn sum(&self) -> String {
+        let content = serde_json::to_vec(&(self.version, &self.boot, &self.entries)).unwrap_or_default();
+        format!("{:08x}", crc32fast::hash(&content))
+    }
+
+    /// Why it cannot be trusted, if it cannot: names in it become paths.
+    fn flaw(&self, prefix: &str) -> Option<String> {
+        match (self.version, &self.crc32) {
+            (VERSION, Some(sum)) if *sum == self.sum() => {}
+            (VERSION, Some(sum)) => return Some(format!("its checksum is {sum}, that of its text {}", self.sum())),
+            (VERSION, None) => return Some("it has no checksum".into()),
+            // Of a wirespeedd that wrote none: what it says is all there is.
+            (UNSUMMED, None) => {}
+            (UNSUMMED, Some(_)) => return Some(format!("version {UNSUMMED} has no checksum, and it has one")),
+            (other, _) => return Some(format!("version {other} came, {UNSUMMED} and {VERSION} are known")),
+        }
+        let names = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Made { group } => Some(group),
+            // The root's group has no name.
+            Entry::Masks { group, .. } => Some(group).filter(|g| !g.is_empty()),
+            Entry::Register { .. } | Entry::IoAlloc { .. } => None,
+        });
+        let mut foreign = names.filter(|name| !is_name(name) || !name.starts_with(prefix));
+        foreign.next().map(|name| {
+            format!("group {name:?} is none of the daemon's, whose names begin with {prefix:?} (prefix in the configuration)")
+        })
+    }
+}
+
+/// Whether it can be a group's name below resctrl's root: no path leads out of there.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && !["info", "mon_groups", "mon_data"].contains(&name)
 }
 
 /// The folder of journal, lock and marks.
@@ -80,7 +122,13 @@ pub struct StateFolder {
 
 const JOURNAL: &str = "journal.json";
 const EFFECT: &str = "io-effect.json";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version before checksums.
+const UNSUMMED: u32 = 1;
+/// No file of the daemon's is longer.
+const MOST_BYTES: u64 = 1 << 20;
+/// Nobody else reads or writes what the daemon keeps.
+const OWN: u32 = 0o600;
 
 impl StateFolder {
     /// The folder, for looking only.
@@ -91,11 +139,13 @@ impl StateFolder {
     /// The folder, made if it is not there, and no other daemon in it until this is dropped.
     ///
     /// # Errors
-    /// It cannot be made; another one holds it.
+    /// It cannot be made; others may write it; another one holds it.
     pub fn lock(path: &Path) -> Result<StateFolder, DaemonError> {
-        fs::create_dir_all(path).map_err(|e| DaemonError::file("making", path, e))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|e| DaemonError::file("making", path, e))?;
+        check_folder(path)?;
         let name = path.join("lock");
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
+        let open = own().create(true).truncate(false).write(true).open(&name);
         let lock = open.map_err(|e| DaemonError::file("opening", &name, e))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(StateFolder { path: path.into(), _lock: Some(lock) }),
@@ -104,23 +154,23 @@ impl StateFolder {
         }
     }
 
-    /// What is to be put back.
+    /// What is to be put back; its groups' names begin with `prefix`.
     ///
     /// # Errors
-    /// A file that is damaged.
-    pub fn journal(&self) -> Result<Journal, DaemonError> {
+    /// A file that is damaged, or names groups that are not the daemon's.
+    pub fn journal(&self, prefix: &str) -> Result<Journal, DaemonError> {
         let path = self.path.join(JOURNAL);
-        let text = match fs::read_to_string(&path) {
+        let text = match read(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Journal::default()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Journal::default()),
             Err(e) => return Err(DaemonError::file("reading", &path, e)),
         };
         let wrong = |why: String| DaemonError::Journal { path: path.display().to_string(), why };
-        let journal: Journal = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        if journal.version != VERSION {
-            return Err(wrong(format!("version {} came, {VERSION} is known", journal.version)));
+        let journal: Journal = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
+        match journal.flaw(prefix) {
+            Some(why) => Err(wrong(why)),
+            None => Ok(journal),
         }
-        Ok(journal)
     }
 
     /// Writes a journal: on the disk when this returns. An empty one is removed.
@@ -131,18 +181,20 @@ impl StateFolder {
         let path = self.path.join(JOURNAL);
         if journal.is_empty() {
             return match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(DaemonError::file("removing", &path, e)),
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(DaemonError::file("removing", &path, e)),
                 _ => self.sync(),
             };
         }
-        let text = serde_json::to_string_pretty(&Journal { version: VERSION, ..journal.clone() });
+        let mut journal = Journal { version: VERSION, ..journal.clone() };
+        journal.crc32 = Some(journal.sum());
+        let text = serde_json::to_string_pretty(&journal);
         self.replace(JOURNAL, &text.unwrap_or_default())
     }
 
     /// Whether changes of the ways of devices had an effect on this processor, where that is known.
     pub fn effect(&self, of: &str) -> Option<Effect> {
-        let text = fs::read_to_string(self.path.join(EFFECT)).ok()?;
-        let (known, effect): (String, Effect) = serde_json::from_str(&text).ok()?;
+        let text = read(&self.path.join(EFFECT)).ok()?;
+        let (known, effect): (String, Effect) = serde_json::from_slice(&text).ok()?;
         (known == of).then_some(effect)
     }
 
@@ -156,10 +208,17 @@ impl StateFolder {
 
     fn replace(&self, name: &str, text: &str) -> Result<(), DaemonError> {
         let (path, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
-        let written = File::create(&new).and_then(|mut file| {
+        let write = || {
+            // What a write that was cut short has left; a link in its place is not followed.
+            match fs::remove_file(&new) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let mut file = own().create_new(true).write(true).open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()
-        });
+        };
+        let written = write();
         written.map_err(|e| DaemonError::file("writing", &new, e))?;
         fs::rename(&new, &path).map_err(|e| DaemonError::file("writing", &path, e))?;
         self.sync()
@@ -171,30 +230,163 @@ impl StateFolder {
     }
 }
 
+/// How the daemon's own files are opened: no link is followed.
+fn own() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(OWN).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    own().read(true).open(path)?.take(MOST_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Who may write the folder may say what is to be put back.
+fn check_folder(path: &Path) -> Result<(), DaemonError> {
+    let of = fs::metadata(path).map_err(|e| DaemonError::file("reading", path, e))?;
+    let us = rustix::process::geteuid().as_raw();
+    let allowed = match (of.uid(), of.mode() & 0o022) {
+        (owner, 0) if owner == us || owner == 0 => return Ok(()),
+        (owner, 0) => format!("it belongs to user {owner}: a folder of root's, or of who runs wirespeedd, is wanted"),
+        _ => format!("others may write it (mode {:o}): chmod go-w {}", of.mode() & 0o7777, path.display()),
+    };
+    Err(DaemonError::Setting { path: "state".into(), came: path.display().to_string(), allowed })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_journal_reads_back_equal_and_one_daemon_holds_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateFolder::lock(folder.path()).unwrap();
-        assert!(matches!(StateFolder::lock(folder.path()), Err(DaemonError::Running { .. })));
-        assert!(state.journal().unwrap().is_empty());
+    const PREFIX: &str = "wirespeed-";
+
+    /// In memory where that can be had: what is put on the disk for certain takes its time there.
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    }
+
+    fn written(folder: &Path) -> (StateFolder, Journal) {
         let entries = vec![
             Entry::Made { group: "wirespeed-rx".into() },
             Entry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))] },
             Entry::Register { values: vec![(0, Cbm(0x600))] },
             Entry::IoAlloc { masks: None },
         ];
-        let journal = Journal { version: VERSION, boot: "b".into(), entries };
+        let mut journal = Journal { version: VERSION, boot: "5dd6bd45-8a1c".into(), entries, crc32: None };
+        journal.crc32 = Some(journal.sum());
+        let state = StateFolder::lock(&folder.join("state")).unwrap();
         state.keep(&journal).unwrap();
-        assert_eq!(StateFolder::read_only(folder.path()).journal().unwrap(), journal);
-        fs::write(folder.path().join(JOURNAL), "{").unwrap();
-        assert!(state.journal().unwrap_err().to_string().contains("by hand"));
+        (state, journal)
+    }
+
+    #[test]
+    fn a_journal_reads_back_equal_and_one_daemon_holds_it() {
+        let folder = folder();
+        let (state, journal) = written(folder.path());
+        assert!(matches!(StateFolder::lock(&state.path), Err(DaemonError::Running { .. })));
+        assert_eq!(StateFolder::read_only(&state.path).journal(PREFIX).unwrap(), journal);
+        fs::write(state.path.join(JOURNAL), "{").unwrap();
+        assert!(state.journal(PREFIX).unwrap_err().to_string().contains("by hand"));
         state.keep(&Journal::default()).unwrap();
-        assert!(state.journal().unwrap().is_empty());
+        assert!(state.journal(PREFIX).unwrap().is_empty());
         state.keep_effect("6/106", Effect::None).unwrap();
         assert_eq!((state.effect("6/106"), state.effect("6/85")), (Some(Effect::None), None));
+    }
+
+    #[test]
+    fn every_bit_that_flips_and_every_cut_is_refused_or_changes_nothing() {
+        let folder = folder();
+        let (state, journal) = written(folder.path());
+        let path = state.path.join(JOURNAL);
+        let text = fs::read(&path).unwrap();
+        let mut harmless = 0;
+        for i in 0..text.len() * 8 {
+            let mut flipped = text.clone();
+            flipped[i / 8] ^= 1 << (i % 8);
+            fs::write(&path, &flipped).unwrap();
+            match state.journal(PREFIX) {
+                Ok(read) => {
+                    assert_eq!(read, journal, "bit {} of byte {}", i % 8, i / 8);
+                    harmless += 1;
+                }
+                Err(why) => assert!(matches!(why, DaemonError::Journal { .. }), "{why}"),
+            }
+        }
+        println!("{} flips, {harmless} of them change nothing", text.len() * 8);
+        for n in 0..text.len() {
+            fs::write(&path, &text[..n]).unwrap();
+            assert!(matches!(state.journal(PREFIX), Err(DaemonError::Journal { .. })), "the first {n} bytes");
+        }
+    }
+
+    #[test]
+    fn a_journal_without_a_checksum_is_one_of_before() {
+        let folder = folder();
+        let (state, journal) = written(folder.path());
+        let path = state.path.join(JOURNAL);
+        let write = |version, crc32| {
+            let text = serde_json::to_string(&Journal { version, crc32, ..journal.clone() }).unwrap();
+            fs::write(&path, text).unwrap();
+            state.journal(PREFIX).map_err(|e| e.to_string())
+        };
+        assert_eq!(write(UNSUMMED, None).unwrap().entries, journal.entries);
+        assert!(write(UNSUMMED, journal.crc32.clone()).unwrap_err().contains("version 1 has no checksum"));
+        assert!(write(VERSION, None).unwrap_err().contains("it has no checksum"));
+        assert!(write(3, None).unwrap_err().contains("version 3 came, 1 and 2 are known"));
+    }
+
+    #[test]
+    fn groups_that_are_not_the_daemons_are_refused() {
+        let folder = folder();
+        let (state, _) = written(folder.path());
+        let refused = |entry: Entry| {
+            state.keep(&Journal { entries: vec![entry], ..Journal::default() }).unwrap();
+            state.journal(PREFIX).map(|_| ()).map_err(|e| e.to_string())
+        };
+        let masks = |group: &str| Entry::Masks { group: group.into(), masks: vec![(0, Cbm(1))] };
+        for name in
+            ["/etc", "../../victim", "wirespeed-/../..", "wirespeed-a/b", "info", "guaranteed", ".", "wirespeed-\0"]
+        {
+            let why = refused(masks(name)).unwrap_err();
+            assert!(why.contains("is none of the daemon's") && why.contains("by hand"), "{name}: {why}");
+            assert!(refused(Entry::Made { group: name.into() }).is_err(), "{name}");
+        }
+        assert!(refused(Entry::Made { group: String::new() }).is_err(), "nobody makes the root's group");
+        assert_eq!(refused(masks("")), Ok(()));
+        assert_eq!(refused(masks("wirespeed-rx.1")), Ok(()));
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let folder = folder();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "as it was").unwrap();
+        let path = folder.path().join("state");
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, path.join("lock")).unwrap();
+        assert!(matches!(StateFolder::lock(&path), Err(DaemonError::File { doing: "opening", .. })));
+        fs::remove_file(path.join("lock")).unwrap();
+        std::os::unix::fs::symlink(&victim, path.join("journal.json.new")).unwrap();
+        let (state, journal) = written(folder.path());
+        assert_eq!(state.journal(PREFIX).unwrap(), journal);
+        fs::rename(path.join(JOURNAL), folder.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), path.join(JOURNAL)).unwrap();
+        assert!(matches!(state.journal(PREFIX), Err(DaemonError::File { doing: "reading", .. })));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let folder = folder();
+        let path = folder.path().join("state");
+        for mode in [0o777, 0o1777, 0o720] {
+            let _ = fs::create_dir(&path);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            let why = StateFolder::lock(&path).err().expect("it is refused").to_string();
+            assert!(why.starts_with("state = ") && why.contains("chmod go-w"), "{why}");
+        }
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(StateFolder::lock(&path).is_ok());
     }
 }

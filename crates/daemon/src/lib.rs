@@ -8,7 +8,10 @@
 //! Only groups whose names begin with the prefix are made, set or removed. The root's group is set if the configuration says
 //! so. This room may look at the clock; everything but `main` and [`watchdog`] takes it as an argument.
 
+#![forbid(unsafe_code)]
+
 mod config;
+mod endpoint;
 mod error;
 mod journal;
 mod metrics;
@@ -16,15 +19,18 @@ mod plan;
 mod restore;
 mod run;
 mod setup;
+mod undecided;
 mod verify;
 pub mod watchdog;
 
 pub use config::{Backend, ClassSpec, Config, PolicyKind, Role};
+pub use endpoint::serve;
 pub use error::DaemonError;
 pub use journal::{Entry, Journal, StateFolder};
-pub use metrics::{Metrics, serve};
+pub use metrics::{Circumstances, Metrics};
 pub use plan::{Plan, plan};
 pub use restore::{Report, restore};
 pub use run::{Daemon, End, Guarded, Step};
 pub use setup::{Parts, Setup, sources};
-pub use verify::{Effect, Verified};
+pub use undecided::Undecided;
+pub use verify::{Effect, Measurement, Stopped, Verified};

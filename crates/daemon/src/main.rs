@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 the machine (all is put back, or the journal says what is not), 2 the configuration or the command line,
 //! 3 the watchdog.
 
+#![forbid(unsafe_code)]
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{ExitCode, exit};
@@ -94,6 +96,7 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
         }
         Command::Restore => {
             let state = StateFolder::lock(&config.state)?;
+            let _claim = parts.claim()?;
             let report = restore(&state, &parts, &mut pause)?;
             for line in report.restored.iter().chain(&report.safe) {
                 println!("{line}");

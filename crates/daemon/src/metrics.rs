@@ -1,9 +1,8 @@
-//! What the daemon tells others: Prometheus metrics and health, on the loopback.
+//! What the daemon tells others: numbers for Prometheus, and health.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use policy::Outcome;
@@ -13,14 +12,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tiny_http::{Header, Response, Server};
 
+use crate::undecided::{REASONS, Undecided, reason};
 use crate::{DaemonError, Effect};
 
-/// A class.
+/// A class, by its name in the configuration.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Class {
-    clos: u8,
+    class: String,
+}
+
+/// Why the policy cannot decide.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
 }
 
 /// What came of an interval.
@@ -47,7 +52,27 @@ pub struct Metrics {
     llc_bytes: Family<Class, Real>,
     llc_miss: Family<Class, Real>,
     busy: Family<Class, Real>,
-    last: Arc<Mutex<Instant>>,
+    undecided: Family<Reason, Gauge>,
+    last: Arc<Mutex<Last>>,
+}
+
+/// What health is judged by.
+struct Last {
+    ended: Instant,
+    undecided: Option<Undecided>,
+}
+
+/// What is known of an interval beside what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// Sources of counters that could not be read.
+    pub faults: &'a [String],
+    /// Of changing the ways of devices.
+    pub effect: Option<Effect>,
+    /// Why the policy cannot decide.
+    pub undecided: Option<Undecided>,
+    /// Names of classes by number.
+    pub classes: &'a BTreeMap<u8, String>,
 }
 
 impl Default for Metrics {
@@ -74,7 +99,8 @@ impl Metrics {
             llc_bytes: Family::default(),
             llc_miss: Family::default(),
             busy: Family::default(),
-            last: Arc::new(Mutex::new(Instant::now())),
+            undecided: Family::default(),
+            last: Arc::new(Mutex::new(Last { ended: Instant::now(), undecided: None })),
         };
         let m = &metrics;
         registry.register("intervals", "Intervals by what came of them", m.decisions.clone());
@@ -93,12 +119,20 @@ impl Metrics {
         registry.register("class_llc_bytes", "Bytes of the LLC that a class occupies", m.llc_bytes.clone());
         registry.register("class_llc_miss_ratio", "Share of a class's LLC lookups that missed", m.llc_miss.clone());
         registry.register("class_busy_ratio", "Share of a class's time not spent polling in vain", m.busy.clone());
+        registry.register(
+            "policy_undecided",
+            "The policy lacks what it decides by: 1 for the reason",
+            m.undecided.clone(),
+        );
+        for reason in REASONS {
+            m.undecided.get_or_create(&Reason { reason }).set(0);
+        }
         metrics.registry = Arc::new(registry);
         metrics
     }
 
     /// Takes in an interval.
-    pub fn interval(&self, outcome: &Outcome<DaemonError>, faults: &[String], effect: Option<Effect>) {
+    pub fn interval(&self, outcome: &Outcome<DaemonError>, of: &Circumstances<'_>) {
         let name = match outcome {
             Outcome::Held(_) => "hold",
             Outcome::Applied(..) => "apply",
@@ -106,13 +140,18 @@ impl Metrics {
             Outcome::Blind(_) => "blind",
         };
         self.decisions.get_or_create(&Decision { outcome: name }).inc();
-        self.faults.inc_by(faults.len() as u64);
-        self.effect.set(match effect {
+        self.faults.inc_by(of.faults.len() as u64);
+        self.effect.set(match of.effect {
             Some(Effect::Measured) => 1,
             Some(Effect::None) => 0,
             Some(Effect::Unknown) | None => -1,
         });
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let undecided = of.undecided;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Last { ended: Instant::now(), undecided };
+        for each in REASONS {
+            let is_it = undecided.is_some_and(|u| reason(u.lack) == each);
+            self.undecided.get_or_create(&Reason { reason: each }).set(i64::from(is_it));
+        }
         let Some(seen) = outcome.seen() else { return };
         // A counter that is missing is no number, which is not the same as 0.
         let set = |gauge: &Real, counter: control::Counter| {
@@ -123,20 +162,27 @@ impl Metrics {
         set(&self.ddio, seen.ddio_write_miss_rate);
         set(&self.memory, seen.memory_bytes_per_s);
         self.io_ways.set(seen.in_force.io_ways.map_or(-1, |w| i64::from(w.ways())));
+        let named = |clos: u8| Class { class: of.classes.get(&clos).cloned().unwrap_or_else(|| clos.to_string()) };
         for (clos, mask) in &seen.in_force.classes {
-            self.ways.get_or_create(&Class { clos: clos.0 }).set(i64::from(mask.ways()));
+            self.ways.get_or_create(&named(clos.0)).set(i64::from(mask.ways()));
         }
         for class in &seen.classes {
-            let of = Class { clos: class.clos.0 };
+            let of = named(class.clos.0);
             set(&self.llc_bytes.get_or_create(&of), class.llc_bytes);
             set(&self.llc_miss.get_or_create(&of), class.llc_miss_rate);
             set(&self.busy.get_or_create(&of), class.busy);
         }
     }
 
-    /// Since the last interval ended.
-    pub fn since_last(&self) -> Duration {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    /// HTTP's code and a line: 503 when no interval has ended for `patience`, else 200, with what the policy lacks if it lacks
+    /// something. Then the loop goes on and nothing is set wrong, so a new start would mend nothing.
+    pub fn health(&self, patience: Duration) -> (u16, String) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &last.undecided {
+            _ if last.ended.elapsed() >= patience => (503, "no interval has ended for too long\n".into()),
+            Some(undecided) => (200, format!("degraded: {undecided}\n")),
+            None => (200, "ok\n".into()),
+        }
     }
 
     /// As Prometheus reads them.
@@ -146,41 +192,6 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry);
         text
     }
-}
-
-/// Answers `/metrics` and `/healthz` (200 while intervals end, 503 when none has for `patience`).
-///
-/// # Errors
-/// The address is taken, or is not of the loopback.
-pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Option<JoinHandle<()>>, DaemonError> {
-    if listen.is_empty() {
-        return Ok(None);
-    }
-    let wrong = |why: String| DaemonError::Setting { path: "listen".into(), came: format!("{listen:?}"), allowed: why };
-    let address: SocketAddr = listen.parse().map_err(|_| wrong("an address such as 127.0.0.1:9736".into()))?;
-    if !address.ip().is_loopback() {
-        return Err(wrong("an address of the loopback".into()));
-    }
-    let server =
-        Server::http(address).map_err(|e| wrong(format!("{e} (another program has it: name another port)")))?;
-    Ok(Some(std::thread::spawn(move || {
-        for request in server.incoming_requests() {
-            let (code, text) = match request.url() {
-                "/metrics" => (200, metrics.text()),
-                "/healthz" if metrics.since_last() < patience => (200, "ok\n".into()),
-                "/healthz" => (503, "no interval has ended for too long\n".into()),
-                _ => (404, "there are /metrics and /healthz\n".into()),
-            };
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            let kind = if request.url() == "/metrics" { kind } else { "text/plain; charset=utf-8" };
-            let mut answer = Response::from_string(text).with_status_code(code);
-            if let Ok(header) = Header::from_bytes("Content-Type", kind) {
-                answer = answer.with_header(header);
-            }
-            // Who asked may have gone.
-            let _ = request.respond(answer);
-        }
-    })))
 }
 
 #[cfg(test)]
@@ -195,7 +206,9 @@ mod tests {
         let metrics = Metrics::new();
         let sample = Sample { value: 5.0, age: Ps::ZERO, interval: Ps(1) };
         let seen = Observation { received_pps: Some(sample), ..Observation::default() };
-        metrics.interval(&Outcome::Held(seen), &["x".into()], Some(Effect::None));
+        let (faults, classes) = (["x".to_string()], BTreeMap::new());
+        let of = Circumstances { faults: &faults, effect: Some(Effect::None), undecided: None, classes: &classes };
+        metrics.interval(&Outcome::Held(seen), &of);
         let text = metrics.text();
         for line in [
             "wirespeedd_received_pps 5.0",
@@ -203,14 +216,9 @@ mod tests {
             "wirespeedd_intervals_total{outcome=\"hold\"} 1",
             "wirespeedd_counter_faults_total 1",
             "wirespeedd_io_ways_effect 0",
+            "wirespeedd_policy_undecided{reason=\"no_busy_time\"} 0",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-    }
-
-    #[test]
-    fn only_the_loopback_is_listened_on() {
-        assert!(serve("0.0.0.0:0", Metrics::new(), Duration::from_secs(1)).is_err());
-        assert!(serve("", Metrics::new(), Duration::from_secs(1)).unwrap().is_none());
     }
 }

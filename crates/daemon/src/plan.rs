@@ -39,7 +39,7 @@ pub fn plan(config: &Config, parts: &Parts, sources: Vec<Box<dyn Source>>) -> Re
         plan.notes.push(format!("group {other:?} is somebody else's and stays as it is"));
     }
     plan.notes.extend(machine.faults().iter().cloned());
-    if !StateFolder::read_only(&config.state).journal()?.is_empty() {
+    if !StateFolder::read_only(&config.state).journal(&config.prefix)?.is_empty() {
         plan.notes.push(
             "the journal is not empty: another wirespeedd runs, or one that died has left settings, which `run --apply` puts back \
              before anything else; this is a plan from where they are now"

@@ -27,7 +27,7 @@ const TRIES: u32 = 8;
 /// # Errors
 /// The journal cannot be read; something failed, which is in the journal still.
 pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) -> Result<Report, DaemonError> {
-    let journal = state.journal()?;
+    let journal = state.journal(&parts.prefix)?;
     if journal.is_empty() {
         return Ok(Report::default());
     }

@@ -1,15 +1,23 @@
 //! The loop: observe, decide, apply, with the values from before on the disk first, and a way back at every step.
 
+use std::any::Any;
+use std::collections::BTreeMap;
+
 use control::{Actuator, Allocation, Observation, Policy};
 use host::resctrl::IoAlloc;
 use host::{HostError, IoBackend, Machine, Source};
 use policy::baseline::Isolated;
 use policy::{Allocator, AllocatorSpec, Outcome, Steering};
+use tracing::Level;
 use units::Ps;
 
 use crate::config::PolicyKind;
 use crate::restore::{Report, current, restore};
-use crate::{Config, DaemonError, Effect, Entry, Journal, Metrics, Parts, Setup, StateFolder, Verified};
+use crate::undecided::{News, Notice, Undecided};
+use crate::{
+    Circumstances, Config, DaemonError, Effect, Entry, Journal, Measurement, Metrics, Parts, Setup, StateFolder,
+    Verified,
+};
 
 /// A machine that journals before it is set.
 pub struct Guarded {
@@ -136,8 +144,13 @@ pub struct Daemon {
     refused: u32,
     contended: u32,
     metrics: Metrics,
+    /// Names of classes by number.
+    names: BTreeMap<u8, String>,
     told: Option<Allocation>,
     effect_told: bool,
+    notice: Notice,
+    /// No other daemon sets this machine meanwhile.
+    _claim: Option<Box<dyn Any + Send>>,
 }
 
 /// The policy of a configuration.
@@ -155,6 +168,40 @@ pub(crate) fn policy_of(config: &Config, setup: &Setup) -> Result<Box<dyn Policy
     })
 }
 
+/// That policy, beginning with a measurement where one is wanted.
+fn verified<P: Policy>(inner: P, config: &Config, setup: &Setup, known: Option<Effect>, apply: bool) -> Verified<P> {
+    let floors = setup.floors.clone();
+    match (&setup.io, known) {
+        (IoBackend::Register(_), Some(effect @ (Effect::Measured | Effect::None))) => {
+            Verified::known(inner, floors, effect)
+        }
+        (IoBackend::Register(_), _) if apply && config.io.verify => {
+            let measurement = Measurement { intervals: config.io.verify_intervals, loss: config.io.verify_loss };
+            let policy = Verified::new(inner, floors, measurement);
+            let [fewest, most] = policy.io_ways();
+            let (intervals, loss) = (measurement.intervals, measurement.loss);
+            tracing::warn!(
+                event = "measurement",
+                most,
+                fewest,
+                intervals,
+                loss,
+                "device writes get the most ways and then the fewest, cores the fewest, on live traffic; that ends early when \
+                 such a share of packets more is lost (io.verify = false leaves it out)"
+            );
+            policy
+        }
+        _ => Verified::known(inner, floors, Effect::Unknown),
+    }
+}
+
+/// Names of classes as the configuration has them.
+fn names_of(config: &Config, classes: &[host::Class]) -> BTreeMap<u8, String> {
+    let named = config.numbers().into_iter().map(|(clos, class)| (clos, class.name.clone()));
+    let root = classes.iter().any(|c| c.clos.0 == 0).then(|| (0, "default".to_string()));
+    named.chain(root).collect()
+}
+
 impl Daemon {
     /// Looks at the machine and prepares; with `apply`, puts back first what a daemon that died has left, then makes groups.
     ///
@@ -170,6 +217,7 @@ impl Daemon {
         clock: impl FnMut() -> Ps + Send + 'static,
     ) -> Result<Daemon, DaemonError> {
         let state = if apply { StateFolder::lock(&config.state)? } else { StateFolder::read_only(&config.state) };
+        let claim = if apply { parts.claim()? } else { None };
         if apply {
             let report = restore(&state, &parts, wait)?;
             if report != Report::default() {
@@ -183,6 +231,7 @@ impl Daemon {
         // All that can be wrong with the configuration is found before anything is made.
         let inner = policy_of(&config, &setup)?;
         let classes = if apply { setup.classes.clone() } else { setup.readable() };
+        let names = names_of(&config, &classes);
         let machine = setup.machine(classes, sources, clock)?;
         let journal = Journal { boot: parts.boot(), ..Journal::default() };
         let mut guarded = Guarded { machine, parts, state, journal, cpu: setup.cpu.clone(), dry: !apply };
@@ -191,15 +240,7 @@ impl Daemon {
             return Err(why);
         }
         let known = guarded.state.effect(&setup.name());
-        let policy = match (&setup.io, known) {
-            (IoBackend::Register(_), Some(effect @ (Effect::Measured | Effect::None))) => {
-                Verified::known(inner, setup.floors.clone(), effect)
-            }
-            (IoBackend::Register(_), _) if apply && config.io.verify => {
-                Verified::new(inner, setup.floors.clone(), config.io.verify_intervals)
-            }
-            _ => Verified::known(inner, setup.floors.clone(), Effect::Unknown),
-        };
+        let policy = verified(inner, &config, &setup, known, apply);
         let effect = policy.effect();
         let steering = if apply { Steering::new(policy) } else { Steering::dry_run(policy) };
         let mut daemon = Daemon {
@@ -212,8 +253,11 @@ impl Daemon {
             refused: 0,
             contended: 0,
             metrics,
+            names,
             told: None,
             effect_told: false,
+            notice: Notice::default(),
+            _claim: claim,
         };
         if let Some(Effect::None) = effect
             && let Err(why) = daemon.mark_without_effect(wait)
@@ -237,7 +281,19 @@ impl Daemon {
     /// One interval.
     pub fn step(&mut self, wait: &mut dyn FnMut(u32)) -> Step {
         let outcome = self.steering.step(&mut self.guarded);
-        self.metrics.interval(&outcome, self.guarded.machine.faults(), self.effect());
+        let lost_pps = outcome.seen().and_then(|seen| seen.lost_pps).map(|s| s.value);
+        let undecided = self.steering.policy().lacks().map(|lack| Undecided { lack, lost_pps });
+        let faults = self.guarded.machine.faults();
+        let of = Circumstances { faults, effect: self.effect(), undecided, classes: &self.names };
+        self.metrics.interval(&outcome, &of);
+        match self.notice.news(undecided, outcome.seen()) {
+            Some(News::Begins(undecided)) => {
+                let (reason, faults) = (crate::undecided::reason(undecided.lack), faults.join("; "));
+                tracing::warn!(event = "undecided", reason, lost_pps, faults, "{undecided}");
+            }
+            Some(News::Ends) => tracing::info!(event = "decides", "the policy has what it decides by again"),
+            None => {}
+        }
         let step = self.judge(outcome);
         if step == Step::GoOn && !self.effect_told && !self.guarded.dry {
             match self.effect() {
@@ -248,6 +304,16 @@ impl Daemon {
                 }
                 Some(effect) => {
                     self.effect_told = true;
+                    if let Some(stopped) = self.steering.policy().stopped() {
+                        let (before, during, io_ways) = (stopped.before, stopped.during, stopped.io_ways);
+                        tracing::warn!(
+                            event = "measurement",
+                            before,
+                            during,
+                            io_ways,
+                            "it ended early: it lost packets"
+                        );
+                    }
                     tracing::info!(event = "effect", io_ways = ?effect);
                     if effect == Effect::Measured
                         && let Err(why) = self.guarded.state.keep_effect(&self.setup.name(), effect)
@@ -268,15 +334,21 @@ impl Daemon {
                 if self.changed_by_others(&seen) {
                     return self.count_contention();
                 }
-                tracing::debug!(event = "decision", decision = "hold", io_ways = ?seen.in_force.io_ways.map(|w| w.0));
+                let io_ways = seen.in_force.io_ways.map(|w| format!("{:x}", w.0));
+                if self.guarded.dry && self.told.take().is_some() {
+                    tracing::info!(event = "decision", decision = "hold", io_ways, "nothing would be changed any more");
+                } else {
+                    tracing::debug!(event = "decision", decision = "hold", io_ways);
+                }
                 Step::GoOn
             }
             Outcome::Applied(seen, allocation) => {
                 (self.blind, self.refused) = (0, 0);
                 let by_others = self.changed_by_others(&seen);
-                if !self.guarded.dry || self.told.as_ref() != Some(&allocation) {
-                    self.tell(if self.guarded.dry { "would_apply" } else { "apply" }, &seen, &allocation, None);
-                }
+                // A dry run wants the same in each interval.
+                let is_news = !self.guarded.dry || self.told.as_ref() != Some(&allocation);
+                let decision = if self.guarded.dry { "would_apply" } else { "apply" };
+                self.tell(if is_news { Level::INFO } else { Level::DEBUG }, decision, &seen, &allocation, None);
                 self.told = Some(allocation.clone());
                 if !self.guarded.dry {
                     self.applied = Some(allocation);
@@ -285,7 +357,7 @@ impl Daemon {
             }
             Outcome::Refused(seen, allocation, why) => {
                 self.refused += 1;
-                self.tell("refused", &seen, &allocation, Some(&why));
+                self.tell(Level::INFO, "refused", &seen, &allocation, Some(&why));
                 // What is in force is not what is wanted: the next interval tries again.
                 let is_half = matches!(why, DaemonError::Host(HostError::HalfApplied { .. }));
                 let is_own = matches!(why, DaemonError::File { .. } | DaemonError::Journal { .. });
@@ -331,23 +403,36 @@ impl Daemon {
         Step::GoOn
     }
 
-    fn tell(&self, decision: &str, seen: &Observation, allocation: &Allocation, error: Option<&DaemonError>) {
+    fn tell(
+        &self,
+        level: Level,
+        decision: &str,
+        seen: &Observation,
+        allocation: &Allocation,
+        error: Option<&DaemonError>,
+    ) {
         let value = |c: control::Counter| c.map(|s| s.value);
         let rx = seen.classes.iter().find(|c| c.clos.0 == 1);
         let masks = allocation.classes.iter().map(|(c, m)| format!("{}={:x}", c.0, m.0)).collect::<Vec<_>>().join(";");
-        tracing::info!(
-            event = "decision",
-            decision,
-            io_ways = allocation.io_ways.map(|w| format!("{:x}", w.0)),
-            io_ways_before = seen.in_force.io_ways.map(|w| format!("{:x}", w.0)),
-            classes = masks,
-            received_pps = value(seen.received_pps),
-            lost_pps = value(seen.lost_pps),
-            ddio_write_miss_rate = value(seen.ddio_write_miss_rate),
-            llc_miss_rate = rx.and_then(|c| value(c.llc_miss_rate)),
-            busy = rx.and_then(|c| value(c.busy)),
-            error = error.map(ToString::to_string),
-        );
+        // A level is part of what a place in the source says.
+        macro_rules! line {
+            ($say:ident) => {
+                tracing::$say!(
+                    event = "decision",
+                    decision,
+                    io_ways = allocation.io_ways.map(|w| format!("{:x}", w.0)),
+                    io_ways_before = seen.in_force.io_ways.map(|w| format!("{:x}", w.0)),
+                    classes = masks,
+                    received_pps = value(seen.received_pps),
+                    lost_pps = value(seen.lost_pps),
+                    ddio_write_miss_rate = value(seen.ddio_write_miss_rate),
+                    llc_miss_rate = rx.and_then(|c| value(c.llc_miss_rate)),
+                    busy = rx.and_then(|c| value(c.busy)),
+                    error = error.map(ToString::to_string),
+                )
+            };
+        }
+        if level == Level::DEBUG { line!(debug) } else { line!(info) }
     }
 
     /// The register changes nothing: it is put back, left alone from now on, and that is remembered.

@@ -1,6 +1,8 @@
 //! From a configuration to a machine: what is here, what is not, which groups are ours.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use control::Counter;
@@ -14,9 +16,11 @@ use units::{Cbm, Clos, Ps};
 use crate::config::Backend;
 use crate::{Config, DaemonError};
 
-/// The machine's roots.
+/// The machine's roots, and how groups of the daemon's are told from others'.
 #[derive(Clone)]
 pub struct Parts {
+    /// Names of our groups begin so.
+    pub prefix: String,
     /// resctrl.
     pub resctrl: Arc<dyn Tree>,
     /// Registers.
@@ -33,6 +37,7 @@ impl Parts {
         let files = |path: &std::path::Path| -> Arc<dyn Tree> { Arc::new(Files::new(path)) };
         let roots = &config.roots;
         Parts {
+            prefix: config.prefix.clone(),
             resctrl: files(&roots.resctrl),
             dev_cpu: files(&roots.dev_cpu),
             proc: files(&roots.proc),
@@ -45,11 +50,32 @@ impl Parts {
         self.proc.read("sys/kernel/random/boot_id").unwrap_or_default().trim().into()
     }
 
+    /// This machine, which one daemon at a time sets, whatever folder it keeps its state in: dropped, it is another's. [`None`]
+    /// where resctrl is not mounted, so that nobody can set it.
+    ///
+    /// # Errors
+    /// Another daemon has it.
+    pub fn claim(&self) -> Result<Option<Box<dyn Any + Send>>, DaemonError> {
+        let path = self.resctrl.root().join(CLAIMED);
+        match self.resctrl.claim(CLAIMED) {
+            Ok(claim) => Ok(Some(claim)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                Err(DaemonError::Running { path: path.display().to_string() })
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(DaemonError::file("locking", &path, e)),
+        }
+    }
+
     /// The register of device ways, of all packages.
     pub fn register(&self, cpu: &Cpu) -> IoRegister {
         IoRegister::new(self.dev_cpu.clone(), cpu.packages.clone())
     }
 }
+
+/// The folder of resctrl that a daemon locks as long as it runs. Others lock the root, for a moment (Linux,
+/// Documentation/filesystems/resctrl.rst).
+const CLAIMED: &str = "info";
 
 /// A configuration that fits the machine. Nothing has been written.
 pub struct Setup {

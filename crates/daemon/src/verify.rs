@@ -1,11 +1,14 @@
 //! Whether a change of the ways of device writes has an effect: measured before it is relied on.
 //!
-//! A register can take a value, read back, and change nothing (Ice Lake-SP). So before the policy begins, devices get the fewest
-//! ways for some intervals and then the most, and the share of device writes that miss, and memory traffic by packet, are
+//! A register can take a value, read back, and change nothing (Ice Lake-SP). So before the policy begins, devices get the most
+//! ways for some intervals and then the fewest, and the share of device writes that miss, and memory traffic by packet, are
 //! compared. They differ: there is an effect. They do not, where they could have: there is none. Where they could not (no packets,
 //! hardly a miss, hardly a hit, or other packets meanwhile): unknown, and the policy goes on as if there were one.
+//!
+//! This is an experiment on live traffic, so it ends as soon as more packets are lost than before it. What fewer ways for devices
+//! did until then may be enough to tell an effect. It does not begin without the counters that it needs.
 
-use control::{Allocation, Observation, Policy};
+use control::{Allocation, Lack, Observation, Policy};
 use policy::{Floors, Partition};
 use serde::{Deserialize, Serialize};
 
@@ -21,23 +24,56 @@ pub enum Effect {
     Unknown,
 }
 
+/// How it is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// Intervals of each of the two settings.
+    pub intervals: u32,
+    /// The share of packets that may be lost beyond what was lost before.
+    pub loss: f64,
+}
+
 /// A policy that begins with the measurement.
 pub struct Verified<P> {
     inner: P,
     floors: Floors,
     phase: Phase,
-    intervals: u32,
+    measurement: Measurement,
+    stopped: Option<Stopped>,
+}
+
+/// Why a measurement ended early: shares of packets that were lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stopped {
+    /// Before it.
+    pub before: f64,
+    /// In the interval that ended it.
+    pub during: f64,
+    /// Ways of devices in that interval.
+    pub io_ways: u32,
 }
 
 enum Phase {
-    /// One of the two settings: which, intervals seen, and what was seen of each.
-    Probe {
-        high: bool,
+    /// Nothing is set yet: what is lost without the measurement. Intervals with packets and without other counters are blind.
+    Before {
         waited: u32,
-        low: Vec<Look>,
-        now: Vec<Look>,
+        blind: u32,
+        looks: Vec<Look>,
     },
+    /// One of the two settings: which, intervals seen, and what was seen of each.
+    Probe(Probe),
     Done(Effect),
+}
+
+#[derive(Default)]
+struct Probe {
+    /// The share that was lost before.
+    lost: f64,
+    /// The second setting, the fewest ways.
+    is_low: bool,
+    waited: u32,
+    high: Vec<Look>,
+    now: Vec<Look>,
 }
 
 /// One interval.
@@ -47,8 +83,14 @@ struct Look {
     memory: f64,
     pps: f64,
     bytes: f64,
+    /// Of all packets.
+    lost: f64,
 }
 
+/// Intervals before the measurement that say what is lost without it.
+const BEFORE: usize = 2;
+/// With packets and without the counters to measure by, it is not begun after so many intervals.
+const BLIND: u32 = 3;
 /// Intervals after a change that count for nothing: lines leave slowly.
 const SETTLE: u32 = 2;
 /// Longer is not waited for counters.
@@ -66,23 +108,29 @@ const RESOLVED: f64 = 0.25;
 const SAME_TRAFFIC: f64 = 0.1;
 
 impl<P: Policy> Verified<P> {
-    /// Measures for `intervals` intervals of each setting, then is `inner`.
-    pub fn new(inner: P, floors: Floors, intervals: u32) -> Verified<P> {
-        let phase = Phase::Probe { high: false, waited: 0, low: Vec::new(), now: Vec::new() };
-        Verified { inner, floors, phase, intervals }
+    /// Measures, then is `inner`.
+    pub fn new(inner: P, floors: Floors, measurement: Measurement) -> Verified<P> {
+        let phase = Phase::Before { waited: 0, blind: 0, looks: Vec::new() };
+        Verified { inner, floors, phase, measurement, stopped: None }
     }
 
     /// Takes it as known.
     pub fn known(inner: P, floors: Floors, effect: Effect) -> Verified<P> {
-        Verified { inner, floors, phase: Phase::Done(effect), intervals: 0 }
+        let measurement = Measurement { intervals: 0, loss: 0.0 };
+        Verified { inner, floors, phase: Phase::Done(effect), measurement, stopped: None }
     }
 
     /// What was found, once it is.
     pub fn effect(&self) -> Option<Effect> {
         match self.phase {
             Phase::Done(effect) => Some(effect),
-            Phase::Probe { .. } => None,
+            Phase::Before { .. } | Phase::Probe(_) => None,
         }
+    }
+
+    /// Why the measurement ended early, if it did.
+    pub fn stopped(&self) -> Option<Stopped> {
+        self.stopped
     }
 
     /// The policy itself.
@@ -90,11 +138,89 @@ impl<P: Policy> Verified<P> {
         &self.inner
     }
 
+    /// The ways of devices in the two settings: the fewest and the most.
+    pub fn io_ways(&self) -> [u32; 2] {
+        [self.floors.io, self.floors.most_io()]
+    }
+
     /// Cores have the same few ways in both settings: else their fills among devices' would differ too.
-    fn allocation(&self, high: bool) -> Allocation {
+    fn allocation(&self, is_low: bool) -> Allocation {
         let plan = |io| Partition::new(io, &self.floors).plan(&self.floors);
-        let io = if high { self.floors.most_io() } else { self.floors.io };
-        Allocation { io_ways: Some(plan(io).io), ..plan(self.floors.most_io()).allocation(&self.floors) }
+        let [fewest, most] = self.io_ways();
+        let io = plan(if is_low { fewest } else { most }).io;
+        Allocation { io_ways: Some(io), ..plan(most).allocation(&self.floors) }
+    }
+
+    fn finish(&mut self, effect: Effect, seen: &Observation) -> Option<Allocation> {
+        self.phase = Phase::Done(effect);
+        self.inner.decide(seen)
+    }
+
+    /// An interval before anything is set.
+    fn wait(&mut self, seen: &Observation) -> Option<Allocation> {
+        let patience = PATIENCE * self.measurement.intervals;
+        let Phase::Before { waited, blind, looks } = &mut self.phase else { return None };
+        *waited += 1;
+        let look = look(seen);
+        *blind += u32::from(look.is_none() && fresh(seen.received_pps).is_some_and(|pps| pps > 0.0));
+        looks.extend(look);
+        if looks.len() >= BEFORE {
+            let lost = looks.iter().map(|l| l.lost).sum::<f64>() / looks.len() as f64;
+            self.phase = Phase::Probe(Probe { lost, ..Probe::default() });
+            return Some(self.allocation(false));
+        }
+        if *blind >= BLIND || *waited > patience {
+            return self.finish(Effect::Unknown, seen);
+        }
+        None
+    }
+
+    /// Whether more is lost than the measurement may cost; then it is over.
+    fn guard(&mut self, seen: &Observation) -> Option<Effect> {
+        let [fewest, most] = self.io_ways();
+        let Phase::Probe(probe) = &mut self.phase else { return None };
+        let look = look(seen)?;
+        if look.lost <= probe.lost + self.measurement.loss {
+            return None;
+        }
+        let io_ways = if probe.is_low { fewest } else { most };
+        self.stopped = Some(Stopped { before: probe.lost, during: look.lost, io_ways });
+        Some(if probe.is_low { judge_stopped(&probe.high, &look) } else { Effect::Unknown })
+    }
+
+    /// An interval of one of the two settings.
+    fn probe(&mut self, seen: &Observation) -> Option<Allocation> {
+        if let Some(effect) = self.guard(seen) {
+            return self.finish(effect, seen);
+        }
+        let Phase::Probe(Probe { is_low, .. }) = self.phase else { return None };
+        let wanted = self.allocation(is_low);
+        let in_force = is_in_force(&wanted, &seen.in_force);
+        let intervals = self.measurement.intervals;
+        let Phase::Probe(probe) = &mut self.phase else { return None };
+        probe.waited += 1;
+        if in_force != Some(true) {
+            // Set again what somebody else has changed; for a while.
+            if probe.waited > PATIENCE * intervals || in_force.is_none() {
+                self.phase = Phase::Done(Effect::Unknown);
+            }
+            return in_force.map(|_| wanted);
+        }
+        if probe.waited > SETTLE {
+            probe.now.extend(look(seen));
+        }
+        if probe.now.len() >= intervals as usize {
+            if probe.is_low {
+                let effect = judge(&probe.now, &probe.high);
+                return self.finish(effect, seen);
+            }
+            (probe.high, probe.is_low, probe.waited) = (std::mem::take(&mut probe.now), true, 0);
+            return Some(self.allocation(true));
+        }
+        if probe.waited > SETTLE + PATIENCE * intervals {
+            return self.finish(Effect::Unknown, seen);
+        }
+        None
     }
 }
 
@@ -106,58 +232,56 @@ fn is_in_force(wanted: &Allocation, read: &Allocation) -> Option<bool> {
 
 impl<P: Policy> Policy for Verified<P> {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
-        let Phase::Probe { high, .. } = self.phase else { return self.inner.decide(seen) };
-        let wanted = self.allocation(high);
-        let in_force = is_in_force(&wanted, &seen.in_force);
-        let intervals = self.intervals;
-        let Phase::Probe { high, waited, low, now } = &mut self.phase else { return None };
-        if in_force != Some(true) {
-            // Set again what somebody else has changed; for a while.
-            *waited += 1;
-            if *waited > PATIENCE * intervals || in_force.is_none() {
-                self.phase = Phase::Done(Effect::Unknown);
-            }
-            return in_force.map(|_| wanted);
+        match self.phase {
+            Phase::Before { .. } => self.wait(seen),
+            Phase::Probe(_) => self.probe(seen),
+            Phase::Done(_) => self.inner.decide(seen),
         }
-        *waited += 1;
-        if *waited > SETTLE
-            && let Some(look) = look(seen)
-        {
-            now.push(look);
-        }
-        if now.len() >= intervals as usize {
-            if *high {
-                self.phase = Phase::Done(judge(low, now));
-                return self.inner.decide(seen);
-            }
-            (*low, *high, *waited) = (std::mem::take(now), true, 0);
-            return Some(self.allocation(true));
-        }
-        if *waited > SETTLE + PATIENCE * intervals {
-            self.phase = Phase::Done(Effect::Unknown);
-            return self.inner.decide(seen);
-        }
-        None
     }
+
+    fn lacks(&self) -> Option<Lack> {
+        self.effect().and_then(|_| self.inner.lacks())
+    }
+}
+
+/// The counter of the interval that has just ended.
+fn fresh(counter: control::Counter) -> Option<f64> {
+    counter.filter(|s| s.age.0 == 0 && s.value.is_finite()).map(|s| s.value)
 }
 
 /// Counters of the interval that has just ended.
 fn look(seen: &Observation) -> Option<Look> {
-    let fresh = |c: control::Counter| c.filter(|s| s.age.0 == 0 && s.value.is_finite()).map(|s| s.value);
     let pps = fresh(seen.received_pps).filter(|p| *p > 0.0)?;
+    let lost = fresh(seen.lost_pps)?;
     let memory = fresh(seen.memory_bytes_per_s).map_or(0.0, |m| m / pps);
     let bytes = fresh(seen.pcie_write_bytes_per_s).map_or(0.0, |b| b / pps);
-    Some(Look { miss: fresh(seen.ddio_write_miss_rate)?, memory, pps, bytes })
+    Some(Look { miss: fresh(seen.ddio_write_miss_rate)?, memory, pps, bytes, lost: lost / (pps + lost) })
+}
+
+/// The mean, and its variance.
+fn mean(looks: &[Look], value: fn(&Look) -> f64) -> (f64, f64) {
+    let n = looks.len() as f64;
+    let mean = looks.iter().map(value).sum::<f64>() / n;
+    let var = looks.iter().map(|l| (value(l) - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, var / n)
+}
+
+/// Whether one interval with the fewest ways, which lost too much, differs from those with the most by more than their scatter.
+fn judge_stopped(high: &[Look], low: &Look) -> Effect {
+    let same = |value: fn(&Look) -> f64| {
+        let before = mean(high, value).0;
+        (value(low) - before).abs() <= SAME_TRAFFIC * before
+    };
+    let (miss, var) = mean(high, |l| l.miss);
+    let scatter = (var * (high.len() as f64 + 1.0)).sqrt();
+    let differs = (low.miss - miss).abs() > (SIGMAS * scatter).max(LEAST);
+    // As many packets arrive, of the same size.
+    let is_same = same(|l| l.bytes) && same(|l| l.pps / (1.0 - l.lost).max(f64::MIN_POSITIVE));
+    if differs && is_same { Effect::Measured } else { Effect::Unknown }
 }
 
 fn judge(low: &[Look], high: &[Look]) -> Effect {
-    let of = |looks: &[Look], value: fn(&Look) -> f64| {
-        let n = looks.len() as f64;
-        let mean = looks.iter().map(value).sum::<f64>() / n;
-        let var = looks.iter().map(|l| (value(l) - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-        (mean, var / n)
-    };
-    let both = |value: fn(&Look) -> f64| (of(low, value), of(high, value));
+    let both = |value: fn(&Look) -> f64| (mean(low, value), mean(high, value));
     let ((a, _), (b, _)) = both(|l| l.bytes);
     if (a - b).abs() > SAME_TRAFFIC * a.max(b) {
         return Effect::Unknown;
@@ -186,7 +310,7 @@ mod tests {
         (0..6)
             .map(|i| {
                 let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
-                Look { miss: miss + sign * noise, memory, pps: 1e6, bytes: 1500.0 }
+                Look { miss: miss + sign * noise, memory, pps: 1e6, bytes: 1500.0, lost: 0.0 }
             })
             .collect()
     }
@@ -203,5 +327,14 @@ mod tests {
         let mut other = looks(0.4, 0.0, 0.01);
         other.iter_mut().for_each(|l| l.bytes = 64.0);
         assert_eq!(judge(&looks(0.1, 0.0, 0.01), &other), Effect::Unknown, "other packets");
+    }
+    #[test]
+    fn an_interval_that_lost_too_much_is_compared_with_those_before() {
+        let high = looks(0.1, 0.0, 0.01);
+        let low = |miss, bytes, pps| Look { miss, memory: 0.0, pps, bytes, lost: 0.1 };
+        assert_eq!(judge_stopped(&high, &low(0.6, 1500.0, 9e5)), Effect::Measured);
+        assert_eq!(judge_stopped(&high, &low(0.13, 1500.0, 9e5)), Effect::Unknown, "within the scatter");
+        assert_eq!(judge_stopped(&high, &low(0.6, 64.0, 9e5)), Effect::Unknown, "other packets");
+        assert_eq!(judge_stopped(&high, &low(0.6, 1500.0, 2e6)), Effect::Unknown, "more packets");
     }
 }

@@ -43,7 +43,7 @@ pub fn watch(heart: &Heart, patience: Duration, stalled: impl FnOnce() + Send + 
 /// # Errors
 /// The journal cannot be read; something could not be put back.
 pub fn put_back(config: &Config) -> Result<Report, DaemonError> {
-    let journal = StateFolder::read_only(&config.state).journal()?;
+    let journal = StateFolder::read_only(&config.state).journal(&config.prefix)?;
     let (report, left) = put_back_all(&journal, &Parts::of(config), &mut pause);
     if left.is_empty() { Ok(report) } else { Err(DaemonError::NotRestored(report.failed.join("; "))) }
 }

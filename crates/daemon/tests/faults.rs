@@ -141,6 +141,8 @@ fn whenever_a_daemon_dies_its_journal_puts_all_back() {
 #[test]
 fn a_register_without_effect_is_found_out_put_back_and_remembered() {
     let mut situation = Situation::plain(Spec { register: Register::NoEffect, ..Spec::default() });
+    // The few ways of cores cost more packets than a measurement may by default.
+    situation.config.io.verify_loss = 1.0;
     let mut daemon = situation.start().unwrap();
     for _ in 0..40 {
         situation.host.advance(S);
@@ -161,6 +163,45 @@ fn a_register_without_effect_is_found_out_put_back_and_remembered() {
     let later = &situation.host.writes()[writes..];
     assert!(later.iter().all(|w| !w.path.starts_with("cpu/")), "it is not written to again: {later:?}");
     again.end(&mut no_wait).unwrap();
+}
+
+/// Intervals in which cores had the few ways of the measurement, and what it found.
+fn squeezed(verify_loss: f64) -> (usize, Option<Effect>) {
+    let mut situation = Situation::plain(Spec { register: Register::NoEffect, ..Spec::default() });
+    situation.config.io.verify_loss = verify_loss;
+    let mut daemon = situation.start().unwrap();
+    let mut squeezed = 0;
+    for _ in 0..40 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        let rx = situation.host.state().groups["wirespeed-rx"].masks[0];
+        squeezed += usize::from(daemon.effect().is_none() && rx.ways() <= 2);
+    }
+    let effect = daemon.effect();
+    daemon.end(&mut no_wait).unwrap();
+    (squeezed, effect)
+}
+
+#[test]
+fn a_measurement_that_loses_packets_ends_at_once() {
+    assert_eq!(squeezed(0.01), (1, Some(Effect::Unknown)));
+    // Nothing else ended it.
+    let (intervals, effect) = squeezed(1.0);
+    assert!(intervals > 10 && effect == Some(Effect::None), "{intervals} {effect:?}");
+}
+
+#[test]
+fn a_measurement_is_not_begun_without_the_counters_that_it_needs() {
+    let mut situation = Situation::plain(Spec::default());
+    situation.host.faults(|f| f.absent = vec!["io_hits", "core_misses"]);
+    let mut daemon = situation.start().unwrap();
+    for _ in 0..10 {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(situation.host.registers(), [0x600, 0x600]);
+    }
+    assert_eq!(daemon.effect(), Some(Effect::Unknown));
+    daemon.end(&mut no_wait).unwrap();
 }
 
 #[test]
@@ -354,6 +395,9 @@ impl host::Tree for Faster {
     fn lock(&self) -> std::io::Result<Box<dyn std::any::Any>> {
         self.0.lock()
     }
+    fn claim(&self, path: &str) -> std::io::Result<Box<dyn std::any::Any + Send>> {
+        self.0.claim(path)
+    }
     fn root(&self) -> &std::path::Path {
         self.0.root()
     }
@@ -367,7 +411,7 @@ fn a_group_that_somebody_else_made_first_is_not_removed() {
     assert!(why.contains("wirespeed-rx") && why.contains("exists"), "{why}");
     assert!(situation.host.state().groups.contains_key("wirespeed-rx"));
     let state = StateFolder::lock(&situation.config.state).unwrap();
-    assert!(state.journal().unwrap().is_empty());
+    assert!(state.journal("wirespeed-").unwrap().is_empty());
 }
 
 #[test]
@@ -395,7 +439,7 @@ fn a_start_of_the_machine_that_cannot_be_told_loses_no_journal() {
     let report = restore(&state, &situation.parts, &mut no_wait).unwrap();
     assert!(report.restored[0].contains("started since"), "{report:?}");
     assert_eq!(situation.host.writes(), writes);
-    assert!(state.journal().unwrap().is_empty());
+    assert!(state.journal("wirespeed-").unwrap().is_empty());
 }
 
 #[test]

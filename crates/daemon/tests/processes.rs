@@ -1,105 +1,18 @@
 //! `wirespeedd` as a process on a mounted machine: killed, stopped, hung, refused.
 
 mod made;
+mod process;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fakehost::{CounterServer, FakeHost, Mounted, Part, Register, Spec, State, TelemetryServer};
+use fakehost::{Part, Register, Spec};
 use made::Chance;
+use process::{Scene, scene, signal, text};
 use units::Ps;
-
-/// A mounted machine with programs that tell its counters.
-struct Scene {
-    host: FakeHost,
-    folder: tempfile::TempDir,
-    config: PathBuf,
-    _mounted: Mounted,
-    _telemetry: TelemetryServer,
-    _counters: CounterServer,
-}
-
-/// Needs `/dev/fuse` and the right to mount: without them the tests say so and pass.
-fn scene(spec: Spec, more: &str) -> Option<Scene> {
-    let host = FakeHost::new(spec);
-    host.set_pace(Ps(1_000_000_000_000));
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let at = folder.path().join("machine");
-    std::fs::create_dir(&at).unwrap();
-    let mounted = match Mounted::at(&host, &at) {
-        Ok(mounted) => mounted,
-        Err(why) => {
-            println!("skipped: no FUSE here ({why})");
-            return None;
-        }
-    };
-    let socket = folder.path().join("dpdk_telemetry.v2");
-    let telemetry = TelemetryServer::start(&host, &socket).unwrap();
-    let counters = CounterServer::start(&host).unwrap();
-    let config = folder.path().join("wirespeedd.toml");
-    let at = at.display();
-    let text = format!(
-        "state = \"{state}\"\ninterval = \"100 ms\"\nwatchdog = \"2 s\"\n{more}\n\
-         [roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\n\
-         [[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n\
-         [telemetry]\nsocket = \"{socket}\"\n\
-         [json]\nurl = \"{url}\"\nddio_hits = [\"Uncore/IO hits\"]\nddio_misses = [\"Uncore/IO misses\"]\n\
-         memory_bytes = [\"Uncore/DRAM bytes\"]\nllc_misses.rx = [\"Cores/0/L3 misses\"]\nllc_lookups.rx = [\"Cores/0/L3 lookups\"]\n\
-         [io]\nverify_intervals = 3\n",
-        state = folder.path().join("state").display(),
-        socket = socket.display(),
-        url = counters.url(),
-    );
-    std::fs::write(&config, text).unwrap();
-    Some(Scene { host, folder, config, _mounted: mounted, _telemetry: telemetry, _counters: counters })
-}
-
-impl Scene {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wirespeedd"));
-        command.args(arguments).arg("--config").arg(&self.config).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn spawn(&self) -> Child {
-        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
-        self.command(&["run", "--apply"]).stderr(log).spawn().unwrap()
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-
-    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !is_so() {
-            assert!(start.elapsed() < Duration::from_secs(30), "waited for {what}: {}", self.log());
-            std::thread::yield_now();
-            std::thread::park_timeout(Duration::from_millis(2));
-        }
-    }
-
-    fn is_as(&self, state: &State) {
-        assert_eq!(self.host.state(), *state);
-        assert_eq!(self.host.registers(), [0x600, 0x600]);
-        assert_eq!(self.host.bad_masks(), 0);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
-}
 
 #[test]
 fn on_sigterm_all_is_put_back() {
@@ -250,13 +163,7 @@ fn metrics_and_health_are_told_on_the_loopback() {
     let Some(scene) = scene(Spec::default(), "listen = \"127.0.0.1:19736\"") else { return };
     let mut child = scene.spawn();
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
-    let ask = |path: &str| {
-        let mut peer = TcpStream::connect("127.0.0.1:19736").unwrap();
-        write!(peer, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        peer.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let ask = |path: &str| get(19736, path);
     scene.until("packets", || {
         let metrics = ask("/metrics");
         metrics.contains("wirespeedd_received_pps ") && !metrics.contains("wirespeedd_received_pps NaN")
@@ -266,6 +173,115 @@ fn metrics_and_health_are_told_on_the_loopback() {
     assert!(ask("/other").starts_with("HTTP/1.1 404"));
     signal(&child, "-TERM");
     assert!(child.wait().unwrap().success());
+}
+
+/// Another state folder is another journal: two daemons would put back each other's settings.
+#[test]
+fn one_daemon_at_a_time_sets_a_machine_whatever_its_state_folder() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let before = scene.host.state();
+    let other = scene.folder.path().join("other.toml");
+    let text_of = std::fs::read_to_string(&scene.config).unwrap();
+    std::fs::write(&other, text_of.replace("/state\"", "/other-state\"")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirespeedd"));
+        command.args(arguments).arg("--config").arg(&other).output().unwrap()
+    };
+    let mut child = scene.spawn();
+    scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
+    for arguments in [&["run", "--apply", "--intervals", "1"][..], &["restore"]] {
+        let second = run(arguments);
+        let said = text(&second.stderr);
+        assert_eq!(second.status.code(), Some(1), "{said}");
+        assert!(said.contains("/resctrl/info: another wirespeedd runs"), "{said}");
+    }
+    assert!(run(&["run", "--intervals", "1"]).status.success(), "a dry run sets nothing");
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success(), "{}", scene.log());
+    scene.is_as(&before);
+    assert!(run(&["run", "--apply", "--intervals", "1"]).status.success(), "after it another one may");
+    scene.is_as(&before);
+}
+
+/// An answer's head and body.
+fn get(port: u16, path: &str) -> String {
+    let start = Instant::now();
+    let mut peer = loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(peer) => break peer,
+            // It listens soon.
+            Err(why) => assert!(start.elapsed() < Duration::from_secs(20), "{why}"),
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    write!(peer, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Lines of the log with an event.
+fn events(scene: &Scene, event: &str) -> Vec<String> {
+    let of = format!("\"event\":\"{event}\"");
+    scene.log().lines().filter(|l| l.contains(&of)).map(Into::into).collect()
+}
+
+/// DPDK 22.11, say, or no counter of misses: nothing is decided, packets are lost, and everybody hears of it.
+fn undecided(port: u16, absent: &[&'static str], reason: &str, words: &str) {
+    let Some(scene) = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\"")) else { return };
+    scene.host.faults(|f| f.absent = absent.to_vec());
+    let mut child = scene.spawn();
+    let metric = format!("wirespeedd_policy_undecided{{reason=\"{reason}\"}}");
+    scene.until("it to be told", || get(port, "/metrics").contains(&format!("{metric} 1")));
+    let health = get(port, "/healthz");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("\r\n\r\ndegraded: "), "{health}");
+    assert!(health.contains(words) && health.contains("packets a second are lost"), "{health}");
+    let from = scene.host.operations();
+    scene.until("many intervals", || scene.host.operations() > from + 300);
+    // Once, and once more where loss began later.
+    let told = events(&scene, "undecided");
+    assert!((1..=2).contains(&told.len()) && told.iter().all(|l| l.contains(words)), "{told:?}");
+    assert!(told.last().unwrap().contains("packets a second are lost"), "{told:?}");
+    scene.host.faults(|f| f.absent.clear());
+    if reason != "no_busy_time" {
+        scene.until("it to be over", || get(port, "/healthz").ends_with("\r\n\r\nok\n"));
+        assert!(get(port, "/metrics").contains(&format!("{metric} 0")));
+        assert_eq!(events(&scene, "decides").len(), 1, "{}", scene.log());
+    }
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn without_busy_time_it_says_that_it_cannot_decide() {
+    undecided(19737, &["busy"], "no_busy_time", "DPDK 23.03");
+}
+
+#[test]
+fn without_miss_rates_it_says_that_it_cannot_decide() {
+    undecided(19738, &["io_hits", "core_misses"], "no_miss_rates", "misses are unknown");
+}
+
+#[test]
+fn metrics_name_classes_as_the_configuration_does() {
+    let Some(scene) = scene(Spec::default(), "listen = \"127.0.0.1:19739\"\ndefault_group = true") else { return };
+    let mut child = scene.spawn();
+    scene.until("a class", || get(19739, "/metrics").contains("wirespeedd_class_ways{class=\"rx\"}"));
+    let metrics = get(19739, "/metrics");
+    assert!(metrics.contains("wirespeedd_class_ways{class=\"default\"}") && !metrics.contains("clos="), "{metrics}");
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_dry_run_tells_each_interval_at_debug_and_news_at_info() {
+    let Some(scene) = scene(Spec::default(), "listen = \"\"") else { return };
+    let lines = |level: &str| {
+        let dry = scene.run(&["run", "--intervals", "8", "--log", level]);
+        assert!(dry.status.success(), "{}", text(&dry.stderr));
+        text(&dry.stderr).lines().filter(|l| l.contains("would_apply")).count()
+    };
+    assert_eq!((lines("info"), lines("debug")), (1, 8));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use host::Tree;
 use libc::{EACCES, EINVAL, EIO, EISDIR, ENOENT, ENOTDIR};
@@ -53,6 +53,8 @@ pub struct Faults {
     pub stuck: bool,
     /// Counters cannot be read.
     pub missing: bool,
+    /// Counters that servers do not offer, by name: `busy` is DPDK before 23.03.
+    pub absent: Vec<&'static str>,
     /// Reads of paths that contain this do not return before it is changed, for other programs (by FUSE).
     pub hang: Option<String>,
     /// Writes are not listed.
@@ -83,6 +85,8 @@ struct Inner {
     operations: u64,
     writes: Vec<Write>,
     frozen: BTreeMap<&'static str, u64>,
+    /// Who has claimed resctrl, while he has.
+    claim: Weak<()>,
     now: Ps,
     /// How much time passes with each reading of counters.
     pace: Ps,
@@ -111,6 +115,7 @@ impl FakeHost {
             operations: 0,
             writes: Vec::new(),
             frozen: BTreeMap::new(),
+            claim: Weak::new(),
             now: Ps::ZERO,
             pace: Ps::ZERO,
         })))
@@ -274,7 +279,11 @@ impl Inner {
         match (self.faults.missing, self.faults.stuck) {
             (true, _) => None,
             (_, true) => Some(self.frozen.clone()),
-            _ => Some(self.plant.totals()),
+            _ => {
+                let mut totals = self.plant.totals();
+                totals.retain(|name, _| !self.faults.absent.contains(name));
+                Some(totals)
+            }
         }
     }
 
@@ -468,6 +477,15 @@ impl Tree for InMemory {
     }
     fn lock(&self) -> io::Result<Box<dyn Any>> {
         Ok(Box::new(()))
+    }
+    fn claim(&self, _: &str) -> io::Result<Box<dyn Any + Send>> {
+        let mut inner = self.host.inner();
+        if inner.claim.upgrade().is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let claim = Arc::new(());
+        inner.claim = Arc::downgrade(&claim);
+        Ok(Box::new(claim))
     }
     fn root(&self) -> &Path {
         &self.root

@@ -12,6 +12,8 @@
 //! Left out: L2, code and data prioritisation (CDP), the software controller of bandwidth, the delay of a pseudo-lock, and
 //! assignable monitoring counters. Time is an argument: [`FakeHost::advance`].
 
+#![forbid(unsafe_code)]
+
 mod files;
 mod fuse;
 mod plant;

@@ -90,6 +90,9 @@ fn serve_telemetry(host: &FakeHost, peer: &OwnedFd) {
 fn answer_telemetry(host: &FakeHost, command: &str) -> Value {
     let (name, argument) = command.split_once(',').unwrap_or((command, ""));
     let answer = match name {
+        "/" if host.counters_now().is_some_and(|c| !c.contains_key("busy")) => {
+            json!(["/", "/ethdev/list", "/ethdev/stats"])
+        }
         "/" => json!(["/", "/eal/lcore/usage", "/ethdev/list", "/ethdev/stats"]),
         "/ethdev/list" => json!([0]),
         "/ethdev/stats" if argument == "0" => match host.counters() {
@@ -100,8 +103,10 @@ fn answer_telemetry(host: &FakeHost, command: &str) -> Value {
             None => Value::Null,
         },
         "/eal/lcore/usage" => match host.counters_now() {
-            Some(c) => json!({"lcore_ids": [1], "total_cycles": [c["elapsed"]], "busy_cycles": [c["busy"]]}),
-            None => Value::Null,
+            Some(c) if c.contains_key("busy") => {
+                json!({"lcore_ids": [1], "total_cycles": [c["elapsed"]], "busy_cycles": [c["busy"]]})
+            }
+            Some(_) | None => Value::Null,
         },
         _ => Value::Null,
     };
@@ -166,13 +171,14 @@ fn serve_counters(host: &FakeHost, mut peer: TcpStream) {
                 _ => return,
             }
         }
-        let body = match host.counters_now() {
-            Some(c) => {
-                json!({"Uncore": {"IO hits": c["io_hits"], "IO misses": c["io_misses"], "DRAM bytes": c["memory_bytes"]},
-                              "Cores": [{"L3 misses": c["core_misses"], "L3 lookups": c["core_lookups"]}]})
-            }
-            None => json!({}),
+        let counters = host.counters_now().unwrap_or_default();
+        let of = |names: &[(&str, &str)]| -> Value {
+            names.iter().filter_map(|(key, name)| Some((*key, *counters.get(name)?))).collect()
         };
+        let body = json!({
+            "Uncore": of(&[("IO hits", "io_hits"), ("IO misses", "io_misses"), ("DRAM bytes", "memory_bytes")]),
+            "Cores": [of(&[("L3 misses", "core_misses"), ("L3 lookups", "core_lookups")])],
+        });
         let body = body.to_string();
         let head =
             format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());

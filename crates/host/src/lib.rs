@@ -10,6 +10,8 @@
 //! argument everywhere. Left out: L2 allocation beyond reading it, pseudo-locking (a group that is locked is read and
 //! never written), and the assignment of monitoring counters (`mbm_assign_mode`).
 
+#![forbid(unsafe_code)]
+
 mod cpu;
 mod error;
 mod io_ways;

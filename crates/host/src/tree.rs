@@ -50,6 +50,12 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// As the system's; who holds the lock already is [`io::ErrorKind::WouldBlock`].
     fn lock(&self) -> io::Result<Box<dyn Any>>;
+    /// Keeps other programs that claim the folder at `path` out until the answer is dropped or this process ends. Nothing else
+    /// looks at that lock.
+    ///
+    /// # Errors
+    /// As the system's; who has it already is [`io::ErrorKind::WouldBlock`].
+    fn claim(&self, path: &str) -> io::Result<Box<dyn Any + Send>>;
     /// The root, for messages.
     fn root(&self) -> &Path;
 }
@@ -118,12 +124,20 @@ impl Tree for Files {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Any>> {
-        let folder = File::open(&self.root)?;
-        flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(folder))
+        Ok(Box::new(locked(&self.root)?))
+    }
+
+    fn claim(&self, path: &str) -> io::Result<Box<dyn Any + Send>> {
+        Ok(Box::new(locked(&self.root.join(path))?))
     }
 
     fn root(&self) -> &Path {
         &self.root
     }
+}
+
+fn locked(folder: &Path) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(folder)
 }

@@ -16,14 +16,16 @@
 //! # Noise, lag and gaps
 //! A sample counts if its interval began after the settings were in force, and an interval more (lines that are already
 //! in the cache leave slowly). Several are averaged before a step and after it, more where the difference is within their
-//! own scatter. Missing counters are waited for; settings that are not in force are applied again.
+//! own scatter. Settings that are not in force are applied again. Without packets, bytes of devices or busy time nothing can be
+//! judged: those are waited for. A miss rate that is missing is unknown, not low: its side is not tried, and "no bottleneck" is
+//! not said. [`Policy::lacks`] has what is missing once it has been for some intervals.
 //!
 //! # Rest
 //! In balance and without bottleneck nothing changes until traffic does (packet size, PCIe bandwidth or a miss rate, after
 //! a cool-down), except that a blocked direction is tried again after a long time, which doubles each time in vain. For each
 //! class of packet size the ways that were found are remembered, and are where the search begins when it comes back.
 
-use control::{Allocation, Counter, Observation, Policy};
+use control::{Allocation, Counter, Lack, Observation, Policy, Sample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Ps;
@@ -201,6 +203,10 @@ pub struct Allocator {
     retry: u32,
     /// Transitions so far, the last ones.
     history: Vec<Transition>,
+    /// What the last intervals lacked, and how many they were.
+    absent: Option<(Lack, u32)>,
+    /// The miss rate whose absence left the last step undecided.
+    one_sided: Option<Lack>,
 }
 
 /// Mean packets up to 96, 192, 384, 768, 1200 bytes, and beyond.
@@ -210,6 +216,8 @@ const SIZE_LIMITS: [f64; SIZE_CLASSES - 1] = [96.0, 192.0, 384.0, 768.0, 1200.0]
 const HISTORY: usize = 64;
 /// Retries are at most this many times `retry` apart.
 const MOST_DOUBLING: u32 = 32;
+/// What is missing for as many intervals in a row is a lack: rates need two readings, and a counter may miss one.
+const LACKING: u32 = 3;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -229,8 +237,9 @@ struct Mean {
     squares: f64,
     bandwidth: f64,
     bytes: f64,
-    io_miss: f64,
-    core_miss: f64,
+    /// Unknown until the first sample that has it.
+    io_miss: Option<f64>,
+    core_miss: Option<f64>,
 }
 
 /// One interval's counters.
@@ -256,9 +265,13 @@ impl Mean {
         self.squares += (s.score - before) * (s.score - self.score);
         self.bandwidth = mean(self.bandwidth, s.bandwidth);
         self.bytes = mean(self.bytes, s.bytes);
-        // A counter that is missing is what it was.
-        self.io_miss = s.io_miss.map_or(self.io_miss, |x| mean(self.io_miss, x));
-        self.core_miss = s.core_miss.map_or(self.core_miss, |x| mean(self.core_miss, x));
+        // A counter that is missing is what it was, or still unknown.
+        let known = |old: Option<f64>, new: Option<f64>| match (old, new) {
+            (Some(old), Some(new)) => Some(mean(old, new)),
+            (old, new) => old.or(new),
+        };
+        self.io_miss = known(self.io_miss, s.io_miss);
+        self.core_miss = known(self.core_miss, s.core_miss);
     }
 
     /// The relative standard error of the score.
@@ -290,6 +303,8 @@ impl Allocator {
             blocked: [false; 2],
             memory: [None; SIZE_CLASSES],
             history: Vec::new(),
+            absent: None,
+            one_sided: None,
         })
     }
 
@@ -324,14 +339,32 @@ impl Allocator {
         }
     }
 
+    /// The first thing that an observation lacks to be judged, whenever its settings took effect.
+    fn lack(&self, seen: &Observation) -> Option<Lack> {
+        let is_there = |c: Counter| c.is_some_and(is_sound);
+        let rx = seen.classes.iter().find(|c| c.clos.0 == self.spec.rx_class);
+        // Who receives packets is busy for some of the time.
+        let receives = seen.received_pps.is_some_and(|p| p.value > 0.0);
+        let busy = rx.and_then(|c| c.busy).filter(|s| is_sound(*s) && (s.value > 0.0 || !receives));
+        let mut cores = seen.classes.iter().filter(|c| self.spec.floors.core_classes.contains(&c.clos.0));
+        let has_misses = is_there(seen.ddio_write_miss_rate) || cores.any(|c| is_there(c.llc_miss_rate));
+        let needs = [
+            (is_there(seen.received_pps), Lack::Received),
+            (is_there(seen.pcie_write_bytes_per_s), Lack::DeviceBytes),
+            (busy.is_some(), Lack::Busy),
+            (seen.in_force.io_ways.is_some(), Lack::DeviceWays),
+            // A program that receives nothing makes no device writes that could miss.
+            (has_misses || !receives, Lack::MissRates),
+        ];
+        needs.into_iter().find_map(|(has, lack)| (!has).then_some(lack))
+    }
+
     /// The counters of an interval that may be judged: complete, sound, not judged before, and begun after the settings
     /// took effect.
     fn sight(&mut self, seen: &Observation) -> Option<Sight> {
         let since = self.since?;
         let settled = Ps(since.0 + seen.interval.0 * u64::from(self.spec.settle));
-        let sound = |c: Counter| {
-            c.filter(|s| s.value.is_finite() && s.value >= 0.0 && seen.at.since(Ps(s.age.0 + s.interval.0)) >= settled)
-        };
+        let sound = |c: Counter| c.filter(|s| is_sound(*s) && seen.at.since(Ps(s.age.0 + s.interval.0)) >= settled);
         let pps = sound(seen.received_pps)?;
         let bytes = sound(seen.pcie_write_bytes_per_s)?.value;
         let rx = seen.classes.iter().find(|c| c.clos.0 == self.spec.rx_class)?;
@@ -361,14 +394,25 @@ impl Allocator {
     /// The direction to try after `mean` at rest, or none.
     fn direction(&mut self, mean: &Mean) -> Option<bool> {
         let limit = self.spec.miss_rate;
-        if mean.io_miss <= limit && mean.core_miss <= limit {
+        self.one_sided = None;
+        let is_low = |miss: Option<f64>| miss.is_some_and(|m| m <= limit);
+        if is_low(mean.io_miss) && is_low(mean.core_miss) {
             self.go(Cause::MissesLow);
             return None;
         }
-        let wanted = [(true, mean.io_miss), (false, mean.core_miss)];
+        let known = [(true, mean.io_miss), (false, mean.core_miss)].into_iter().filter_map(|(up, m)| Some((up, m?)));
         let can =
             |&(up, miss): &(bool, f64)| miss > limit && !self.blocked[usize::from(!up)] && self.next(up).is_some();
-        let (up, _) = wanted.into_iter().filter(can).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let Some((up, _)) = known.filter(can).max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            // Where one side is unknown, that the other wants nothing decides nothing.
+            self.one_sided = match (mean.io_miss, mean.core_miss) {
+                (None, None) => Some(Lack::MissRates),
+                (None, _) => Some(Lack::DeviceMisses),
+                (_, None) => Some(Lack::CoreMisses),
+                _ => None,
+            };
+            return None;
+        };
         // The figure has no way from one bottleneck to the other but through balance.
         let elsewhere = if up { State::CoreBottleneck } else { State::DdioBottleneck };
         if self.state == elsewhere {
@@ -445,8 +489,8 @@ impl Allocator {
             Phase::Rest { mut traffic, quiet, odd } => {
                 let changed = apart(s.bytes, traffic.bytes) > self.spec.size_change
                     || apart(s.bandwidth, traffic.bandwidth) > self.spec.bandwidth_change
-                    || s.io_miss.is_some_and(|m| (m - traffic.io_miss).abs() > self.spec.miss_change)
-                    || s.core_miss.is_some_and(|m| (m - traffic.core_miss).abs() > self.spec.miss_change);
+                    || differs(s.io_miss, traffic.io_miss, self.spec.miss_change)
+                    || differs(s.core_miss, traffic.core_miss, self.spec.miss_change);
                 // Another size is certain; for the rest one odd sample may be noise.
                 let odd = if changed && quiet >= self.spec.cool_down { odd + 1 } else { 0 };
                 if odd >= 2 {
@@ -483,6 +527,8 @@ impl Allocator {
 
 impl Policy for Allocator {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
+        let times = self.absent.map_or(0, |(_, times)| times);
+        self.absent = self.lack(seen).map(|lack| (lack, times.saturating_add(1)));
         let plan = self.partition.plan(&self.spec.floors);
         if !plan.is_in_force(&seen.in_force, &self.spec.floors)? {
             self.since = None;
@@ -494,6 +540,19 @@ impl Policy for Allocator {
         self.judge(&sight);
         (self.partition != before).then(|| self.partition.plan(&self.spec.floors).allocation(&self.spec.floors))
     }
+
+    fn lacks(&self) -> Option<Lack> {
+        self.absent.filter(|(_, times)| *times >= LACKING).map(|(lack, _)| lack).or(self.one_sided)
+    }
+}
+
+fn is_sound(sample: Sample) -> bool {
+    sample.value.is_finite() && sample.value >= 0.0
+}
+
+/// Whether a miss rate is another than it was, by more than `most`; one that was unknown and is not any more is.
+fn differs(now: Option<f64>, then: Option<f64>, most: f64) -> bool {
+    now.is_some_and(|now| then.is_none_or(|then| (now - then).abs() > most))
 }
 
 /// How far a value is from what it was, as a share of that.
@@ -526,5 +585,83 @@ mod tests {
         let spec = AllocatorSpec::default;
         assert_eq!(error(AllocatorSpec { gain: 2.0, ..spec() }), "policy.gain = 2: a share of 0 to 1 is wanted");
         assert!(error(AllocatorSpec { samples: 9, ..spec() }).starts_with("policy.samples = 9 to 6"));
+    }
+    /// Intervals of a program that receives packets, with these miss rates (devices, cores) and busy time, after which the policy
+    /// is asked what it lacks.
+    fn after(intervals: u64, rates: [Option<f64>; 2], busy: Option<f64>) -> (Allocator, Option<Lack>) {
+        let mut allocator = Allocator::new(AllocatorSpec::default()).unwrap();
+        run(&mut allocator, 0..intervals, rates, busy);
+        let lacks = allocator.lacks();
+        (allocator, lacks)
+    }
+
+    fn run(allocator: &mut Allocator, intervals: std::ops::Range<u64>, rates: [Option<f64>; 2], busy: Option<f64>) {
+        const S: Ps = Ps::from_ns(1_000_000_000);
+        let sample = |value| Sample { value, age: Ps::ZERO, interval: S };
+        for i in intervals {
+            let class = control::ClassObservation {
+                clos: units::Clos(1),
+                llc_miss_rate: rates[1].map(sample),
+                llc_bytes: None,
+                busy: busy.map(sample),
+            };
+            let seen = Observation {
+                at: Ps(S.0 * (i + 1)),
+                interval: S,
+                received_pps: Some(sample(1e6)),
+                lost_pps: Some(sample(2e5)),
+                pcie_write_bytes_per_s: Some(sample(1e9)),
+                ddio_write_miss_rate: rates[0].map(sample),
+                classes: vec![class],
+                in_force: allocator.partition.plan(&allocator.spec.floors).allocation(&allocator.spec.floors),
+                ..Observation::default()
+            };
+            allocator.decide(&seen);
+        }
+    }
+
+    #[test]
+    fn a_miss_rate_that_is_missing_is_unknown_and_not_low() {
+        let (low, high) = (Some(0.01), Some(0.4));
+        let both_low = after(20, [low, low], Some(0.9));
+        assert_eq!((both_low.0.state(), both_low.1), (State::NoBottleneck, None));
+        for (rates, lack) in
+            [([None, None], Lack::MissRates), ([None, low], Lack::DeviceMisses), ([low, None], Lack::CoreMisses)]
+        {
+            let mut allocator = Allocator::new(AllocatorSpec::default()).unwrap();
+            allocator.state = State::Balance;
+            run(&mut allocator, 0..20, rates, Some(0.9));
+            assert_eq!(allocator.lacks(), Some(lack), "{rates:?}");
+            assert_ne!(allocator.state(), State::NoBottleneck, "{rates:?}: who does not know does not say so");
+            // A counter that comes is something new.
+            run(&mut allocator, 20..60, [high, high], Some(0.9));
+            assert_eq!(allocator.lacks(), None, "{rates:?}");
+            assert!(!allocator.history().is_empty(), "{rates:?}: it has begun to try");
+        }
+        // One side that is known is judged.
+        let (allocator, lacks) = after(4, [high, None], Some(0.9));
+        assert_eq!((allocator.state(), allocator.partition().io(), lacks), (State::DdioBottleneck, 3, None));
+    }
+
+    #[test]
+    fn what_nothing_can_be_judged_without_is_a_lack_after_some_intervals() {
+        let rates = [Some(0.4), Some(0.01)];
+        assert_eq!(after(u64::from(LACKING) - 1, rates, None).1, None, "rates need two readings");
+        let (mut allocator, lacks) = after(u64::from(LACKING), rates, None);
+        assert_eq!(lacks, Some(Lack::Busy));
+        run(&mut allocator, 10..11, rates, Some(0.9));
+        assert_eq!(allocator.lacks(), None);
+        assert_eq!(after(9, rates, Some(0.0)).1, Some(Lack::Busy), "who receives packets is busy");
+        assert_eq!(after(9, rates, Some(f64::NAN)).1, Some(Lack::Busy));
+    }
+
+    #[test]
+    fn a_mean_begins_with_the_first_sample_that_is_there() {
+        let sight = |io_miss| Sight { score: 1.0, bandwidth: 1.0, bytes: 1.0, io_miss, core_miss: None };
+        let mut mean = Mean::default();
+        for io_miss in [None, Some(0.4), Some(0.4)] {
+            mean.add(&sight(io_miss));
+        }
+        assert_eq!((mean.io_miss, mean.core_miss), (Some(0.4), None));
     }
 }

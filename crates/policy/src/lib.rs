@@ -9,6 +9,8 @@
 //!
 //! Policies are pure: no clock but [`control::Observation::at`], no I/O, no chance.
 
+#![forbid(unsafe_code)]
+
 mod allocator;
 pub mod baseline;
 mod error;

@@ -83,6 +83,7 @@ impl Situation {
         config.listen = String::new();
         let none = host.tree(Part::Proc);
         let parts = Parts {
+            prefix: config.prefix.clone(),
             resctrl: host.tree(Part::Resctrl),
             dev_cpu: host.tree(Part::DevCpu),
             proc: none.clone(),

@@ -30,6 +30,8 @@ impl FromTelemetry {
     fn read_connected(&mut self, into: &mut Totals) -> Result<(), HostError> {
         if self.connection.is_none() {
             self.connection = Some(Telemetry::connect(&self.socket)?);
+            // Another program may tell what the one before did not.
+            self.usage = true;
         }
         let Some(telemetry) = &mut self.connection else { return Ok(()) };
         let ports = if self.ports.is_empty() { telemetry.ports()? } else { self.ports.clone() };
