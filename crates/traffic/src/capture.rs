@@ -22,6 +22,7 @@ mod tsh;
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use packet::Packet;
 use serde::Serialize;
@@ -268,6 +269,13 @@ impl Capture {
         }
     }
 
+    /// When its first packet was captured, since 1970; none where its clock says that that was before.
+    pub fn begun(&self) -> Option<Duration> {
+        let ps = u128::try_from(self.clock.first?).ok()?;
+        let (seconds, rest) = (ps / PS_PER_SECOND as u128, ps % PS_PER_SECOND as u128);
+        Some(Duration::new(u64::try_from(seconds).ok()?, (rest / 1000) as u32))
+    }
+
     /// The path or name it was opened with.
     pub fn name(&self) -> &str {
         &self.name
@@ -343,11 +351,14 @@ impl Format {
 struct Clock {
     /// The record time that arrival 0 stands for.
     base: Option<i128>,
+    /// The first record's time.
+    first: Option<i128>,
     latest: i128,
 }
 
 impl Clock {
     fn arrival(&mut self, time: i128, report: &mut CaptureReport) -> Ps {
+        self.first.get_or_insert(time);
         let base = *self.base.get_or_insert(time);
         let mut since = time.saturating_sub(base);
         if since < self.latest {
