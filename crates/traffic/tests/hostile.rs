@@ -492,3 +492,27 @@ fn updates_are_told_from_a_dump_of_the_table() {
     );
     assert_eq!(run("updates", &Made::new("updates.mrt", &updates).0).said, "100 updates");
 }
+
+/// The fuzzer begins with sound inputs, and so it does not spend its time to find formats.
+#[test]
+fn seeds_of_the_fuzzer_are_read_by_their_readers() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let names = |path: &Path| -> Vec<PathBuf> { std::fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect() };
+    let mut seen = 0;
+    for target in names(&corpus) {
+        let reader = match target.file_name().and_then(|name| name.to_str()).unwrap() {
+            "pcap" | "pcapng" | "tsh" | "erf" => "capture",
+            "mrt" | "list" => "table",
+            "scenario" => continue,
+            other => READERS.into_iter().find(|reader| *reader == other).unwrap(),
+        };
+        // What the fuzzer finds itself is named by its hash.
+        let seeds = names(&target).into_iter().filter(|seed| seed.file_name().is_some_and(|name| name.len() < 40));
+        for seed in seeds {
+            let reader = if seed.ends_with("an-update") { "updates" } else { reader };
+            assert!(read(reader, &seed).is_ok(), "{}: {:?}", seed.display(), read(reader, &seed));
+            seen += 1;
+        }
+    }
+    assert!(seen >= 14, "{seen}");
+}
