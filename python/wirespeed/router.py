@@ -13,23 +13,24 @@ from typing import IO, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from wirespeed import _wirespeed, options, terminal
+from wirespeed import _wirespeed, options, quantities, terminal
 from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.options import OUTPUT, QuietOpt, TablesOrJsonOpt
 
 EXIT_NO_GPU: Final = 77
+EXIT_STOPPED: Final = 130
 
 _SOURCE, _HOW = "Packets and routes", "How it runs"
 _RUN_EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed router run --capture trace.pcap.gz --table rib.gz --out routed.pcap\n\n"
-    "  wirespeed router run --profile imix --rate 0.5 --seconds 5 --threads 2 --ordered\n\n"
+    "  wirespeed router run --profile imix --rate '0.5 Mpps' --seconds 5 --threads 2 --ordered\n\n"
     "  wirespeed router run --backend auto --capture trace.pcap --format json | jq .forwarded\n\n"
     "  wirespeed router run --interface veth0 --reflect --packets 1000\n\n"
     "  wirespeed router run --function check,classify,inspect,lookup,ttl --search tuple-space --method bloom\n\n"
     "Without --rate and --speed packets are taken as fast as they go, and no delay is told.\n\n"
-    "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C."
+    "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C (the report and --out have what was routed)."
 )
 
 
@@ -148,10 +149,12 @@ DriverOpt = Annotated[
 
 
 def run(**settings: Any) -> dict[str, Any]:
-    """Routes packets; settings as `wirespeed router run` has them, with underscores.
+    """Routes packets; settings as `wirespeed router run` has them, with underscores, and `mpps` for its rate: a number of
+    Mpps, or a text with a unit.
 
-    Returns the report: packets, forwarded, dropped by reason, ports, mpps, gbps (L2), wall_s, and delay in microseconds
-    where packets had a schedule. Raises InputError for settings, files or a GPU that cannot be used.
+    Returns the report: packets, forwarded, dropped by reason, ports, mpps, gbps (L2), wall_s, cpu_s, and delay in
+    microseconds where packets had a schedule; `stopped` says that Ctrl-C ended it. Raises InputError for settings, files or a
+    GPU that cannot be used.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     for path in ("capture", "table", "rules", "patterns", "out"):
@@ -258,11 +261,11 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             typer.Option("--seconds", metavar="S", help="End after so long.", rich_help_panel=_SOURCE),
         ] = None,
         rate: Annotated[
-            float | None,
+            str | None,
             typer.Option(
                 "--rate",
-                metavar="MPPS",
-                help="Offer so many million packets a second, and measure delay.",
+                metavar="RATE",
+                help="Offer so much, as '0.5 Mpps' or '500 kpps' (a bare number is Mpps), and measure delay.",
                 rich_help_panel=_SOURCE,
             ),
         ] = None,
@@ -367,7 +370,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
                 ports=ports,
                 packets=packets,
                 seconds=seconds,
-                mpps=rate,
+                mpps=_rate(rate),
                 speed=speed,
                 seed=seed,
                 backend=backend.value,
@@ -389,7 +392,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             _notes(routed["notes"])
             for each in tables(routed):
                 show(terminal.text(each, Console()).rstrip("\n"))
-        return 0
+        return EXIT_STOPPED if routed["stopped"] else 0
 
     @router.command(
         "probe",
@@ -559,11 +562,12 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if routed["unsent"]:
         yield "not sent: the interface had no room", f"{routed['unsent']:,}"
     yield "tasks", f"{routed['tasks']:,}, {routed['partial_tasks']:,} of them partial"
-    yield "time", f"{routed['wall_s']:.3f} s"
+    yield "time", quantities.duration(1e9 * routed["wall_s"])
+    yield "CPU of all threads", f"{quantities.duration(1e9 * routed['cpu_s'])} in {quantities.duration(1e9 * routed['run_s'])}"
     yield "rate", f"{routed['mpps']:.3f} Mpps, {routed['gbps']:.3f} Gbps (L2)"
     if routed["delay"]:
         for name in ("mean", "p50", "p99", "p999", "iqr", "max"):
-            yield f"delay, {name}", f"{routed['delay'][f'{name}_us']:,.1f} µs"
+            yield f"delay, {name}", quantities.duration(1e3 * routed["delay"][f"{name}_us"])
 
 
 def offer_table(gpu: Mapping[str, Any]) -> Table:
@@ -588,7 +592,7 @@ def offer_table(gpu: Mapping[str, Any]) -> Table:
         shown.add_row(label, value)
     if gpu["round_trip"]:
         for name in ("p50", "p99"):
-            shown.add_row(f"a task there and back, {name}", f"{gpu['round_trip'][f'{name}_us']:.1f} µs")
+            shown.add_row(f"a task there and back, {name}", quantities.duration(1e3 * gpu["round_trip"][f"{name}_us"]))
     return shown
 
 
@@ -617,7 +621,7 @@ def best(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def bench_table(points: list[dict[str, Any]]) -> Table:
     """The best of each mode, for people."""
     shown = Table(title="Best of each mode")
-    for name in ("mode", "workers", "most, Mpps", "at batch", "sustained, Mpps", "at batch", "mean delay, µs"):
+    for name in ("mode", "workers", "most, Mpps", "at batch", "sustained, Mpps", "at batch", "mean delay"):
         shown.add_column(name, justify="left" if name == "mode" else "right")
     for row in best(points):
         shown.add_row(
@@ -627,7 +631,7 @@ def bench_table(points: list[dict[str, Any]]) -> Table:
             str(row["batch"]),
             "none" if row["sustained_mpps"] is None else f"{row['sustained_mpps']:.3f}",
             "-" if row["sustained_batch"] is None else str(row["sustained_batch"]),
-            "-" if row["sustained_mean_us"] is None else f"{row['sustained_mean_us']:.1f}",
+            "-" if row["sustained_mean_us"] is None else quantities.duration(1e3 * row["sustained_mean_us"]),
         )
     return shown
 
@@ -636,7 +640,7 @@ def _told(point: Mapping[str, Any]) -> str:
     offered, mean = point["offered_mpps"], point["mean_us"]
     name = f"{point['mode']} x{point['threads']}" if point["threads"] else point["mode"]
     load = "all at once" if offered is None else f"{offered:.3f} Mpps offered"
-    delay = "" if mean is None else f", mean delay {mean:.1f} µs"
+    delay = "" if mean is None else f", mean delay {quantities.duration(1e3 * mean)}"
     wrong = "" if not point["wrong"] else f", {point['wrong']} WRONG VERDICTS"
     return f"{name}, batch {point['batch']}, {load}: {point['carried_mpps']:.3f} Mpps{delay}{wrong}"
 
@@ -662,6 +666,16 @@ def _csv(path: Path | None) -> Iterator[IO[str] | None]:
 
 def _name(choice: StrEnum | None) -> str | None:
     return None if choice is None else choice.value.replace("-", "_")
+
+
+def _rate(text: str | None) -> float | str | None:
+    """What has a unit is for the simulator's own parser; a bare number is Mpps."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[int] | list[float]:

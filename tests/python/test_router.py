@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,11 +90,47 @@ def test_packets_above_the_mtu_leave_as_fragments_by_threads_and_by_the_kernel(t
     assert 0 < routed["fragmented"] < routed["fragments"]
 
 
-def test_offered_traffic_has_a_delay(routes: Path) -> None:
-    done = run_command("router", "run", "--table", routes, "--rate", "0.01", "--packets", "500")
+@pytest.mark.parametrize("rate", ["0.01", "0.01 Mpps", "10 kpps"])
+def test_offered_traffic_has_a_delay_at_a_rate_as_people_write_it(routes: Path, rate: str) -> None:
+    done = run_command("router", "run", "--table", routes, "--rate", rate, "--packets", "500")
     assert done.returncode == 0, done.stderr
-    assert "delay, p99" in done.stdout
-    assert "forwarded" in done.stdout
+    assert re.search(r"delay, p99\W+[\d,.]+ (ns|µs|ms|s)\b", done.stdout), done.stdout
+    # The last of 500 packets arrives after 49.9 ms, and no earlier.
+    wall = re.search(r"time\W+([\d.]+) (ms|s)\b", done.stdout)
+    assert wall, done.stdout
+    assert float(wall[1]) * {"ms": 1.0, "s": 1e3}[wall[2]] >= 49.8
+    assert "CPU of all threads" in done.stdout
+
+
+def test_a_rate_that_is_none_says_what_is_allowed(routes: Path) -> None:
+    for rate, says in (("5 Mbps", "Mpps"), ("-1", "must be a number above 0"), ("fast", "Mpps")):
+        done = run_command("router", "run", "--table", routes, f"--rate={rate}", "--packets", "10")
+        assert done.returncode == 2, done.stderr
+        assert "mpps = " in done.stderr
+        assert says in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals")
+def test_ctrl_c_prints_the_report_and_leaves_a_whole_capture(tmp_path: Path, routes: Path) -> None:
+    out = tmp_path / "out.pcap"
+    command = [sys.executable, "-m", "wirespeed.cli", "router", "run", "--table", str(routes), "--seconds", "600"]
+    command += ["--function", "ttl", "--out", str(out), "--format", "json"]
+    router_run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begun = time.monotonic()
+    while not (out.exists() and out.stat().st_size > 1 << 16):
+        assert router_run.poll() is None and time.monotonic() - begun < 120
+        time.sleep(0.02)
+    router_run.send_signal(signal.SIGINT)
+    said, complained = router_run.communicate(timeout=120)
+    assert router_run.returncode == router.EXIT_STOPPED, complained
+    assert "Traceback" not in complained
+    routed = json.loads(said)
+    assert routed["stopped"] is True
+    data, at, frames = out.read_bytes(), 24, 0
+    while at < len(data):
+        at, frames = at + 16 + struct.unpack_from("<I", data, at + 8)[0], frames + 1
+    assert at == len(data), "the last record is whole"
+    assert frames == routed["forwarded"] > 0
 
 
 def test_only_auto_goes_on_without_a_gpu_and_says_so(routes: Path) -> None:
@@ -122,7 +160,17 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
-    assert all(row["wrong"] == "0" and float(row["carried_mpps"]) > 0 for row in rows)
+    assert all(row["wrong"] == "0" for row in rows)
+    workers = int(rows[0]["threads"])
+    for most, shared in zip(rows[::2], rows[1::2], strict=True):
+        carried, offered = float(most["carried_mpps"]), float(shared["offered_mpps"])
+        # Forwarding takes a worker more than 5 ns a packet; a clock that starts late gave thousands of Mpps.
+        assert 0 < carried < 200 * workers
+        assert offered == pytest.approx(0.2 * carried, rel=1e-3)
+        # 4,096 packets take 4,095 gaps to arrive, and some of the last batch's own time.
+        assert 0 < float(shared["carried_mpps"]) <= 1.001 * offered
+        # Half a batch waits for its last packet.
+        assert float(shared["mean_us"]) >= (int(shared["batch"]) - 1) / 2 / offered * 0.999
     assert "Best of each mode" in done.stdout
     assert done.stderr.count("wirespeed: ") >= len(rows), "a line a point"
     quiet = run_command(

@@ -6,6 +6,8 @@
 //! be met by waiting. [`queue`] is the G/G/c/K queue by which all of
 //! this is validated against the closed forms of the crate `queueing`.
 
+#![forbid(unsafe_code)]
+
 mod calendar;
 mod draw;
 pub mod queue;

@@ -288,3 +288,59 @@ fn patterns_that_cannot_be_are_refused() {
     );
     assert!(error(vec![0; 65536]).contains("65536 bytes"));
 }
+
+/// Bytes without a pattern of their own (Knuth's 64-bit generator).
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+fn noisy(count: usize, bytes: usize) -> Vec<Pattern> {
+    noise(count * bytes).chunks(bytes).map(|bytes| Pattern { bytes: bytes.to_vec(), nocase: false }).collect()
+}
+
+#[test]
+fn more_patterns_or_bytes_of_them_than_fit_into_memory_are_refused() {
+    let refused = |patterns: &[Pattern], method| {
+        let spec = InspectSpec { method, ..InspectSpec::default() };
+        Inspect::new(patterns, &spec, 2).unwrap_err().to_string()
+    };
+    let (long, many) = (noisy(60_000, 2004), noisy((1 << 20) + 1, 3));
+    for method in METHODS {
+        assert_eq!(
+            refused(&long, method),
+            "inspect.patterns = patterns of 120240000 bytes: allowed is patterns of up to 8388608 bytes in all (leave out \
+             rules, or shorten their strings)"
+        );
+        assert!(refused(&many, method).starts_with("inspect.patterns = 1048577 patterns: allowed is up to 1048576"));
+    }
+}
+
+const ALONE: &str = "WIRESPEED_INSPECT_ALONE";
+
+/// The most that is allowed, a state for each byte, in a process that may have a gigabyte.
+#[test]
+fn the_largest_sets_are_made_in_a_gigabyte() {
+    if std::env::var_os(ALONE).is_some() {
+        for patterns in [noisy(4096, 2048), noisy(128, 65535), noisy(1 << 20, 8)] {
+            for method in METHODS {
+                let mut text = noise(100);
+                text.extend(&patterns[patterns.len() / 2].bytes);
+                assert!(!build(&patterns, method).find(&text).is_empty());
+            }
+        }
+        return;
+    }
+    let alone = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 1048576 && exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "the_largest_sets_are_made_in_a_gigabyte", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+}

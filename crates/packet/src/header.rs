@@ -289,6 +289,33 @@ mod tests {
         assert_eq!(l.l4_offset, Some(14 + 40 + 16));
     }
 
+    /// Numbers of IANA's registries, as numbers: the constants may be wrong.
+    #[test]
+    fn protocols_with_ports_and_headers_on_the_way_have_their_registered_numbers() {
+        for (proto, has_ports) in
+            [(6, true), (17, true), (132, true), (136, true), (1, false), (47, false), (135, false), (137, false)]
+        {
+            let mut ip = ipv4_udp();
+            ip[9] = proto;
+            let found = layers(&ethernet(&[], ETHERTYPE_IPV4, &ip)).unwrap().five_tuple;
+            let ports = if has_ports { (0x1234, 53) } else { (0, 0) };
+            assert_eq!((found.proto, found.src_port, found.dst_port), (proto, ports.0, ports.1));
+        }
+        // Hop by hop, routing, destination options, mobility, HIP, shim6: eight bytes each, then UDP.
+        for (next, on_the_way) in
+            [(0, true), (43, true), (60, true), (135, true), (139, true), (140, true), (134, false), (138, false)]
+        {
+            let mut ip = vec![0x60, 0, 0, 0, 0, 16, next, 64];
+            ip.extend([0x20; 32]);
+            ip.extend([PROTO_UDP, 0, 0, 0, 0, 0, 0, 0]);
+            ip.extend([0, 7, 0, 9, 0, 8, 0, 0]);
+            let found = layers(&ethernet(&[], ETHERTYPE_IPV6, &ip)).unwrap();
+            let (proto, l4) = if on_the_way { (PROTO_UDP, 14 + 48) } else { (next, 14 + 40) };
+            assert_eq!((found.five_tuple.proto, found.l4_offset), (proto, Some(l4)), "{next}");
+            assert_eq!(found.five_tuple.dst_port, if on_the_way { 9 } else { 0 }, "{next}");
+        }
+    }
+
     #[test]
     fn a_later_fragment_has_no_ports() {
         let mut ip = ipv4_udp();

@@ -3,6 +3,8 @@
 //! A [`Packet`] always starts with an Ethernet header: `traffic` puts one in front of packets from
 //! captures of other link types. Bytes are real bytes of the capture, as far as it kept them.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod header;
 mod layout;

@@ -132,5 +132,22 @@ mod tests {
         assert!(p.contains("192.0.2.255".parse().unwrap()));
         assert!(!p.contains("192.0.3.0".parse().unwrap()));
         assert!(!p.contains("::c000:2ff".parse().unwrap()));
+        let p: Prefix = "2001:db8::/33".parse().unwrap();
+        assert!(p.contains("2001:db8:7fff:ffff::1".parse().unwrap()));
+        assert!(!p.contains("2001:db8:8000::".parse().unwrap()) && !p.contains("2001:db7:7fff::1".parse().unwrap()));
+        assert!(!p.contains("32.1.13.184".parse().unwrap()));
+    }
+
+    #[test]
+    fn every_length_of_a_family_is_one_and_none_beyond() {
+        for len in 0..=u8::MAX {
+            // Ones above the host bits, by another way than shifting.
+            let ones = |bits: u8, of: u32| (0..bits).fold(0u128, |all, bit| all | 1 << (of - 1 - u32::from(bit)));
+            let v4 = (len <= 32).then(|| Prefix::V4 { addr: ones(len.min(32), 32) as u32, len });
+            assert_eq!(Prefix::v4(u32::MAX, len), v4);
+            let v6 = (len <= 128).then(|| Prefix::V6 { addr: ones(len.min(128), 128), len });
+            assert_eq!(Prefix::v6(u128::MAX, len), v6);
+        }
+        assert_eq!("2001:db8::1".parse(), Ok(Prefix::V6 { addr: 0x2001_0db8 << 96 | 1, len: 128 }));
     }
 }

@@ -184,6 +184,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_matches_the_addresses_that_share_its_leading_bits_at_every_length() {
+        for len in 0..=32u8 {
+            let rule = Rule { src: (0x8000_0001, len), ..Rule::ANY };
+            // Addresses that differ in one bit, the first to the last.
+            for bit in 0..32 {
+                let fields = RuleFields { src: 0x8000_0001 ^ 1 << (31 - bit), ..RuleFields::default() };
+                assert_eq!(rule.matches(&fields), bit >= len, "/{len}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
     fn errors_say_what_came_and_what_was_expected() {
         let error = |text: &str| text.parse::<Rule>().unwrap_err().to_string();
         assert!(error("192.0.2.0/24 0.0.0.0/0").starts_with("`192.0.2.0/24 0.0.0.0/0`: expected `@SRC/LEN DST/LEN"));

@@ -133,6 +133,8 @@ mod tests {
         probe.copy(Ref::load(RegionId::PACKET, 0, 100, 9), Ref::store(RegionId(17), 0, 100, 10));
         probe.work(11, 40);
         probe.lock(LockId(2));
+        probe.latch(12);
+        probe.unlock(LockId(2));
         let seen = Seen { references: 5, prefetches: 1, instructions: 40 };
         assert_eq!(probe.seen, seen);
         let events: Vec<_> = record.iter().collect();
@@ -143,6 +145,7 @@ mod tests {
         );
         assert_eq!(events[3], Event::Work { site: 111, instructions: 40 });
         assert_eq!(events[4], Event::Lock(LockId((1 << 26) + 2)));
+        assert_eq!(events[5..], [Event::Latch { site: 112 }, Event::Unlock(LockId((1 << 26) + 2))]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Packets are laid into packet memory beforehand, as a NIC would have; what is measured is what comes after: waiting for a
 //! batch, posting, the function, the commit. Arrivals are open loop, one every 1/rate; a packet's delay runs from its arrival
-//! to the moment egress sees its commit. A first run without arrivals finds what a mode carries at most at a batch; the curve
+//! to the moment egress sees its commit. The clock starts with the first arrival. A first run without arrivals finds what a mode carries at most at a batch; the curve
 //! follows at shares of it. Every packet's verdict is compared with that of the scalar function.
 //!
 //! Left out: writing packets to a sink, and the NIC's own part.
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use traffic::{Blueprint, Load, SourceSpec};
 use units::{PacketId, PacketRate, Ps};
 
-use crate::backend::{Backend, Commit, Cpu};
+use crate::backend::{Backend, Commit, Committed, Cpu};
 use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
 use crate::delay::Delays;
 use crate::persistent::{Persistent, Setup};
@@ -30,8 +30,10 @@ use crate::{Program, RouterError};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
 const FRAME_BYTES: usize = 94;
-/// A point is carried if so much of what was offered came out in the time of its arrivals and one batch more.
+/// A load is sustained if packets come out at this share of its rate.
 const SUSTAINED: f64 = 0.99;
+/// From when a backend is made to the first arrival.
+const SETTLING: Duration = Duration::from_millis(2);
 /// Graphs are made for each batch of the ring.
 const MOST_GRAPHS: u64 = 1024;
 
@@ -111,6 +113,20 @@ enum Way {
     Graph,
 }
 
+impl Way {
+    /// Its name, and how many workers of the CPU it has.
+    fn named(self) -> (&'static str, u32) {
+        match self {
+            Way::Cpu(threads) => ("cpu", threads),
+            Way::ZeroCopy => ("zero_copy", 0),
+            Way::Resident => ("resident", 0),
+            Way::Batch => ("batch", 0),
+            Way::Streams => ("streams", 0),
+            Way::Graph => ("graph", 0),
+        }
+    }
+}
+
 /// A point of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
@@ -122,9 +138,9 @@ pub struct Point {
     pub batch: u32,
     /// Millions a second; none where all packets were there at once.
     pub offered_mpps: Option<f64>,
-    /// Millions a second.
+    /// Millions a second, from the first arrival to the last commit.
     pub carried_mpps: f64,
-    /// Whether what was offered was carried.
+    /// Whether packets came out as fast as they were offered.
     pub sustained: bool,
     /// Mean delay; none where all packets were there at once. The same below.
     pub mean_us: Option<f64>,
@@ -305,42 +321,7 @@ impl Bench<'_> {
             backend.put(number, &mut packet.clone());
         }
         backend.prepare(count)?;
-        let gap = mpps.map_or(0.0, |mpps| 1e3 / mpps);
-        let (mut delays, mut out) = (Delays::default(), Vec::new());
-        let (mut ready, mut posted, mut committed, mut last) = (0, 0, 0, 0.0);
-        // A first arrival in a while: whoever starts threads has them by then.
-        let start = Instant::now() + Duration::from_millis(2);
-        let now = || start.elapsed().as_nanos() as f64;
-        while committed < count {
-            let arrived = match gap {
-                0.0 => count,
-                gap => ((now() / gap) as u64).min(count),
-            };
-            // Whole batches; the last packets, fewer than one, wait for nothing that will come.
-            ready =
-                if arrived == count { count } else { ready + (arrived - ready) / u64::from(batch) * u64::from(batch) };
-            while posted < ready {
-                let task = backend.fit(posted, ready - posted);
-                if !backend.post(posted, task as u32)? {
-                    break;
-                }
-                posted += task;
-            }
-            backend.poll(&mut out)?;
-            if out.is_empty() {
-                std::thread::yield_now();
-                continue;
-            }
-            last = now();
-            for done in out.drain(..) {
-                committed += u64::from(done.count);
-                if gap > 0.0 {
-                    for number in done.first..done.first + u64::from(done.count) {
-                        delays.add((last - number as f64 * gap).max(0.0) as u64);
-                    }
-                }
-            }
-        }
+        let measured = measure(&mut *backend, count, batch, mpps)?;
         backend.stop()?;
         backend.settle(count)?;
         let (mut wrong, mut packet) = (0, Packet::default());
@@ -348,25 +329,15 @@ impl Bench<'_> {
             let verdict = backend.take(number, &mut packet)?;
             wrong += u64::from((verdict, backend.fragments().len()) != *expected);
         }
-        let carried_mpps = count as f64 / last.max(1.0) * 1e3;
-        // A batch is waited for, and so the last commit is that much after the last arrival.
-        let due = count as f64 * gap + f64::from(batch) * gap;
-        let delay = delays.summary();
-        let (mode, threads) = match way {
-            Way::Cpu(threads) => ("cpu", threads),
-            Way::ZeroCopy => ("zero_copy", 0),
-            Way::Resident => ("resident", 0),
-            Way::Batch => ("batch", 0),
-            Way::Streams => ("streams", 0),
-            Way::Graph => ("graph", 0),
-        };
+        let delay = measured.delays.summary();
+        let (mode, threads) = way.named();
         Ok(Point {
             mode,
             threads,
             batch,
             offered_mpps: mpps,
-            carried_mpps,
-            sustained: gap == 0.0 || last * SUSTAINED <= due,
+            carried_mpps: measured.carried_mpps(),
+            sustained: measured.sustained,
             mean_us: delay.map(|d| d.mean_us),
             p50_us: delay.map(|d| d.p50_us),
             p99_us: delay.map(|d| d.p99_us),
@@ -374,5 +345,97 @@ impl Bench<'_> {
             packets: count,
             wrong,
         })
+    }
+}
+
+/// What one run took.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Packets.
+    pub packets: u64,
+    /// From the first packet's arrival to the last commit.
+    pub wall: Duration,
+    /// Whether batches came out as fast as they came in; true where all packets were there at once.
+    pub sustained: bool,
+    /// From arrival to commit; empty where all packets were there at once.
+    pub delays: Delays,
+}
+
+impl Measured {
+    /// Millions of packets a second of wall time.
+    pub fn carried_mpps(&self) -> f64 {
+        self.packets as f64 / self.wall.as_secs_f64().max(1e-9) / 1e6
+    }
+}
+
+/// Posts packets 0 to `count`, which lie in their slots already, and sees all of them committed.
+///
+/// With a rate packet `n` arrives `n` gaps after the first, and whole batches are posted; without one all are posted as
+/// fast as the backend takes them. The clock starts with the first arrival.
+///
+/// # Errors
+/// The backend fails.
+pub fn measure(backend: &mut dyn Backend, count: u64, batch: u32, mpps: Option<f64>) -> Result<Measured, RouterError> {
+    // Whoever starts threads has them by then; before the clock starts, since no packet waits for it.
+    std::thread::sleep(SETTLING);
+    let start = Instant::now();
+    let gap = mpps.map(|mpps| 1e3 / mpps);
+    let mut watch = Watch { batch: u64::from(batch).min(count), gap, ..Watch::default() };
+    let (mut ready, mut posted, mut out) = (0, 0, Vec::new());
+    while watch.committed < count {
+        let now = start.elapsed().as_nanos() as f64;
+        let arrived = gap.map_or(count, |gap| ((now / gap) as u64 + 1).min(count));
+        // Whole batches; the last packets, fewer than one, wait for nothing that will come.
+        ready = if arrived == count { count } else { ready + (arrived - ready) / u64::from(batch) * u64::from(batch) };
+        while posted < ready {
+            let task = backend.fit(posted, ready - posted);
+            if !backend.post(posted, task as u32)? {
+                break;
+            }
+            posted += task;
+        }
+        backend.poll(&mut out)?;
+        if out.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        let now = start.elapsed();
+        out.drain(..).for_each(|done| watch.see(done, now));
+    }
+    Ok(Measured { packets: count, wall: watch.last, sustained: watch.sustained(), delays: watch.delays })
+}
+
+/// Sees packets committed.
+#[derive(Default)]
+struct Watch {
+    batch: u64,
+    /// Nanoseconds between arrivals.
+    gap: Option<f64>,
+    committed: u64,
+    /// When as many packets were committed as a batch has.
+    first_batch: Option<Duration>,
+    last: Duration,
+    delays: Delays,
+}
+
+impl Watch {
+    fn see(&mut self, done: Committed, now: Duration) {
+        self.committed += u64::from(done.count);
+        self.last = now;
+        if self.committed >= self.batch {
+            self.first_batch.get_or_insert(now);
+        }
+        let Some(gap) = self.gap else { return };
+        for number in done.first..done.first + u64::from(done.count) {
+            self.delays.add((now.as_nanos() as f64 - number as f64 * gap).max(0.0) as u64);
+        }
+    }
+
+    /// Whether the batches after the first came out in the time in which they came in. The first one's own time is in
+    /// neither: a large batch that is waited for is no slack.
+    fn sustained(&self) -> bool {
+        let (Some(gap), Some(first)) = (self.gap, self.first_batch) else { return true };
+        let due = (self.committed - self.batch) as f64 * gap;
+        (self.last - first).as_nanos() as f64 * SUSTAINED <= due
     }
 }

@@ -156,6 +156,11 @@ fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u16; 2]> {
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([tpid, tci])
 }
 
+/// Since 1970 the time of `at`, which was a while ago.
+fn epoch(at: Instant) -> Option<Duration> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(at.elapsed())
+}
+
 fn since(start: Instant, at: Instant) -> Ps {
     Ps(u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX / 1000).saturating_mul(1000))
 }
@@ -251,6 +256,10 @@ impl Source for Interface {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn epoch(&self) -> Option<Duration> {
+        epoch(self.start)
     }
 
     fn missed(&mut self) -> Option<u64> {
@@ -505,6 +514,10 @@ impl Source for Ring {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn epoch(&self) -> Option<Duration> {
+        epoch(self.start)
     }
 
     fn arrived(&self) -> Option<Instant> {

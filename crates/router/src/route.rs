@@ -9,6 +9,7 @@
 //! what should be done.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use functions::Verdict;
@@ -107,6 +108,12 @@ pub struct Report {
     pub mpps: f64,
     /// Billion bits a second of frames with their check sequence (L2).
     pub gbps: f64,
+    /// Seconds from the start of the run to its end, with what lies before the first packet and after the last.
+    pub run_s: f64,
+    /// Seconds of a CPU that all threads of the process had in that time.
+    pub cpu_s: f64,
+    /// Whether it was ended from outside before its source or its limits ended it.
+    pub stopped: bool,
     /// From scheduled arrival to commit; none where packets had no schedule.
     pub delay: Option<DelaySummary>,
 }
@@ -121,15 +128,32 @@ pub fn route(
     sink: &mut dyn Sink,
     options: &Options,
 ) -> Result<Report, RouterError> {
+    route_until(source, backend, sink, options, &AtomicBool::new(false))
+}
+
+/// As [`route`], and takes nothing more once `stop` is set: what was taken leaves, and the sink is finished.
+///
+/// # Errors
+/// As [`route`].
+pub fn route_until(
+    source: &mut dyn Source,
+    backend: &mut dyn Backend,
+    sink: &mut dyn Sink,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Report, RouterError> {
     if options.batch == 0 || u64::from(options.batch) > backend.slots() / 2 {
         let allowed = "allowed are 1 and more, up to half the slots";
         return Err(RouterError::Setting { what: "batch", came: options.batch.to_string(), allowed });
     }
+    let cpu = cpu_time();
     let mut run = Run::new(backend, sink, options);
     let mut packet = Packet::default();
-    let mut waiting = false;
-    let mut ended = false;
+    let (mut waiting, mut ended, mut stopped) = (false, false, false);
     loop {
+        if !ended && stop.load(Ordering::Relaxed) {
+            (ended, stopped) = (true, true);
+        }
         // A turn of ingress takes at most a batch, so that egress has its turn as well.
         for _ in 0..options.batch.max(32) {
             if ended || run.is_full() {
@@ -165,12 +189,22 @@ pub fn route(
     run.backend.stop()?;
     run.sink.finish()?;
     let (chain, cut) = (run.backend.shares(), run.backend.cut());
-    let unsent = run.sink.refused();
+    let (unsent, run_s) = (run.sink.refused(), run.start.elapsed().as_secs_f64());
     let mut report = run.report(options);
-    report.unsent = unsent;
+    (report.unsent, report.stopped) = (unsent, stopped);
+    (report.run_s, report.cpu_s) = (run_s, cpu_time().saturating_sub(cpu).as_secs_f64());
     (report.chain, report.cut) = (chain, cut);
     report.missed = source.missed();
     Ok(report)
+}
+
+/// How long all threads of this process have had a CPU.
+fn cpu_time() -> Duration {
+    // SAFETY: all zero is a value of it.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: it writes to what outlives the call. Where there is no such clock it leaves zero.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 struct Run<'a> {

@@ -9,7 +9,8 @@ use functions::classify::Search;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{ChecksumCheck, Forward, ForwardSpec, FragmentSpec, Inspect, Lookup, NextHop};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
 use units::PacketRate;
 
@@ -19,7 +20,7 @@ use crate::layout::{RING_ENTRIES, WARP_LANES};
 use crate::machine::Twin;
 use crate::persistent::{Persistent, Setup};
 use crate::program::Methods;
-use crate::route::{Options, Pace, Report, Timeout, route};
+use crate::route::{Options, Pace, Report, Timeout, route_until};
 use crate::sink::{Nowhere, PcapSink, Sink};
 use crate::source::Source;
 use crate::{Program, RouterError};
@@ -33,6 +34,11 @@ const MADE_RULES: usize = 1_000;
 const MADE_STRINGS: usize = 2_000;
 /// Next hops that entries of two bytes can tell apart.
 const NEXT_HOPS: u32 = 32_000;
+
+/// Threads that had a CPU for less of the time are said to have waited for one.
+const ENOUGH_CPU: f64 = 0.9;
+/// CPU time of shorter runs is that of their start.
+const SHORTEST_RUN_S: f64 = 0.01;
 
 /// What does the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,7 +184,8 @@ pub struct RunSpec {
     pub batch: Option<u32>,
     /// And how long, in microseconds; two warp arrival times as estimated if left out.
     pub timeout_us: Option<f64>,
-    /// Packets a second to offer, in millions; as fast as they go if left out.
+    /// Packets a second to offer, in millions, or as a person writes a rate; as fast as they go if left out.
+    #[serde(deserialize_with = "offered")]
     pub mpps: Option<f64>,
     /// Times as fast as the capture's own timestamps.
     pub speed: Option<f64>,
@@ -196,6 +203,24 @@ pub struct RunSpec {
     pub device: i32,
     /// Seed of what is made.
     pub seed: u64,
+}
+
+/// A rate: a number of Mpps, or one with its unit.
+fn offered<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Rate {
+        Mpps(f64),
+        Written(String),
+    }
+    Ok(match Option::<Rate>::deserialize(from)? {
+        None => None,
+        Some(Rate::Mpps(mpps)) => Some(mpps),
+        Some(Rate::Written(text)) => {
+            let rate: PacketRate = text.parse().map_err(|e| D::Error::custom(format!("mpps = {text}: {e}")))?;
+            Some(rate.mpps())
+        }
+    })
 }
 
 /// What came of a run.
@@ -221,6 +246,14 @@ pub struct Routed {
 /// # Errors
 /// Settings, files, traffic, tables or a GPU that cannot be used; a backend that fails.
 pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
+    run_until(spec, &AtomicBool::new(false))
+}
+
+/// As [`run`], and ends soon after `stop` is set, with what was routed by then.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Routed, RouterError> {
     let mut notes = Vec::new();
     judge(spec)?;
     let routes = spec.function.has(FunctionName::Forward) || spec.function.has(FunctionName::Lookup);
@@ -244,11 +277,11 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
     let (program, routes) = program(&sources, &table, &mut notes)?;
     // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all else is
     // there.
-    let (mut source, sender, pace) = source(spec, &table, &mut notes)?;
+    let Packets { mut source, sender, pace, epoch } = source(spec, &table, &mut notes)?;
     let (mut backend, threads) = backend(spec, &program, &mut notes)?;
     let mut sink: Box<dyn Sink> = match (sender, &spec.out) {
         (Some(sender), _) => sender,
-        (None, Some(path)) => Box::new(PcapSink::create(path)?),
+        (None, Some(path)) => Box::new(PcapSink::create(path, epoch)?),
         (None, None) => Box::new(Nowhere),
     };
     let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
@@ -262,11 +295,26 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
         None => Timeout::Adaptive,
     };
     let options = Options { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
-    let report = route(&mut *source, &mut *backend, &mut *sink, &options)?;
+    let report = route_until(&mut *source, &mut *backend, &mut *sink, &options, stop)?;
+    notes.extend(threads.and_then(|threads| starved(&report, threads)));
     if report.cut > 0 {
         notes.push(format!("of {} packets only the first {} bytes were inspected", report.cut, program.frame_bytes()));
     }
     Ok(Routed { function: program.name(), threads, ordered: spec.ordered, routes, notes, report })
+}
+
+/// That the threads had no CPU for much of the time, if that was so. None of them ever sleeps: what is missing others had.
+fn starved(report: &Report, threads: u32) -> Option<String> {
+    let wanted = report.run_s * f64::from(threads + 1);
+    let share = report.cpu_s / wanted;
+    (report.run_s >= SHORTEST_RUN_S && share < ENOUGH_CPU).then(|| {
+        format!(
+            "{threads} workers and ingress had a CPU for {:.0} % of the time ({:.3} of {wanted:.3} CPU-seconds): rate and \
+             delay are those of a busy host, or of more threads than cores",
+            100.0 * share,
+            report.cpu_s
+        )
+    })
 }
 
 fn judge(spec: &RunSpec) -> Result<(), RouterError> {
@@ -467,8 +515,15 @@ fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result
     }
 }
 
-/// Packets; where to send them if that is where they come from; when they are taken.
-type Packets = (Box<dyn Source>, Option<Box<dyn Sink>>, Pace);
+struct Packets {
+    source: Box<dyn Source>,
+    /// Where to send them, if that is where they come from.
+    sender: Option<Box<dyn Sink>>,
+    /// When they are taken.
+    pace: Pace,
+    /// Since 1970 the time that arrival 0 stands for; zero where there is none.
+    epoch: Duration,
+}
 
 fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Packets, RouterError> {
     if let Some(name) = &spec.interface {
@@ -489,7 +544,8 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
                 }
             };
             let sender = spec.reflect.then(|| Box::new(sender) as Box<dyn Sink>);
-            return Ok((source, sender, Pace::Arrival));
+            let epoch = source.epoch().unwrap_or_default();
+            return Ok(Packets { source, sender, pace: Pace::Arrival, epoch });
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -498,8 +554,15 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
         }
     }
     if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
-        return Ok((Box::new(Capture::open(path)?), None, Pace::AsFast));
+        let source = Box::new(Capture::open(path)?);
+        let epoch = source.epoch().unwrap_or_default();
+        return Ok(Packets { source, sender: None, pace: Pace::AsFast, epoch });
     }
+    // Packets of another schedule than the capture's begin when it begins.
+    let epoch = match &spec.capture {
+        Some(path) => Capture::open(path)?.begun().unwrap_or_default(),
+        None => Duration::ZERO,
+    };
     let traffic = SourceSpec {
         capture: spec.capture.clone(),
         profile: spec.profile.clone(),
@@ -519,5 +582,5 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
         (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
         (None, None) => (rate(1.0)?, Pace::AsFast),
     };
-    Ok((Box::new(blueprint.source(spec.seed, &load)?), None, pace))
+    Ok(Packets { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use packet::Packet;
 use units::PortId;
@@ -45,30 +46,32 @@ impl Sink for Nowhere {
 /// be compared byte by byte.
 pub struct PcapSink {
     path: PathBuf,
+    epoch: Duration,
     out: BufWriter<File>,
 }
 
 impl PcapSink {
-    /// Creates the file, or replaces it.
+    /// Creates the file, or replaces it. `epoch` is since 1970 the time that arrival 0 stands for.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn create(path: &Path) -> Result<PcapSink, RouterError> {
+    pub fn create(path: &Path, epoch: Duration) -> Result<PcapSink, RouterError> {
         let failed = |source| RouterError::File { path: path.into(), source };
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         // Magic of nanoseconds, version 2.4, no offset, no accuracy, longest record, Ethernet.
         for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, traffic::MAX_STORED_BYTES as u32, 1] {
             out.write_all(&u32::to_le_bytes(word)).map_err(failed)?;
         }
-        Ok(PcapSink { path: path.into(), out })
+        Ok(PcapSink { path: path.into(), epoch, out })
     }
 }
 
 impl Sink for PcapSink {
     fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
-        let ns = packet.arrival.0 / 1000;
-        let head =
-            [(ns / 1_000_000_000) as u32, (ns % 1_000_000_000) as u32, packet.data.len() as u32, packet.frame_bytes];
+        let time = self.epoch.saturating_add(Duration::from_nanos(packet.arrival.0 / 1000));
+        // The format has 32 bits: later than 2106 is then.
+        let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let head = [seconds, time.subsec_nanos(), packet.data.len() as u32, packet.frame_bytes];
         let mut write = || {
             for word in head {
                 self.out.write_all(&word.to_le_bytes())?;

@@ -1,6 +1,6 @@
 //! Where packets come from: a capture, a generator, a network interface.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::Packet;
 
@@ -35,6 +35,11 @@ pub trait Source {
         None
     }
 
+    /// Since 1970 the time that arrival 0 stands for, where there is one: of made traffic there is none.
+    fn epoch(&self) -> Option<Duration> {
+        None
+    }
+
     /// Packets that came and could not be taken, if that is known.
     fn missed(&mut self) -> Option<u64> {
         None
@@ -50,6 +55,10 @@ impl Source for traffic::Source {
 impl Source for traffic::Capture {
     fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
         Ok(if traffic::Capture::next(self, packet) { Next::Packet } else { Next::End })
+    }
+
+    fn epoch(&self) -> Option<Duration> {
+        self.begun()
     }
 }
 

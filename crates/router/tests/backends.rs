@@ -401,7 +401,7 @@ fn tshark_puts_the_fragments_in_a_capture_together() {
     use router::sink::{PcapSink, Sink};
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (whole, packets) = (folder.join("fragments-whole.pcap"), long_packets(400));
-    let mut sink = PcapSink::create(&whole).unwrap();
+    let mut sink = PcapSink::create(&whole, Duration::ZERO).unwrap();
     packets.iter().for_each(|packet| sink.send(packet, PortId(0)).unwrap());
     sink.finish().unwrap();
     let run = |backend, name: &str| {

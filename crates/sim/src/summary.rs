@@ -173,6 +173,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
             "core_ghz": scenario.machine.core.frequency.ghz(),
             "ports": scenario.nic.ports,
             "rx_descriptors": scenario.nic.rx_descriptors,
+            "io_ways": scenario.machine.llc.io_ways.count_ones(),
         }),
     );
     put("members", members(measured));

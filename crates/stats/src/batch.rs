@@ -196,6 +196,14 @@ mod tests {
     }
 
     #[test]
+    fn two_batches_have_a_half_width() {
+        // 1 and 3: mean 2, s^2 = 2, t(0.975, 1) = 12.706205.
+        let estimate = Estimate::of_batches(2.0, &[1.0, 3.0]);
+        assert!((estimate.half_width - 12.706_204_736).abs() < 1e-6, "{estimate:?}");
+        assert_eq!(estimate.batches, 2);
+    }
+
+    #[test]
     fn reset_forgets_everything() {
         let mut batches = BatchMeans::new();
         (0..1000).for_each(|i| batches.record(f64::from(i)));

@@ -100,6 +100,24 @@ mod tests {
     }
 
     #[test]
+    fn significance_is_at_five_percent() {
+        let at = |p_value| Comparison { difference: 1.0, half_width: 1.0, p_value, dof: 9.0 }.is_significant();
+        assert!(at(0.0) && at(0.049_999) && !at(0.05) && !at(0.050_001) && !at(1.0));
+        // And that of an interval that just leaves out zero: t(0.975, 9) = 2.262157.
+        let of = |t: f64| Comparison::new(t, 1.0, 9.0);
+        assert!(of(2.2622).is_significant() && of(2.2622).half_width < 2.2622);
+        assert!(!of(2.2621).is_significant() && of(2.2621).half_width > 2.2621);
+    }
+
+    #[test]
+    fn samples_without_variance_have_the_degrees_of_freedom_of_both() {
+        assert_eq!(welch(&[1.0; 4], &[1.0; 7]).unwrap().dof, 3.0 + 6.0);
+        // As near as can be to that, by the formula.
+        let near = welch(&[1.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!((near.dof - 6.0).abs() < 1e-9, "{near:?}");
+    }
+
+    #[test]
     fn equal_runs_do_not_differ_and_shifted_ones_do() {
         let same = paired(&DRUG_1, &DRUG_1).unwrap();
         assert_eq!((same.difference, same.half_width, same.p_value), (0.0, 0.0, 1.0));

@@ -232,6 +232,23 @@ mod tests {
     }
 
     #[test]
+    fn batches_have_256_latencies_at_least_and_again_after_a_reset() {
+        let mut latency = Latency::new();
+        for _ in 0..2 {
+            for i in 0..255 {
+                latency.record(Ps(i));
+                assert_eq!(latency.batch_means().len(), 0, "{i}");
+            }
+            latency.record(Ps(255));
+            assert_eq!(latency.batch_means(), [127.5]);
+            // Long enough that batches are merged, twice.
+            (256..256 * 65).for_each(|i| latency.record(Ps(i)));
+            assert!(latency.size >= 4 * 256 && latency.batch_means().len() < MOST);
+            latency.reset();
+        }
+    }
+
+    #[test]
     fn a_constant_latency_is_known_exactly() {
         let mut latency = Latency::new();
         (0..10_000).for_each(|_| latency.record(Ps(123_457)));

@@ -16,6 +16,8 @@
 //! | where warm-up ends, whether the rest is stationary | [`mser5`], [`stationarity`] |
 //! | whether two runs differ | [`paired`], [`welch`] |
 
+#![forbid(unsafe_code)]
+
 mod attribution;
 mod batch;
 mod compare;

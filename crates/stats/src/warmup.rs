@@ -103,6 +103,14 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_at_one_half_is_reliable_and_the_next_one_is_not() {
+        // 20 means: a step behind the first `high`, and then nothing: the cut is where the step is.
+        let step = |high: usize| (0..100).map(|i| if i < 5 * high { 9.0 } else { 1.0 }).collect::<Vec<f64>>();
+        assert_eq!(mser5(&step(10)), Some(Truncation { drop: 50, reliable: true }));
+        assert_eq!(mser5(&step(11)), Some(Truncation { drop: 55, reliable: false }));
+    }
+
+    #[test]
     fn a_trend_is_not_stationary_and_noise_is() {
         let trend: Vec<f64> = noise(1, 32).iter().enumerate().map(|(i, x)| x + 0.1 * i as f64).collect();
         let drift = stationarity(&trend).unwrap();

@@ -22,6 +22,7 @@ mod tsh;
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use packet::Packet;
 use serde::Serialize;
@@ -29,7 +30,7 @@ use units::{PacketId, Ps};
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, Stop, first_bytes};
+use crate::input::{Compression, Input, Stop};
 use crate::link;
 
 /// The most bytes of one record that are read: libpcap's `MAXIMUM_SNAPLEN`.
@@ -37,6 +38,8 @@ pub const MAX_STORED_BYTES: usize = 262_144;
 /// Where a capture's clock stops: 106 days, so that a simulator may still add to it.
 pub const LATEST_ARRIVAL: Ps = Ps(u64::MAX / 2);
 
+/// A single gap of more than this share of the whole time is no traffic but a break, or a step of the clock.
+const LONGEST_GAP_SHARE: f64 = 0.5;
 /// How far a reader looks for the next sound record before it gives the rest up.
 const RESYNC_BYTES: u64 = 64 << 20;
 const PS_PER_SECOND: i128 = 1_000_000_000_000;
@@ -164,17 +167,9 @@ impl Capture {
     }
 
     fn start(mut input: Input, name: String) -> Result<Capture, TrafficError> {
-        let mut damage = Damage::default();
         let format = match Format::detect(&mut input) {
             Some(format) => format,
-            None => {
-                let mut found = first_bytes(input.peek(8));
-                input.report_failure(&mut damage);
-                if !damage.is_empty() {
-                    found = format!("{found}; {damage}");
-                }
-                return Err(TrafficError::Format { name, wanted: "a capture", found, allowed: FORMATS });
-            }
+            None => return Err(input.unknown(name, "a capture", FORMATS)),
         };
         let report = CaptureReport {
             format: format.kind(),
@@ -186,7 +181,7 @@ impl Capture {
             too_short: 0,
             disordered: 0,
             clock_jumps: 0,
-            damage,
+            damage: Damage::default(),
         };
         let mut capture = Capture { name, input, format, clock: Clock::default(), report, first: None, ended: false };
         let mut packet = Packet::default();
@@ -268,6 +263,34 @@ impl Capture {
         }
     }
 
+    /// When its first packet was captured, since 1970; none where its clock says that that was before.
+    pub fn begun(&self) -> Option<Duration> {
+        let ps = u128::try_from(self.clock.first?).ok()?;
+        let (seconds, rest) = (ps / PS_PER_SECOND as u128, ps % PS_PER_SECOND as u128);
+        Some(Duration::new(u64::try_from(seconds).ok()?, (rest / 1000) as u32))
+    }
+
+    /// Why the times of the packets so far make no sense as one clock; [`None`] if they do. `gaps` has seen all of them.
+    pub(crate) fn clock_trouble(&self, gaps: &Gaps) -> Option<String> {
+        let span = self.clock.latest;
+        let jumps = self.report.clock_jumps;
+        let years = span as f64 / PS_PER_SECOND as f64 / (365.25 * 86_400.0);
+        match gaps.packets {
+            0 | 1 => Some("one packet has no rate".into()),
+            _ if jumps > 0 => Some(format!("{jumps} steps back of more than a second")),
+            _ if span == 0 && self.clock.first == Some(0) => Some("all of them are 0".into()),
+            _ if span == 0 => Some("all of them are the same".into()),
+            _ if gaps.last >= LATEST_ARRIVAL => Some(format!("they span {years:.1} years")),
+            2 => None,
+            _ if gaps.longest.0 as f64 > gaps.last.0 as f64 * LONGEST_GAP_SHARE => Some(format!(
+                "one gap of {:.3} s is more than half of all the time, {:.3} s",
+                gaps.longest.as_secs(),
+                gaps.last.as_secs()
+            )),
+            _ => None,
+        }
+    }
+
     /// The path or name it was opened with.
     pub fn name(&self) -> &str {
         &self.name
@@ -338,16 +361,36 @@ impl Format {
     }
 }
 
+/// What tells whether the times of packets are those of one clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gaps {
+    pub(crate) packets: u64,
+    pub(crate) last: Ps,
+    longest: Ps,
+}
+
+impl Gaps {
+    #[inline]
+    pub(crate) fn see(&mut self, arrival: Ps) {
+        self.packets += 1;
+        self.longest = self.longest.max(arrival.since(self.last));
+        self.last = arrival;
+    }
+}
+
 /// Turns record times into arrivals.
 #[derive(Default)]
 struct Clock {
     /// The record time that arrival 0 stands for.
     base: Option<i128>,
+    /// The first record's time.
+    first: Option<i128>,
     latest: i128,
 }
 
 impl Clock {
     fn arrival(&mut self, time: i128, report: &mut CaptureReport) -> Ps {
+        self.first.get_or_insert(time);
         let base = *self.base.get_or_insert(time);
         let mut since = time.saturating_sub(base);
         if since < self.latest {

@@ -92,6 +92,18 @@ pub enum TrafficError {
         /// What is wrong with it.
         why: String,
     },
+    /// More than is read: a file that goes on would take all memory.
+    #[error("{name}: {at}: more than {most}: {remedy}")]
+    TooMuch {
+        /// The input.
+        name: String,
+        /// The line, record or byte of the first that is too much.
+        at: String,
+        /// How much is read, and of what.
+        most: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Whoever asked for the input does not want it any more: see [`Stop`](crate::Stop).
     #[error("stopped while it was being read")]
     Stopped,

@@ -214,15 +214,37 @@ impl Input {
         }
     }
 
+    /// That the input has no known format: what it starts with, or why it cannot be read.
+    pub(crate) fn unknown(&mut self, name: String, wanted: &'static str, allowed: &'static str) -> TrafficError {
+        let head = self.peek(8).to_vec();
+        let found = match (self.failure.take(), head.is_empty()) {
+            (Some(failure), true) => format!("what cannot be read: {}", self.broken(&failure)),
+            (Some(failure), false) => format!("{}, and then {}", first_bytes(&head), self.broken(&failure)),
+            (None, _) => first_bytes(&head),
+        };
+        TrafficError::Format { name, wanted, found, allowed }
+    }
+
+    /// What the system or the decoder says, and what helps.
+    fn broken(&self, failure: &io::Error) -> String {
+        let stream = |remedy: &str| format!("the {} stream breaks here: {failure}{remedy}", self.compression.name());
+        match self.compression {
+            Compression::Plain => format!("reading fails: {failure}"),
+            Compression::Xz if wants_memory(failure) => {
+                stream(" (a decoder may take 256 MiB: pack it with a smaller dictionary, as xz -9 does)")
+            }
+            Compression::Zstd if wants_memory(failure) => {
+                stream(" (a window may have 128 MiB: pack it with zstd --long=27 or less)")
+            }
+            _ => stream(""),
+        }
+    }
+
     /// Adds the failure that ended the stream, if one did, to `damage`. Called at the end.
     pub(crate) fn report_failure(&mut self, damage: &mut Damage) {
         if let Some(failure) = self.failure.take() {
             let offset = self.offset + (self.end - self.start) as u64;
-            let compression = self.compression;
-            damage.add(DamageKind::Compression, offset, || match compression {
-                Compression::Plain => format!("reading fails: {failure}"),
-                _ => format!("the {} stream breaks here: {failure}", compression.name()),
-            });
+            damage.add(DamageKind::Compression, offset, || self.broken(&failure));
         }
     }
 
@@ -251,6 +273,24 @@ impl Input {
             }
         }
     }
+}
+
+/// Whether a decoder would need more memory than it may have, as both libraries put it.
+fn wants_memory(failure: &io::Error) -> bool {
+    let text = failure.to_string().to_ascii_lowercase();
+    text.contains("memory")
+}
+
+/// The text of a file of at most `most` bytes.
+pub(crate) fn text_of(path: &Path, most: u64) -> Result<String, TrafficError> {
+    let mut text = String::new();
+    let read = file(path)?.take(most + 1).read_to_string(&mut text);
+    read.map_err(|source| TrafficError::Open { path: path.into(), source })?;
+    if text.len() as u64 > most {
+        let (name, most) = (path.display().to_string(), format!("{} MiB of text", most >> 20));
+        return Err(TrafficError::TooMuch { name, at: "its end".into(), most, remedy: "give the file that was meant" });
+    }
+    Ok(text)
 }
 
 fn file(path: &Path) -> Result<File, TrafficError> {

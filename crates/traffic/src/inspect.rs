@@ -10,17 +10,16 @@ mod count;
 mod fit;
 mod stack;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::Path;
 
 use packet::{FiveTuple, L3, Malformed, PROTO_ICMP, PROTO_ICMPV6, PROTO_TCP, PROTO_UDP, Packet, layers};
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 use units::Ps;
 
 use crate::arrivals::ArrivalSpec;
-use crate::capture::{Capture, CaptureFormat};
+use crate::capture::{Capture, CaptureFormat, Gaps};
 use crate::damage::Damage;
 use crate::error::TrafficError;
 use crate::flows::{DestinationSpec, FlowSpec, Popularity};
@@ -41,8 +40,6 @@ pub const LRU_SIZES: [usize; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 const GTP_U_PORT: u16 = 2152;
 const PFCP_PORT: u16 = 8805;
 const FCS: u32 = 4;
-/// Ten years: what is longer has timestamps that are none.
-const LONGEST_S: f64 = 3.2e8;
 /// Sizes with at least this share of the packets have a bin of their own in the histogram.
 const OWN_BIN_SHARE: f64 = 0.005;
 /// The other sizes are put together up to these.
@@ -71,7 +68,9 @@ pub struct Inspection {
     pub mean_bytes: f64,
     /// The share of those bytes that the capture has kept.
     pub captured_share: f64,
-    /// From the first packet to the last, in seconds; [`None`] if the clock jumps back, or shows more than ten years.
+    /// Why the timestamps make no sense as one clock; [`None`] if they do. There are no times and rates then.
+    pub timestamps: Option<String>,
+    /// From the first packet to the last, in seconds; [`None`] without usable timestamps.
     pub duration_s: Option<f64>,
     /// Rates; [`None`] if the capture has no usable timestamps.
     pub rates: Option<Rates>,
@@ -190,7 +189,7 @@ struct Seen {
     bytes: u64,
     wire_bytes: u64,
     stored: u64,
-    last: Ps,
+    gaps: Gaps,
     short: Window,
     long: Window,
     classes: SizeClasses,
@@ -199,7 +198,7 @@ struct Seen {
     ipv4: u64,
     ipv6: u64,
     not_ip: u64,
-    malformed: FxHashMap<Malformed, u64>,
+    malformed: HashMap<Malformed, u64>,
     protocols: [u64; 256],
     fragments: u64,
     vlan: u64,
@@ -219,7 +218,7 @@ impl Default for Seen {
             bytes: 0,
             wire_bytes: 0,
             stored: 0,
-            last: Ps::ZERO,
+            gaps: Gaps::default(),
             short: Window::new(Ps(1_000_000_000)),
             long: Window::new(Ps(10_000_000_000)),
             classes: SizeClasses::default(),
@@ -228,7 +227,7 @@ impl Default for Seen {
             ipv4: 0,
             ipv6: 0,
             not_ip: 0,
-            malformed: FxHashMap::default(),
+            malformed: HashMap::new(),
             protocols: [0; 256],
             fragments: 0,
             vlan: 0,
@@ -250,7 +249,7 @@ impl Seen {
         self.bytes += u64::from(size);
         self.wire_bytes += packet.wire_bytes();
         self.stored += packet.data.len() as u64;
-        self.last = packet.arrival;
+        self.gaps.see(packet.arrival);
         self.short.add(packet);
         self.long.add(packet);
         match size {
@@ -299,10 +298,9 @@ impl Seen {
     fn finish(self, capture: &Capture) -> Inspection {
         let report = capture.report();
         let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
-        let duration_s = self.last.as_secs();
-        let is_told = report.clock_jumps == 0 && duration_s < LONGEST_S;
-        let has_rates = duration_s > 0.0 && is_told;
-        let rates = has_rates.then(|| Rates {
+        let duration_s = self.gaps.last.as_secs();
+        let trouble = capture.clock_trouble(&self.gaps);
+        let rates = trouble.is_none().then(|| Rates {
             mean_mpps: self.packets as f64 / duration_s / 1e6,
             mean_gbps: self.wire_bytes as f64 * 8.0 / duration_s / 1e9,
             peak_1ms_mpps: self.short.peak_mpps(),
@@ -310,7 +308,7 @@ impl Seen {
             peak_10ms_mpps: self.long.peak_mpps(),
             peak_10ms_gbps: self.long.peak_gbps(),
         });
-        let mut to: FxHashMap<IpAddr, u64> = FxHashMap::default();
+        let mut to: HashMap<IpAddr, u64> = HashMap::new();
         let mut tcp = 0u64;
         for flow in self.flows.keys() {
             *to.entry(flow.dst).or_default() += 1;
@@ -328,7 +326,8 @@ impl Seen {
             bytes: self.bytes,
             mean_bytes: self.bytes as f64 / self.packets.max(1) as f64,
             captured_share: share(self.stored, self.bytes),
-            duration_s: is_told.then_some(duration_s),
+            duration_s: trouble.is_none().then_some(duration_s),
+            timestamps: trouble.map(|trouble| format!("make no sense as one clock: {trouble}")),
             rates,
             size_classes: self.classes,
             sizes: size_counts(&self.sizes, self.packets, self.longest),
@@ -551,6 +550,42 @@ mod tests {
         let (a, b) = (first.flow_popularity.unwrap(), second.flow_popularity.unwrap());
         assert!((a.zipf - b.zipf).abs() < 0.03, "{a:?} {b:?}");
         assert_eq!(ProfileSpec::parse(&profile.to_toml(), "p").unwrap(), profile);
+    }
+
+    #[test]
+    fn timestamps_that_are_no_clock_give_no_times_and_their_reason_as_a_run_does() {
+        let days = 86_400;
+        let capture = |seconds: &[u32]| {
+            let mut out =
+                [&0xa1b2_3c4du32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 4, 0], &[1, 0, 0, 0]].concat();
+            for &at in seconds {
+                out.extend([at, 0, 60, 60].map(u32::to_le_bytes).concat());
+                out.extend([[2; 12].as_slice(), &[8, 0], &[0; 46]].concat());
+            }
+            out
+        };
+        for (seconds, why) in [
+            (&[0, 0, 0][..], "all of them are 0"),
+            (&[7, 7, 7], "all of them are the same"),
+            (&[7], "one packet has no rate"),
+            (&[100, 101, 102, 50], "1 steps back of more than a second"),
+            // An enterprise's capture, joined of parts: 2004 to 2021.
+            (&[0, 6 * days * 365, 11 * days * 365, 17 * days * 365], "they span 17.0 years"),
+            (&[0, 1, 2, 3, 100], "one gap of 97.000 s is more than half of all the time, 100.000 s"),
+        ] {
+            let seen = inspect(Capture::from_bytes(capture(seconds), "t").unwrap());
+            let expected = format!("make no sense as one clock: {why}");
+            assert_eq!(seen.timestamps.as_deref(), Some(expected.as_str()), "{seconds:?}");
+            assert!(seen.duration_s.is_none() && seen.rates.is_none(), "{seconds:?}");
+            let file = std::env::temp_dir().join(format!("wirespeed-clock-{}.pcap", std::process::id()));
+            std::fs::write(&file, capture(seconds)).unwrap();
+            let replayed = SourceSpec { capture: Some(file.clone()), ..Default::default() };
+            let notes = crate::Blueprint::new(&replayed, None).unwrap().notes().to_vec();
+            std::fs::remove_file(file).unwrap();
+            assert!(notes.iter().any(|note| note.contains(&format!("as one clock, {why}: packets"))), "{notes:?}");
+        }
+        let sound = inspect(Capture::from_bytes(capture(&[5, 6, 7]), "t").unwrap());
+        assert_eq!((sound.timestamps, sound.duration_s), (None, Some(2.0)));
     }
 
     #[test]

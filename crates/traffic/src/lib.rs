@@ -15,6 +15,8 @@
 //! counted and named in a [`Damage`] list. [`Requests`] and a [`Recording`] are taken as a whole or not
 //! at all.
 
+#![forbid(unsafe_code)]
+
 mod accesses;
 mod arrivals;
 mod capture;
@@ -22,6 +24,7 @@ mod damage;
 mod error;
 mod flows;
 mod frame;
+mod grow;
 mod input;
 mod inspect;
 mod lines;

@@ -12,22 +12,26 @@
 //!
 //! Left out: handover, idle UEs, and IPv6 outside the tunnel.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FiveTuple, L3, PROTO_UDP, Packet, Prefix, internet_checksum, layers};
 use rand::{Rng, RngExt};
-use rustc_hash::FxHashMap;
 
 use crate::error::TrafficError;
 use crate::flows::mix;
 use crate::frame::{self, ETHERNET};
+use crate::input::text_of;
 
 const GTPU_PORT: u16 = 2152;
 const GPDU: u8 = 255;
 const PDU_SESSION_CONTAINER: u8 = 0x85;
 /// IPv4, UDP, and GTP-U with a PDU session container.
 const OUTER: usize = 20 + 8 + 16;
+/// Of a file that names sessions: some hundred thousand of them.
+const MOST_SESSION_BYTES: u64 = 32 << 20;
 
 /// A UE with a PDU session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,7 @@ pub struct Subscriber {
 /// # Errors
 /// It cannot be read, or is not UTF-8.
 pub fn read_sessions(path: &Path) -> Result<(String, String), TrafficError> {
-    let open = |source| TrafficError::Open { path: path.into(), source };
-    let text = std::fs::read_to_string(path).map_err(open)?;
+    let text = text_of(path, MOST_SESSION_BYTES)?;
     let content = blake3::hash(text.as_bytes()).to_hex().to_string();
     Ok((text, content))
 }
@@ -207,7 +210,8 @@ impl Mobile {
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
     subscribers: Vec<Subscriber>,
-    by_address: FxHashMap<IpAddr, usize>,
+    /// Seeded, as all that hashes what a file has.
+    by_address: HashMap<IpAddr, usize>,
     /// Frames taken out of their tunnel.
     pub unwrapped: u64,
     /// Frames that carry a UE's packet to the core.
@@ -261,12 +265,18 @@ impl Tunnels {
 
     /// The UEs that have sent something, each identifier once.
     pub fn subscribers(&self) -> Vec<Subscriber> {
-        let mut out: Vec<Subscriber> = Vec::new();
+        let (mut out, mut places) = (Vec::<Subscriber>::new(), HashMap::<u32, usize>::new());
         for s in self.subscribers.iter().filter(|s| s.uplink_teid != 0) {
             // A bearer with both families is one session.
-            match out.iter_mut().find(|o| o.uplink_teid == s.uplink_teid) {
-                Some(o) => (o.v4, o.v6) = (o.v4.or(s.v4), o.v6.or(s.v6)),
-                None => out.push(*s),
+            match places.entry(s.uplink_teid) {
+                Entry::Occupied(place) => {
+                    let o: &mut Subscriber = &mut out[*place.get()];
+                    (o.v4, o.v6) = (o.v4.or(s.v4), o.v6.or(s.v6));
+                }
+                Entry::Vacant(place) => {
+                    place.insert(out.len());
+                    out.push(*s);
+                }
             }
         }
         out

@@ -21,6 +21,10 @@ const HEADER: &str = "sid\tenabled\tnocase\tfast_pattern\tlength\tpattern_hex";
 const EXPECTED: &str = "`SID 0|1 0|1 0|1 LENGTH HEX` with tabs between, as in `2010705 1 1 0 4 41637469`";
 const FORMAT: &str = "a table of strings";
 const MAX_LINE: usize = 1 << 18;
+/// The largest published sets have a hundred thousand strings of 20 bytes in the mean.
+const MOST_STRINGS: usize = 1 << 20;
+/// Bytes of all strings: an automaton has up to a state for each.
+const MOST_BYTES: usize = 8 << 20;
 
 /// A string, as its rule has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,11 +99,17 @@ impl SignatureStrings {
     }
 
     fn read(mut input: Input, name: &str) -> Result<SignatureStrings, TrafficError> {
-        let mut strings = Vec::new();
+        let (mut strings, mut bytes) = (Vec::<SignatureString>::new(), 0);
         let mut lines = Lines::new(&mut input, name).up_to(MAX_LINE);
         while let Some(text) = lines.next_line()? {
-            if !(text.is_empty() || text.starts_with('#') || text == HEADER) {
-                strings.push(parse(&text).map_err(|expected| lines.error(shortened(&text), expected))?);
+            if !(text.starts_with('#') || text == HEADER) {
+                let string = parse(&text).map_err(|expected| lines.error(shortened(&text), expected))?;
+                bytes += string.bytes.len();
+                if strings.len() >= MOST_STRINGS || bytes > MOST_BYTES {
+                    let most = format!("{MOST_STRINGS} strings, or {} MiB of them", MOST_BYTES >> 20);
+                    return Err(lines.too_much(most, "leave out rules, or shorten their strings"));
+                }
+                strings.push(string);
             }
         }
         lines.finish(FORMAT, "string", strings.is_empty())?;

@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::arrivals::ArrivalSpec;
 use crate::error::TrafficError;
 use crate::flows::FlowSpec;
+use crate::input::text_of;
 use crate::sizes::SizeSpec;
+
+/// Of a file with a profile: thousands of bins.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The shipped profiles: name and text.
 pub const SHIPPED_PROFILES: &[(&str, &str)] = &[
@@ -73,7 +77,7 @@ impl ProfileSpec {
             let allowed = format!("shipped profiles are {}; or give the path of a .toml file", names.join(", "));
             return Err(TrafficError::spec("profile", format!("{name_or_path:?}"), allowed));
         }
-        let text = std::fs::read_to_string(path).map_err(|source| TrafficError::Open { path: path.into(), source })?;
+        let text = text_of(path, MOST_BYTES)?;
         ProfileSpec::parse(&text, name_or_path)
     }
 

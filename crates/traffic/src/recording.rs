@@ -20,12 +20,14 @@ mod marks;
 mod probe;
 mod stretches;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::accesses::{AccessLine, Touched, dynamorio, lackey};
 use crate::error::TrafficError;
+use crate::grow::push;
 use crate::input::{Compression, Input, Stop};
 use crate::lines::Lines;
 use marks::Marks;
@@ -169,8 +171,14 @@ pub enum Place {
     Region(u16, u64),
 }
 
-/// Steps that are kept: more take 4 GiB.
-const MOST_STEPS: usize = 64 << 20;
+/// Memory of packets and steps: 8 million references, or 17 million packets without any.
+const MOST_BYTES: usize = 512 << 20;
+const PACKET_BYTES: usize = size_of::<RecordedPacket>() * 5 / 4;
+const STEP_BYTES: usize = size_of::<RecordedStep>() * 5 / 4;
+/// A layout places every region.
+const MOST_NAMED: usize = 4096;
+/// Bytes of the name of a region.
+const MOST_NAME: usize = 4096;
 /// `struct rte_mbuf`.
 const MBUF_BYTES: u64 = 128;
 const WHAT: &str = "a recording of a program";
@@ -226,7 +234,7 @@ fn read(mut input: Input, name: &str) -> Result<Recording, TrafficError> {
     let mut marks = Marks::default();
     let mut lines = Lines::new(&mut input, name);
     while let Some(line) = lines.next_line()? {
-        if line.is_empty() || line.starts_with('#') {
+        if line.starts_with('#') {
             continue;
         }
         let known = match format {
@@ -260,9 +268,11 @@ fn read(mut input: Input, name: &str) -> Result<Recording, TrafficError> {
             let access = access.ok_or_else(|| lines.error(shown(&line), known.expected()))?;
             marks.access(access, &mut tape).map_err(|expected| lines.error(shown(&line), expected))?;
         }
-        if tape.steps.len() > MOST_STEPS {
-            let expected = format!("at most {MOST_STEPS} references in a recording: record fewer packets");
-            return Err(lines.error(format!("reference {}", tape.steps.len()), expected));
+        if tape.bytes() > MOST_BYTES {
+            let (packets, steps) = (tape.packets.len(), tape.steps.len());
+            let most =
+                format!("{} MiB of a recording, here {packets} packets with {steps} references", MOST_BYTES >> 20);
+            return Err(lines.too_much(most, "record fewer packets: a run repeats them"));
         }
     }
     lines.finish("recording", "packet", format.is_none())?;
@@ -273,12 +283,14 @@ fn read(mut input: Input, name: &str) -> Result<Recording, TrafficError> {
     tape.finish(format, compression, input.content()?, name)
 }
 
-/// What is recorded, with addresses where regions are to come.
+/// What is recorded, with addresses where regions are to come: a [`Place::Region`] has its address as its offset until all
+/// regions are known.
 #[derive(Debug, Default)]
 struct Tape {
-    named: Vec<RecordedRegion>,
+    /// By their base; no two overlap.
+    named: BTreeMap<u64, RecordedRegion>,
     packets: Vec<RecordedPacket>,
-    steps: Vec<Raw>,
+    steps: Vec<RecordedStep>,
     /// The packet at hand.
     open: Option<Open>,
     /// Places in the program, by what the recording calls them.
@@ -297,32 +309,29 @@ struct Open {
     work: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Raw {
-    step: RecordedStep,
-    /// Where `place` is not of the packet.
-    at: u64,
-    /// Where it copies from and that is not of the packet.
-    from: u64,
-}
-
-/// Stands for what is known once all is read.
-const LATER: Place = Place::Region(0, 0);
-
 impl Tape {
+    /// What it takes, as it grows.
+    fn bytes(&self) -> usize {
+        self.packets.len() * PACKET_BYTES + self.steps.len() * STEP_BYTES
+    }
+
     /// A region that the program names.
     fn region(&mut self, base: u64, bytes: u64, shared: bool, name: &str) -> Result<(), String> {
         if bytes == 0 || base.checked_add(bytes).is_none() {
             return Err("a region of at least one byte that ends below 2^64".into());
         }
-        let overlaps = |r: &&RecordedRegion| base < r.base + r.bytes && r.base < base + bytes;
-        if let Some(before) = self.named.iter().find(overlaps) {
+        // None of those there overlaps another: the last that begins below its end is the only one that may reach into it.
+        if let Some((_, before)) = self.named.range(..base + bytes).next_back().filter(|(_, r)| base < r.base + r.bytes)
+        {
             return Err(format!(
                 "a region that does not overlap those before: {:?} is at {:x}",
                 before.name, before.base
             ));
         }
-        self.named.push(RecordedRegion { name: name.into(), base, bytes, shared, named: true });
+        if self.named.len() >= MOST_NAMED {
+            return Err(format!("at most {MOST_NAMED} regions: name what matters"));
+        }
+        self.named.insert(base, RecordedRegion { name: name.into(), base, bytes, shared, named: true });
         Ok(())
     }
 
@@ -342,7 +351,7 @@ impl Tape {
     fn end(&mut self, dropped: bool) -> Result<(), String> {
         let open = self.open.take().ok_or("the beginning of a packet: none is at hand")?;
         let tail = u32::try_from(open.work).map_err(|_| MOST_WORK)?;
-        self.packets.push(RecordedPacket { bytes: open.bytes, first: open.first, tail, dropped });
+        push(&mut self.packets, RecordedPacket { bytes: open.bytes, first: open.first, tail, dropped });
         Ok(())
     }
 
@@ -382,7 +391,7 @@ impl Tape {
             self.sites.get(&site).copied().unwrap_or(u16::MAX)
         };
         let step = RecordedStep { work, kind, place, bytes, site, dep: dep as u8 };
-        self.steps.push(Raw { step, at: at.address, from: from.unwrap_or_default() });
+        push(&mut self.steps, step);
         Ok(())
     }
 
@@ -405,7 +414,7 @@ impl Tape {
                 return (Place::Packet(0), clipped(0, long));
             }
         }
-        (LATER, bytes as u16)
+        (Place::Region(0, address), bytes as u16)
     }
 
     fn without_packets(&self, format: RecordingFormat) -> String {
@@ -432,48 +441,49 @@ impl Tape {
         if let Some(open) = &unfinished {
             self.steps.truncate(open.first);
         }
-        let mut touched = Vec::new();
-        for raw in &self.steps {
-            let stores = !matches!(raw.step.kind, RecordedKind::Load | RecordedKind::Prefetch);
-            if raw.step.place == LATER {
-                touched.push((raw.at, u64::from(raw.step.bytes), stores));
-            }
-            if raw.step.kind == RecordedKind::CopyFrom(LATER) {
-                touched.push((raw.from, u64::from(raw.step.bytes), false));
-            }
-        }
-        let regions = stretches(self.named, touched).map_err(|why| TrafficError::Trace { name: name.into(), why })?;
+        let touched = self.steps.iter().flat_map(touched);
+        let named = self.named.into_values().collect();
+        let regions = stretches(named, touched).map_err(|why| TrafficError::Trace { name: name.into(), why })?;
         let find = |address: u64| {
             let index = regions.partition_point(|r| r.base <= address).saturating_sub(1);
             let region = &regions[index];
             let offset = (address - region.base).min(region.bytes - 1);
             (Place::Region(index as u16, offset), region.bytes - offset)
         };
-        let resolve = |raw: &Raw| {
-            let mut step = raw.step;
-            if step.place == LATER {
-                let (place, room) = find(raw.at);
+        for step in &mut self.steps {
+            if let Place::Region(_, at) = step.place {
+                let (place, room) = find(at);
                 (step.place, step.bytes) = (place, u64::from(step.bytes).min(room) as u16);
             }
-            if step.kind == RecordedKind::CopyFrom(LATER) {
-                let (place, room) = find(raw.from);
+            if let RecordedKind::CopyFrom(Place::Region(_, at)) = step.kind {
+                let (place, room) = find(at);
                 (step.kind, step.bytes) = (RecordedKind::CopyFrom(place), u64::from(step.bytes).min(room) as u16);
             }
-            step
-        };
-        let steps = self.steps.iter().map(resolve).collect();
+        }
         Ok(Recording {
             format,
             compression,
             regions,
             packets: self.packets,
-            steps,
+            steps: self.steps,
             outside: self.outside,
             headroom: self.headroom,
             unfinished: unfinished.is_some(),
             content,
         })
     }
+}
+
+/// The addresses of a step that is not resolved, their bytes, and whether it stores there.
+fn touched(step: &RecordedStep) -> impl Iterator<Item = (u64, u64, bool)> {
+    let bytes = u64::from(step.bytes);
+    let stores = !matches!(step.kind, RecordedKind::Load | RecordedKind::Prefetch);
+    let to = if let Place::Region(_, at) = step.place { Some((at, bytes, stores)) } else { None };
+    let from = match step.kind {
+        RecordedKind::CopyFrom(Place::Region(_, at)) => Some((at, bytes, false)),
+        _ => None,
+    };
+    to.into_iter().chain(from)
 }
 
 const MOST_WORK: &str = "at most 4294967295 instructions between two references";

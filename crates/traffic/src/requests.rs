@@ -28,7 +28,9 @@ use units::{CLASSES, DEVICE};
 use crate::accesses::{AccessLine, BY_PC, BYTES_AT, decimal, dynamorio, hex, lackey, words};
 use crate::damage::Damage;
 use crate::error::TrafficError;
+use crate::grow::push;
 use crate::input::{Compression, Input, first_bytes};
+use crate::lines::MOST_SILENT;
 
 /// More could not be counted by those who replay them.
 pub const MOST_REQUESTS: usize = u32::MAX as usize - 1;
@@ -137,6 +139,8 @@ const ORIGINS: u64 = 2;
 const MAX_LINE: usize = 1 << 12;
 /// Read at a time where there are no lines.
 const BLOCK: usize = 1 << 16;
+/// Of a file's requests: 84 million without clocks, 47 million with.
+const MOST_BYTES: usize = 768 << 20;
 
 impl Requests {
     /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
@@ -150,7 +154,7 @@ impl Requests {
     /// # Errors
     /// A file that cannot be read or decompressed to its end, no known format, a line that is not of
     /// the format, clocks that decrease or are there for some lines only, no request at all, or more
-    /// than [`MOST_REQUESTS`].
+    /// than take 768 MiB.
     pub fn open(path: impl AsRef<Path>, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
         let path = path.as_ref();
         Reader::new(Input::open(path)?, path.display().to_string()).read(format)
@@ -209,7 +213,14 @@ impl Requests {
     /// Of which place in the program the requests are that came since.
     fn at_site(&mut self, site: u16) {
         // Without a place before the first one.
-        self.sites.resize(self.addresses.len(), site);
+        while self.sites.len() < self.addresses.len() {
+            push(&mut self.sites, site);
+        }
+    }
+
+    /// Bytes that they take.
+    fn bytes(&self) -> usize {
+        8 * (self.addresses.len() + self.clocks.len()) + 2 * self.sites.len() + self.writes.len() + self.origins.len()
     }
 
     fn push(&mut self, address: u64, write: bool) {
@@ -217,9 +228,9 @@ impl Requests {
         if write && self.writes.is_empty() {
             self.writes.resize(self.addresses.len(), false);
         }
-        self.addresses.push(address);
+        push(&mut self.addresses, address);
         if write || !self.writes.is_empty() {
-            self.writes.push(write);
+            push(&mut self.writes, write);
         }
     }
 }
@@ -244,6 +255,8 @@ struct Reader {
     requests: Requests,
     /// Of the line at hand; of the record, of a binary trace.
     number: u64,
+    /// Blank lines and comments since the latest other line.
+    silent: u64,
     /// No line is read after so many requests.
     enough: usize,
     /// Numbers of the places in the program, by address.
@@ -256,7 +269,16 @@ impl Reader {
     fn new(input: Input, name: String) -> Reader {
         let empty = Requests::new(Vec::new(), Vec::new(), Vec::new());
         let requests = Requests { compression: input.compression, ..empty };
-        Reader { input, name, requests, number: 0, enough: usize::MAX, places: HashMap::new(), fetched: None }
+        Reader {
+            input,
+            name,
+            requests,
+            number: 0,
+            silent: 0,
+            enough: usize::MAX,
+            places: HashMap::new(),
+            fetched: None,
+        }
     }
 
     fn read(mut self, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
@@ -350,6 +372,7 @@ impl Reader {
             }
             let length = end.unwrap_or(bytes.len());
             let line = bytes[..length].trim_ascii();
+            self.silent += 1;
             if !line.is_empty() && line[0] != b'#' {
                 let known = match format {
                     Some(known) => known,
@@ -368,6 +391,7 @@ impl Reader {
                     return Err(self.wrong(came, known.expected().into()));
                 };
                 self.fetched = program_counter(known, line).or(self.fetched);
+                self.silent = 0;
                 self.line(parsed)?;
                 if let Some(pc) = self.fetched
                     && self.requests.sites.len() < self.requests.addresses.len()
@@ -436,13 +460,21 @@ impl Reader {
             let expected = "clocks that do not decrease: sort the trace by them".into();
             return Err(self.wrong(format!("clock {clock} after {before}"), expected));
         }
-        self.requests.clocks.push(clock);
+        push(&mut self.requests.clocks, clock);
         Ok(())
     }
 
     fn room(&self) -> Result<(), TrafficError> {
-        if self.requests.addresses.len() > MOST_REQUESTS {
-            return Err(self.unusable(format!("more than {MOST_REQUESTS} requests: split the trace")));
+        if self.requests.bytes() > MOST_BYTES {
+            let most = format!("{} MiB of requests, here {}", MOST_BYTES >> 20, self.requests.addresses.len());
+            let what = if self.requests.format == RequestFormat::Binary { "record" } else { "line" };
+            let (name, at) = (self.name.clone(), format!("{what} {}", self.number));
+            return Err(TrafficError::TooMuch { name, at, most, remedy: "split the trace" });
+        }
+        if self.silent > MOST_SILENT {
+            let most = format!("{MOST_SILENT} lines in a row that say nothing");
+            let (name, at) = (self.name.clone(), format!("line {}", self.number));
+            return Err(TrafficError::TooMuch { name, at, most, remedy: "give the file that was meant" });
         }
         Ok(())
     }

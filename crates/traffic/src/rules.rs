@@ -19,6 +19,8 @@ use crate::table::Table;
 /// applications.
 const SERVICES: [u16; 14] = [21, 22, 25, 53, 80, 123, 143, 161, 443, 445, 1433, 3306, 3389, 8080];
 const FORMAT: &str = "ClassBench rules";
+/// The largest sets of ClassBench have a hundred thousand.
+const MOST_RULES: usize = 1 << 20;
 
 /// A set of rules, the first of which goes first.
 #[derive(Clone, Debug)]
@@ -61,7 +63,10 @@ impl Rules {
         let mut rules = Vec::new();
         let mut lines = Lines::new(&mut input, name);
         while let Some(text) = lines.next_line()? {
-            if !(text.is_empty() || text.starts_with(['#', ';'])) {
+            if !text.starts_with(['#', ';']) {
+                if rules.len() >= MOST_RULES {
+                    return Err(lines.too_much(format!("{MOST_RULES} rules"), "leave out what is never matched"));
+                }
                 rules.push(text.parse().map_err(|e: packet::RuleError| lines.error(e.came, e.expected))?);
             }
         }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use units::{PacketId, PacketRate, PortId, Ps, Rate};
 
 use crate::arrivals::{ArrivalSpec, Arrivals};
-use crate::capture::{Capture, CaptureReport, LATEST_ARRIVAL};
+use crate::capture::{Capture, CaptureReport, Gaps};
 use crate::error::TrafficError;
 use crate::flows::{FlowSpec, Flowing, Flows, Pool};
 use crate::frame;
@@ -38,8 +38,6 @@ pub const KEPT_BYTES: usize = 64 << 20;
 
 /// The profile where a specification names nothing.
 const DEFAULT_PROFILE: &str = "isp";
-/// A single gap of more than this share of the whole time is no traffic but a break.
-const LONGEST_GAP_SHARE: f64 = 0.5;
 
 /// What traffic there is. Without `profile` and `capture` it is the shipped profile `isp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -341,18 +339,25 @@ impl Blueprint {
         if rounds == 0 {
             return Err(TrafficError::spec("traffic.rounds", 0, "1 or more can be"));
         }
-        let (replay, mean, has_times) = Replay::measure(path, rounds, tunnels, stop, &mut notes)?;
+        let (replay, mean, trouble) = Replay::measure(path, rounds, tunnels, stop, &mut notes)?;
         let arrivals = match &spec.arrivals {
-            Some(ArrivalSpec::Capture) if !has_times => {
-                let allowed = "the capture's timestamps make no sense as one clock (use fixed or poisson)";
-                return Err(TrafficError::spec("traffic.arrivals", "\"capture\"", allowed));
+            Some(arrivals) => {
+                if let (ArrivalSpec::Capture, Some(trouble)) = (arrivals, &trouble) {
+                    let allowed = format!(
+                        "the capture's timestamps make no sense as one clock, {trouble} (use fixed or poisson)"
+                    );
+                    return Err(TrafficError::spec("traffic.arrivals", "\"capture\"", allowed));
+                }
+                arrivals.clone()
             }
-            Some(arrivals) => arrivals.clone(),
-            None if has_times => ArrivalSpec::Capture,
-            None => {
-                notes.push("the capture's timestamps make no sense as one clock: packets arrive at equal gaps".into());
-                ArrivalSpec::Fixed
-            }
+            None => match trouble {
+                None => ArrivalSpec::Capture,
+                Some(trouble) => {
+                    let note = "the capture's timestamps make no sense as one clock";
+                    notes.push(format!("{note}, {trouble}: packets arrive at equal gaps"));
+                    ArrivalSpec::Fixed
+                }
+            },
         };
         let content = replay.content.clone();
         Ok(Blueprint { kind: Plan::Replayed(Arc::new(replay)), arrivals, mean, notes, content })
@@ -522,13 +527,13 @@ impl Replay {
         mut tunnels: Option<Tunnels>,
         stop: &Stop,
         notes: &mut Vec<String>,
-    ) -> Result<(Replay, MeanSize, bool), TrafficError> {
+    ) -> Result<(Replay, MeanSize, Option<String>), TrafficError> {
         let mut capture = Capture::open_watched(path, stop)?;
         let mut checksums = Checksums::default();
         let mut kept = Some(Kept::default());
         let mut packet = Packet::default();
         let (mut packets, mut l1, mut l2) = (0u64, 0u64, 0u64);
-        let (mut last, mut longest, mut longest_frame) = (Ps::ZERO, Ps::ZERO, 0);
+        let (mut gaps, mut longest_frame) = (Gaps::default(), 0);
         let mut complete = true;
         while capture.next(&mut packet) {
             if let Some(tunnels) = &mut tunnels {
@@ -539,8 +544,7 @@ impl Replay {
             l2 += packet.l2_bytes();
             longest_frame = packet.frame_bytes.max(longest_frame);
             checksums.count(&packet);
-            longest = longest.max(packet.arrival.since(last));
-            last = packet.arrival;
+            gaps.see(packet.arrival);
             if let Some(all) = &mut kept {
                 if all.bytes.len() + packet.data.len() <= KEPT_BYTES && packets <= MEASURED_PACKETS {
                     all.push(&packet);
@@ -559,13 +563,9 @@ impl Replay {
         if !report.damage.is_empty() {
             notes.push(format!("the capture is damaged: {}", report.damage));
         }
-        let has_times = packets > 1
-            && last > Ps::ZERO
-            && last < LATEST_ARRIVAL
-            && report.clock_jumps == 0
-            && longest.0 as f64 <= last.0 as f64 * LONGEST_GAP_SHARE;
-        let has_times = has_times || (packets == 2 && last > Ps::ZERO && last < LATEST_ARRIVAL);
-        let period = if has_times { last + last / (packets - 1) } else { Ps::ZERO };
+        let trouble = capture.clock_trouble(&gaps);
+        let last = gaps.last;
+        let period = if trouble.is_none() { last + last / (packets - 1) } else { Ps::ZERO };
         let mean = MeanSize { l1: l1 as f64 / packets as f64, l2: l2 as f64 / packets as f64 };
         let kept = kept.filter(|_| complete);
         let mut subscribers = Vec::new();
@@ -594,7 +594,7 @@ impl Replay {
         let longest = longest_frame;
         let path = path.into();
         let replay = Replay { path, rounds, kept, packets, longest, period, report, checksums, content, subscribers };
-        Ok((replay, mean, has_times))
+        Ok((replay, mean, trouble))
     }
 
     /// Packets a second by the capture's own clock.

@@ -10,17 +10,18 @@ mod mrt;
 mod synthetic;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Cursor, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
+use hashbrown::HashTable;
 use packet::Prefix;
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, Stop, first_bytes};
+use crate::input::{Compression, Input, Stop};
 
 pub use mrt::{Update, UpdateKind, Updates};
 
@@ -28,6 +29,8 @@ pub use mrt::{Update, UpdateKind, Updates};
 const MAX_LINE: usize = 4096;
 /// A list whose first so many lines are all damaged is not a list.
 const LINES_WITHOUT_PREFIX: u64 = 10_000;
+/// Routes that are read: seven full tables, in some 800 MB while it is read.
+const MOST_ROUTES: usize = 8 << 20;
 const FORMATS: &str = "MRT TABLE_DUMP or TABLE_DUMP_V2, or a text list of prefixes";
 
 /// A route.
@@ -163,15 +166,23 @@ impl Table {
             list::read(&mut input, &mut builder);
             TableFormat::List
         } else {
-            let found = first_bytes(input.peek(8));
-            return Err(TrafficError::Format { name, wanted: "a routing table", found, allowed: FORMATS });
+            return Err(input.unknown(name, "a routing table", FORMATS));
         };
+        if let Some(at) = builder.full {
+            let most = format!("{MOST_ROUTES} routes of different prefixes");
+            let remedy = "no router holds so many, a full table has 1.3 million: split the file";
+            return Err(TrafficError::TooMuch { name, at: format!("byte {at}"), most, remedy });
+        }
         input.report_failure(&mut builder.damage);
         let content = input.content()?;
         if builder.routes.is_empty() {
-            let why = match builder.damage.is_empty() {
-                true => "it has no entry".to_string(),
-                false => builder.damage.to_string(),
+            let why = match (builder.updates, builder.damage.is_empty()) {
+                (n @ 1.., _) => format!(
+                    "it has {n} BGP4MP messages, which are updates, and no RIB (give a dump of the whole table, as \
+                     rib.* of Route Views or bview.* of RIPE RIS)"
+                ),
+                (0, true) => "it has no entry".to_string(),
+                (0, false) => builder.damage.to_string(),
             };
             let format = match format {
                 TableFormat::Mrt => "MRT",
@@ -208,29 +219,54 @@ impl Table {
 }
 
 /// Collects routes and numbers next hops.
+///
+/// Files are anybody's, so both sets hash with a seed that nobody knows; order is that of the vectors, and no result depends on
+/// the seed. They hold places in the vectors, so that each prefix and next hop is kept once.
 #[derive(Default)]
 struct Builder {
     routes: Vec<Route>,
-    seen: FxHashSet<Prefix>,
-    classes: FxHashMap<NextHop, u32>,
     next_hops: Vec<NextHop>,
+    /// By its prefix, the place of each route.
+    seen: HashTable<u32>,
+    /// The place of each next hop.
+    classes: HashTable<u32>,
+    seed: RandomState,
     duplicates: u64,
+    /// Messages that are updates of a table, and no table.
+    updates: u64,
     damage: Damage,
+    /// The byte at which there was a route too many: nothing more is to be read.
+    full: Option<u64>,
 }
 
 impl Builder {
-    fn add(&mut self, prefix: Prefix, next_hop: Option<NextHop>) {
-        if !self.seen.insert(prefix) {
+    /// Adds a route that stands at byte `at` of the input.
+    fn add(&mut self, at: u64, prefix: Prefix, next_hop: Option<NextHop>) {
+        let Builder { routes, seen, seed, .. } = self;
+        let hash = seed.hash_one(prefix);
+        if seen.find(hash, |&place| routes[place as usize].prefix == prefix).is_some() {
             self.duplicates += 1;
             return;
         }
-        let next_hop = next_hop.map(|hop| {
-            *self.classes.entry(hop).or_insert_with(|| {
-                self.next_hops.push(hop);
-                (self.next_hops.len() - 1) as u32
-            })
-        });
+        if routes.len() >= MOST_ROUTES {
+            self.full.get_or_insert(at);
+            return;
+        }
+        seen.insert_unique(hash, routes.len() as u32, |&place| seed.hash_one(routes[place as usize].prefix));
+        let next_hop = next_hop.map(|hop| self.class(hop));
         self.routes.push(Route { prefix, next_hop });
+    }
+
+    fn class(&mut self, hop: NextHop) -> u32 {
+        let Builder { next_hops, classes, seed, .. } = self;
+        let hash = seed.hash_one(hop);
+        if let Some(&place) = classes.find(hash, |&place| next_hops[place as usize] == hop) {
+            return place;
+        }
+        let place = next_hops.len() as u32;
+        classes.insert_unique(hash, place, |&place| seed.hash_one(next_hops[place as usize]));
+        next_hops.push(hop);
+        place
     }
 
     fn finish(self, format: TableFormat, compression: Compression) -> Table {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
@@ -81,78 +81,127 @@ struct Listed {
     nocase: bool,
 }
 
-/// A trie that grows.
-#[derive(Default)]
+/// A node of the trie of all patterns. It has 16 bytes, since there is one for each byte of a large set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// Its first child, which has the lowest byte, and what is beside it under its own parent; 0 for none.
+    child: u32,
+    beside: u32,
+    /// Of the patterns that end here the first place in their order, and how many.
+    first: u32,
+    count: u32,
+}
+
+/// All patterns as a trie: in the order of their bytes they make it from left to right.
 struct Trie {
-    children: BTreeMap<u8, u32>,
-    patterns: Vec<u32>,
+    nodes: Vec<Node>,
+    /// The byte that leads to each node.
+    bytes: Vec<u8>,
+    /// Numbers of patterns, in the order of their bytes in lower case, then of their numbers.
+    order: Vec<u32>,
+}
+
+impl Trie {
+    fn new(patterns: &Patterns) -> Trie {
+        let mut order: Vec<u32> = (0..patterns.at.len() as u32).collect();
+        let bytes = |number: u32| {
+            let (at, bytes, _) = patterns.at[number as usize];
+            patterns.text[at as usize..][..usize::from(bytes)].iter().map(|&byte| lower(byte))
+        };
+        order.sort_by(|&a, &b| bytes(a).cmp(bytes(b)));
+        let (mut nodes, mut named) = (vec![Node::default()], vec![0]);
+        // The path to the latest pattern's node, without the root.
+        let mut path: Vec<u32> = Vec::new();
+        for (place, &number) in (0..).zip(&order) {
+            let shared =
+                path.iter().zip(bytes(number)).take_while(|&(&node, byte)| named[node as usize] == byte).count();
+            // What is beside a new node comes before it: the last one on this level.
+            let mut before = path.get(shared).copied();
+            path.truncate(shared);
+            for byte in bytes(number).skip(shared) {
+                let node = nodes.len() as u32;
+                let parent = path.last().copied().unwrap_or(ROOT);
+                match before.take() {
+                    Some(before) => nodes[before as usize].beside = node,
+                    None => nodes[parent as usize].child = node,
+                }
+                nodes.push(Node::default());
+                named.push(byte);
+                path.push(node);
+            }
+            let end = &mut nodes[path.last().copied().unwrap_or(ROOT) as usize];
+            if end.count == 0 {
+                end.first = place;
+            }
+            end.count += 1;
+        }
+        Trie { nodes, bytes: named, order }
+    }
+
+    /// The children of a node, by the bytes that lead to them.
+    fn children(&self, node: Node) -> impl Iterator<Item = (u8, u32)> {
+        let some = |node: u32| Some(node).filter(|&node| node != ROOT);
+        let next = move |&node: &u32| some(self.nodes[node as usize].beside);
+        std::iter::successors(some(node.child), next).map(|node| (self.bytes[node as usize], node))
+    }
+
+    fn patterns(&self, node: Node) -> &[u32] {
+        &self.order[node.first as usize..][..node.count as usize]
+    }
 }
 
 impl Automaton {
     /// An automaton of all `patterns`.
     ///
     /// # Errors
-    /// Too many patterns, or one that is empty or longer than 65,535 bytes.
+    /// Too many patterns or bytes of them, or one that is empty or longer than 65,535 bytes.
     pub fn new(patterns: &[Pattern]) -> Result<Automaton, FunctionError> {
         let patterns = Patterns::new(patterns)?;
-        let mut trie = vec![Trie::default()];
-        for number in 0..patterns.at.len() {
-            let mut at = 0;
-            for byte in patterns.lower(number) {
-                at = match trie[at].children.get(&byte) {
-                    Some(&child) => child as usize,
-                    None => {
-                        let child = trie.len();
-                        trie[at].children.insert(byte, child as u32);
-                        trie.push(Trie::default());
-                        child
-                    }
-                };
-            }
-            trie[at].patterns.push(number as u32);
-        }
+        let trie = Trie::new(&patterns);
         Ok(Automaton::numbered(patterns, &trie))
     }
 
     /// Numbers the states of `trie` level by level, which puts children next to each other and suffixes before what they
     /// are suffixes of.
-    fn numbered(patterns: Patterns, trie: &[Trie]) -> Automaton {
+    fn numbered(patterns: Patterns, trie: &Trie) -> Automaton {
         let mut automaton = Automaton {
             patterns,
             root: vec![ROOT; 256],
-            states: Vec::with_capacity(trie.len()),
+            states: Vec::with_capacity(trie.nodes.len()),
             wide: Vec::new(),
             outputs: Vec::new(),
             lists: Vec::new(),
         };
-        let mut queue = VecDeque::from([(0usize, 0u32)]);
-        let mut next = 1u32;
+        let mut queue = VecDeque::from([(ROOT, ROOT)]);
+        let (mut next, mut children) = (1u32, Vec::with_capacity(256));
         while let Some((node, fail)) = queue.pop_front() {
             let state = automaton.states.len() as u32;
-            let children = &trie[node].children;
+            let node = trie.nodes[node as usize];
+            children.clear();
+            children.extend(trie.children(node));
             let inherited = if state == ROOT { 0 } else { automaton.states[fail as usize].info >> KIND_BITS };
-            let output = match trie[node].patterns.is_empty() {
-                true => inherited,
-                false => {
+            let output = match node.count {
+                0 => inherited,
+                count => {
                     let first = automaton.lists.len() as u32;
-                    automaton.lists.extend(trie[node].patterns.iter().map(|&pattern| {
+                    automaton.lists.extend(trie.patterns(node).iter().map(|&pattern| {
                         let (at, bytes, nocase) = automaton.patterns.at[pattern as usize];
                         Listed { pattern, at, bytes, nocase }
                     }));
-                    automaton.outputs.push(Output { first, count: trie[node].patterns.len() as u32, next: inherited });
+                    automaton.outputs.push(Output { first, count, next: inherited });
                     automaton.outputs.len() as u32
                 }
             };
-            let (kind, bytes) = automaton.children(children.keys().copied());
+            let (kind, bytes) = automaton.children(children.iter().map(|&(byte, _)| byte));
             automaton.states.push(State { first: next, fail, info: output << KIND_BITS | kind, bytes });
-            for (&byte, &child) in children {
+            for &(byte, child) in &children {
                 let suffix = if state == ROOT {
                     automaton.root[usize::from(byte)] = next;
                     ROOT
                 } else {
                     automaton.step(fail, byte)
                 };
-                queue.push_back((child as usize, suffix));
+                queue.push_back((child, suffix));
                 next += 1;
             }
         }

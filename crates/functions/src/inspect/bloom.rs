@@ -64,7 +64,7 @@ impl Windows {
     /// Filters of all `patterns`.
     ///
     /// # Errors
-    /// Too many patterns, or one that is empty or longer than 65,535 bytes.
+    /// Too many patterns or bytes of them, or one that is empty or longer than 65,535 bytes.
     pub fn new(patterns: &[Pattern]) -> Result<Windows, FunctionError> {
         let patterns = Patterns::new(patterns)?;
         let window = |bytes: u16| usize::from(bytes).min(LONGEST_WINDOW);

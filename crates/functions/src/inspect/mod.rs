@@ -51,7 +51,9 @@ use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 /// The patterns' bytes. Those of the methods follow.
 const TEXT: RegionId = RegionId::FIRST_TABLE;
 const METHOD: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
-const MOST_PATTERNS: usize = 1 << 22;
+const MOST_PATTERNS: usize = 1 << 20;
+/// Bytes of all patterns: an automaton has up to a state for each, which take half a gigabyte while it is made.
+const MOST_BYTES: usize = 8 << 20;
 const LONGEST: usize = 65535;
 
 /// Places of references, in program order.
@@ -162,20 +164,29 @@ struct Patterns {
 
 impl Patterns {
     fn new(patterns: &[Pattern]) -> Result<Patterns, FunctionError> {
-        let error = |came: String, allowed: &str| FunctionError::Spec {
+        let fewer = "leave out rules, or shorten their strings";
+        let error = |came: String, allowed: &str, remedy| FunctionError::Spec {
             path: "inspect.patterns",
             came,
             allowed: allowed.into(),
-            remedy: "leave it out",
+            remedy,
         };
         if patterns.len() > MOST_PATTERNS {
-            return Err(error(format!("{} patterns", patterns.len()), "up to 4194304 patterns"));
+            return Err(error(format!("{} patterns", patterns.len()), "up to 1048576 patterns", fewer));
+        }
+        let bytes: usize = patterns.iter().map(|pattern| pattern.bytes.len()).sum();
+        if bytes > MOST_BYTES {
+            return Err(error(format!("patterns of {bytes} bytes"), "patterns of up to 8388608 bytes in all", fewer));
         }
         let mut all = Patterns { text: Vec::new(), at: Vec::with_capacity(patterns.len()) };
         for (i, pattern) in patterns.iter().enumerate() {
             let bytes = pattern.bytes.len();
             if !(1..=LONGEST).contains(&bytes) {
-                return Err(error(format!("pattern {i} of {bytes} bytes"), "patterns of 1 to 65535 bytes"));
+                return Err(error(
+                    format!("pattern {i} of {bytes} bytes"),
+                    "patterns of 1 to 65535 bytes",
+                    "leave it out",
+                ));
             }
             all.at.push((all.text.len() as u32, bytes as u16, pattern.nocase));
             all.text.extend_from_slice(&pattern.bytes);
@@ -303,7 +314,7 @@ impl Inspect {
     /// Inspection for `patterns` on a machine of `ports` ports.
     ///
     /// # Errors
-    /// Too many patterns, or one that is empty or longer than 65,535 bytes.
+    /// Too many patterns or bytes of them, or one that is empty or longer than 65,535 bytes.
     pub fn new(patterns: &[Pattern], spec: &InspectSpec, ports: u16) -> Result<Inspect, FunctionError> {
         let engine = match spec.method {
             Method::AhoCorasick => Engine::Automaton(Automaton::new(patterns)?.into()),

@@ -62,7 +62,7 @@ impl Erf {
     pub(super) fn detect(input: &mut Input) -> Option<Erf> {
         let bytes = input.peek(MAX_RECORD * PROBED);
         let (mut at, mut sound) = (0, 0);
-        let mut last_second = None;
+        let (mut last_second, mut says) = (None, false);
         while sound < PROBED && at < bytes.len() {
             // A header that is cut off says nothing against those before it.
             if sound > 0 && bytes.len() - at < HEADER {
@@ -70,6 +70,7 @@ impl Erf {
             }
             let length = record_length(&bytes[at..])?;
             let second = second(&bytes[at..]);
+            says |= !is_filler(&bytes[at..bytes.len().min(at + HEADER)]);
             // Neighbours in time: noise passes the other tests now and then.
             if last_second.is_some_and(|last: u32| second.abs_diff(last) > SOUND_STEP_SECONDS) {
                 return None;
@@ -79,7 +80,7 @@ impl Erf {
                 break;
             }
         }
-        (sound > 0).then_some(Erf { last_second: None })
+        (sound > 0 && says).then_some(Erf { last_second: None })
     }
 
     pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
@@ -215,6 +216,13 @@ fn ip_length(data: &[u8]) -> Option<u32> {
         _ => return None,
     };
     Some(length + ip as u32)
+}
+
+/// Whether this would be a header of text, or of one byte again and again: a file of newlines makes sense as records otherwise.
+/// A clock, two lengths and a loss counter that are all letters do not come by themselves, let alone four times in a row.
+fn is_filler(header: &[u8]) -> bool {
+    let text = |&b: &u8| matches!(b, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    header.iter().all(text) || header.iter().all(|b| Some(b) == header.first())
 }
 
 fn second(header: &[u8]) -> u32 {

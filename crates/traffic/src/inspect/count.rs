@@ -1,8 +1,9 @@
 //! Counting distinct things: exactly while they are few, estimated when they are many.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 use crate::flows::mix;
@@ -23,15 +24,17 @@ pub struct Distinct {
 }
 
 /// How often each thing was seen.
+///
+/// A capture is anybody's: where things are found again by their hash, it has a seed that nobody knows.
 pub(super) struct Counter<T> {
-    seen: FxHashMap<T, (u32, u64)>,
+    seen: HashMap<T, (u32, u64)>,
     beyond: Option<HyperLogLog>,
     limit: usize,
 }
 
 impl<T> Default for Counter<T> {
     fn default() -> Counter<T> {
-        Counter { seen: FxHashMap::default(), beyond: None, limit: EXACT_LIMIT }
+        Counter { seen: HashMap::new(), beyond: None, limit: EXACT_LIMIT }
     }
 }
 
@@ -72,6 +75,7 @@ impl<T: Copy + Eq + Hash> Counter<T> {
     }
 }
 
+/// The same in every run, as an estimate is to be.
 fn hash(thing: &impl Hash) -> u64 {
     mix(FxBuildHasher.hash_one(thing))
 }

@@ -16,7 +16,7 @@
 //! a compiler orders them. They are stores, since valgrind leaves out loads whose value nobody uses. Instructions before the
 //! store that begins a packet are not the packet's.
 
-use super::{RecordedKind, Tape, accesses};
+use super::{MOST_NAME, RecordedKind, Tape, accesses};
 use crate::accesses::AccessLine;
 
 /// "WIR" in ASCII and four zeros: above what is linked at fixed addresses, below where Linux places libraries.
@@ -72,6 +72,9 @@ impl Marks {
                 Ok(())
             }
             (NAME, RecordedKind::Store) => {
+                if self.name.len() >= MOST_NAME {
+                    return Err(format!("a name of a region of at most {MOST_NAME} bytes"));
+                }
                 self.name.push(u8::try_from(offset).map_or('?', char::from));
                 Ok(())
             }

@@ -4,58 +4,36 @@
 //! apart does not make one huge region. Pages that are only read are stretches apart from those that are stored to, as far as
 //! there are not too many. Where a stretch would run into a named region it ends.
 
-use super::RecordedRegion;
+use super::{MOST_NAMED, RecordedRegion};
+use crate::grow::push;
 
 const PAGE: u64 = 4096;
 /// Between stretches; more where there would be too many.
 const GAP: u64 = 1 << 20;
 /// A layout places every region, and a report may name it.
 const MOST_STRETCHES: usize = 1024;
-const MOST_NAMED: usize = 4096;
+/// Pieces of memory that do not overlap, of a page or more each: 16 GiB.
+const MOST_PIECES: usize = 4 << 20;
+/// Pieces that are kept before those that overlap are put together.
+const LEAST_KEPT: usize = 1 << 20;
 /// A machine has 256 GiB.
 const MOST_BYTES: u64 = 64 << 30;
 const LINE: u64 = 64;
 
-/// Sorted by their base. `touched` has addresses with bytes, and whether something was stored there.
+/// Whole pages that were touched, as far as no named region lies on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    first: u64,
+    end: u64,
+    stored: bool,
+}
+
+/// Sorted by their base, as `named` is. `touched` has addresses with bytes, and whether something was stored there.
 pub(super) fn stretches(
-    mut named: Vec<RecordedRegion>,
-    mut touched: Vec<(u64, u64, bool)>,
+    named: Vec<RecordedRegion>,
+    touched: impl Iterator<Item = (u64, u64, bool)>,
 ) -> Result<Vec<RecordedRegion>, String> {
-    if named.len() > MOST_NAMED {
-        return Err(format!("{} regions are named: at most {MOST_NAMED} can be", named.len()));
-    }
-    named.sort_unstable_by_key(|r| r.base);
-    touched.sort_unstable();
-    touched.dedup();
-    let owner = |address: u64| {
-        let before = named.partition_point(|r| r.base <= address);
-        before.checked_sub(1).filter(|&i| address - named[i].base < named[i].bytes)
-    };
-    // Whole pages, each between the named regions around it.
-    let mut pages: Vec<RecordedRegion> = Vec::new();
-    for &(address, bytes, stored) in &touched {
-        if owner(address).is_some() {
-            continue;
-        }
-        let next = named.partition_point(|r| r.base <= address);
-        let floor = next.checked_sub(1).map_or(0, |i| named[i].base + named[i].bytes);
-        let ceiling = named.get(next).map_or(u64::MAX, |r| r.base);
-        let first = (address & !(PAGE - 1)).max(floor);
-        let end = (address + bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX).min(ceiling);
-        match pages.last_mut() {
-            Some(last) if first < last.base + last.bytes && last.base >= floor => {
-                last.bytes = last.bytes.max(end - last.base);
-                last.shared &= !stored;
-            }
-            _ => pages.push(RecordedRegion {
-                name: String::new(),
-                base: first,
-                bytes: end - first,
-                shared: !stored,
-                named: false,
-            }),
-        }
-    }
+    let pages = pieces(&named, touched)?;
     let mut joined = Vec::new();
     for (gap, apart) in [(GAP, true), (GAP, false), (GAP << 5, false), (GAP << 10, false), (GAP << 15, false)] {
         joined = join(&pages, &named, gap, apart);
@@ -69,7 +47,13 @@ pub(super) fn stretches(
     joined.extend(named);
     joined.sort_unstable_by_key(|r| r.base);
     let total = joined.iter().fold(0u64, |sum, r| sum.saturating_add(r.bytes));
-    if total > MOST_BYTES || joined.len() > MOST_STRETCHES + MOST_NAMED {
+    if joined.len() > MOST_STRETCHES + MOST_NAMED {
+        return Err(format!(
+            "the memory that it touches lies in more than {} places that are far apart: name the regions that matter",
+            MOST_STRETCHES + MOST_NAMED
+        ));
+    }
+    if total > MOST_BYTES {
         let (gib, most) = (total >> 30, MOST_BYTES >> 30);
         return Err(format!(
             "the memory that it touches spans {gib} GiB in {} regions: at most {most} GiB can be simulated (name the \
@@ -88,22 +72,72 @@ pub(super) fn stretches(
     Ok(joined)
 }
 
+/// What was touched outside of the regions of `named`, sorted, no two of them overlapping.
+fn pieces(named: &[RecordedRegion], touched: impl Iterator<Item = (u64, u64, bool)>) -> Result<Vec<Piece>, String> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut kept = LEAST_KEPT;
+    for (address, bytes, stored) in touched {
+        let next = named.partition_point(|r| r.base <= address);
+        let floor = next.checked_sub(1).map_or(0, |i| named[i].base + named[i].bytes);
+        if address < floor {
+            continue;
+        }
+        let ceiling = named.get(next).map_or(u64::MAX, |r| r.base);
+        let first = (address & !(PAGE - 1)).max(floor);
+        let end = (address + bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX).min(ceiling);
+        push(&mut pieces, Piece { first, end, stored });
+        // Programs come back to the same pages: what is kept goes with the pages, not with the references.
+        if pieces.len() >= kept {
+            put_together(&mut pieces);
+            kept = (2 * pieces.len()).max(LEAST_KEPT);
+            if pieces.len() > MOST_PIECES {
+                return Err(format!(
+                    "it touches more than {} GiB page by page: record fewer packets, or name the regions that matter",
+                    MOST_PIECES as u64 * PAGE >> 30
+                ));
+            }
+        }
+    }
+    put_together(&mut pieces);
+    Ok(pieces)
+}
+
+/// Sorts, and makes one of those that overlap.
+fn put_together(pieces: &mut Vec<Piece>) {
+    pieces.sort_unstable();
+    pieces.dedup_by(|next, last| {
+        let overlap = next.first < last.end;
+        if overlap {
+            (last.end, last.stored) = (last.end.max(next.end), last.stored | next.stored);
+        }
+        overlap
+    });
+}
+
 /// Stretches of what is closer than `gap`, without a named region between; with `apart` what is only read is not joined
-/// with what is stored to.
-fn join(pages: &[RecordedRegion], named: &[RecordedRegion], gap: u64, apart: bool) -> Vec<RecordedRegion> {
+/// with what is stored to. More than can be simulated are not made.
+fn join(pages: &[Piece], named: &[RecordedRegion], gap: u64, apart: bool) -> Vec<RecordedRegion> {
     let mut joined: Vec<RecordedRegion> = Vec::new();
     for page in pages {
+        let full = joined.len() > MOST_STRETCHES + MOST_NAMED;
         match joined.last_mut() {
             Some(last)
-                if page.base - (last.base + last.bytes) <= gap
-                    && (!apart || page.shared == last.shared)
-                    && named.partition_point(|r| r.base < page.base)
+                if page.first - (last.base + last.bytes) <= gap
+                    && (!apart || page.stored != last.shared)
+                    && named.partition_point(|r| r.base < page.first)
                         == named.partition_point(|r| r.base < last.base) =>
             {
-                last.bytes = page.base + page.bytes - last.base;
-                last.shared &= page.shared;
+                last.bytes = page.end - last.base;
+                last.shared &= !page.stored;
             }
-            _ => joined.push(page.clone()),
+            _ if full => break,
+            _ => joined.push(RecordedRegion {
+                name: String::new(),
+                base: page.first,
+                bytes: page.end - page.first,
+                shared: !page.stored,
+                named: false,
+            }),
         }
     }
     joined

@@ -10,9 +10,10 @@ use memchr::memchr;
 use packet::Prefix;
 
 use super::{Builder, DamageKind, Input, LINES_WITHOUT_PREFIX, MAX_LINE, NextHop};
+use crate::lines::MOST_SILENT;
 
 pub(super) fn read(input: &mut Input, builder: &mut Builder) {
-    let mut number = 0u64;
+    let (mut number, mut silent) = (0u64, 0u64);
     loop {
         let offset = input.offset();
         let bytes = input.peek(MAX_LINE);
@@ -28,12 +29,22 @@ pub(super) fn read(input: &mut Input, builder: &mut Builder) {
             skip_line(input);
         } else {
             let length = end.unwrap_or(bytes.len());
-            match parse(&bytes[..length]) {
+            let parsed = parse(&bytes[..length]);
+            silent = if matches!(parsed, Ok(None)) { silent + 1 } else { 0 };
+            match parsed {
                 Ok(None) => {}
-                Ok(Some((prefix, next_hop))) => builder.add(prefix, next_hop),
+                Ok(Some((prefix, next_hop))) => builder.add(offset, prefix, next_hop),
                 Err(why) => builder.damage.add(DamageKind::Corrupt, offset, || format!("line {number}: {why}")),
             }
             input.consume(length + 1);
+        }
+        if silent > MOST_SILENT {
+            builder.damage.add(DamageKind::Corrupt, offset, || {
+                format!("line {number} ends {MOST_SILENT} lines in a row without a prefix: the rest is not read")
+            });
+        }
+        if builder.full.is_some() || silent > MOST_SILENT {
+            return;
         }
         if builder.routes.is_empty() && builder.damage.count >= LINES_WITHOUT_PREFIX {
             builder

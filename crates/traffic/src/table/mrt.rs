@@ -14,7 +14,7 @@ use std::path::Path;
 use packet::Prefix;
 use units::Ps;
 
-use super::{Builder, Damage, DamageKind, Input, NextHop, TrafficError, first_bytes};
+use super::{Builder, Damage, DamageKind, Input, NextHop, TrafficError};
 
 const HEADER: usize = 12;
 /// A RIB entry list of 1,000 peers with long paths is well below this.
@@ -115,7 +115,9 @@ fn next_record(input: &mut Input, damage: &mut Damage) -> Option<Header> {
 
 pub(super) fn read_table(input: &mut Input, builder: &mut Builder) {
     let mut peers = Vec::new();
-    while let Some(header) = next_record(input, &mut builder.damage) {
+    while builder.full.is_none()
+        && let Some(header) = next_record(input, &mut builder.damage)
+    {
         let offset = input.offset();
         let body = &input.peek(header.length)[..header.length];
         let entry = match (header.kind, header.subtype) {
@@ -128,8 +130,8 @@ pub(super) fn read_table(input: &mut Input, builder: &mut Builder) {
             _ => Ok(None),
         };
         match entry {
-            Ok(Some((prefix, next_hop))) => builder.add(prefix, next_hop.map(NextHop::Address)),
-            Ok(None) => {}
+            Ok(Some((prefix, next_hop))) => builder.add(offset, prefix, next_hop.map(NextHop::Address)),
+            Ok(None) => builder.updates += u64::from(matches!(header.kind, BGP4MP | BGP4MP_ET)),
             Err(what) => {
                 builder.damage.add(DamageKind::Corrupt, offset, || format!("a table entry with {what}"));
             }
@@ -358,9 +360,7 @@ impl Updates {
 
     fn start(mut input: Input, name: String) -> Result<Updates, TrafficError> {
         if !detect(&mut input) {
-            let found = first_bytes(input.peek(8));
-            let allowed = "MRT BGP4MP";
-            return Err(TrafficError::Format { name, wanted: "a file of BGP updates", found, allowed });
+            return Err(input.unknown(name, "a file of BGP updates", "MRT BGP4MP"));
         }
         Ok(Updates {
             input,
