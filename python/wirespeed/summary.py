@@ -24,8 +24,8 @@ class Verdict(TypedDict, total=False):
     """The answer in words: one headline, why, and what to change.
 
     `status`: all of line rate is carried; all that was offered, which is less; packets are rejected by a function's
-    verdict; packets are lost for want of a resource; the run was stopped; a search found a rate below line rate; nothing was
-    measured or found.
+    verdict; packets are lost for want of a resource; the run was stopped; a search found a rate below line rate;
+    nothing was measured or found.
     """
 
     keeps_wire_speed: bool | None

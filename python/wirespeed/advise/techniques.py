@@ -163,7 +163,7 @@ def _isolated(of: Resolved) -> Built:
     kept = ways - min(2 * max(int(llc.get("io_ways") or 0).bit_count(), 1), ways // 2)
     if llc.get("core_ways") is not None:
         return "cores have ways of their own already"
-    return [f"machine.llc.core_ways=0b{(1 << kept) - 1:b}"], Cost(ways=ways - kept)
+    return [f"machine.llc.core_ways={kept}"], Cost(ways=ways - kept)
 
 
 def _allocator(of: Resolved) -> Built:
