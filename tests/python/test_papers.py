@@ -191,6 +191,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Paper:
                 point = {"load": load, "ns": 100 * load, "by": "ours", "wide": 1.0}
                 request.kept.add(key, point)
             points.append(point)
+            request.progress("points", len(points), 3, "")
         measured = {
             "rate": Measured(90.0, half_width=0.123),
             "wait": Measured(400.0, half_width=3.0, holds=RIGHT, note="as far as runs go"),
@@ -311,6 +312,12 @@ def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:
     assert code == 0
     for part in (toy.id, "A <toy> of [brackets]", "as it may be meant"):
         assert part in out
+
+
+def test_a_run_says_which_paper_it_is_from_the_start(toy: Paper) -> None:
+    phases: list[str] = []
+    papers.run(papers.find("nobody"), progress=lambda phase, *_: phases.append(phase))
+    assert phases == ["2020-toy-nobody, points"] * 3
 
 
 def test_claims_are_found_by_where_they_stand(toy: Paper) -> None:

@@ -142,6 +142,19 @@ def test_a_payload_that_matters_is_found() -> None:
     assert {name: part.holds for name, part in parts.items()} == {"512 B": False, "1400 B": True}
 
 
+def test_writes_are_few_only_where_they_are_as_few_as_the_papers() -> None:
+    table4 = {"copies": 100_000, "writes": 224}
+    for touched, holds in ((3_060, False), (44, True), (90, False), (20, False)):
+        (part,) = duarte_2010.few_writes(touched, 20_000, table4).values()
+        assert part.holds is holds, touched
+
+
+def test_stream_counts_reads_and_writes() -> None:
+    assert duarte_2010.table3({"glibc memcpy": 300.0}) == [
+        {"figure": "table3", "kernel": "glibc memcpy", "mb_s": 600.0}
+    ]
+
+
 def outcome(wait: float, rate: float, half_width: float) -> dict[str, Any]:
     return {
         field: {"value": value, "half_width": half_width}

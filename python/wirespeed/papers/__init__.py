@@ -124,6 +124,11 @@ def run(
         raise InputError(f"--real-size: {paper.id} has no other sizes than its own (papers that have: {with_it})")
     expected = paper.expected(real_size)
     wanted = selected(expected, claims)
+
+    def told(phase: str, done: int, total: int, note: str, /) -> None:
+        # Whoever gave a part of an id sees at once which paper it is.
+        progress(f"{paper.id}, {phase}", done, total, note)
+
     reports = []
     for name in chosen(paper, reading, real_size):
         request = Request(
@@ -134,7 +139,7 @@ def run(
             seed=seed,
             threads=threads,
             kept=kept or Kept(),
-            progress=progress,
+            progress=told,
         )
         outcome = paper.measure(request)
         judged = [Claim(row, outcome.measured[row.id], name) for row in wanted if row.id in outcome.measured]
