@@ -74,6 +74,11 @@ class Study:
         (base / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
         return [base / name for name in (RESULTS_FILE, CSV_FILE, DOCUMENT_FILE, PAGE_FILE)]
 
+    def _repr_html_(self) -> str:
+        from wirespeed.sweep.page import fragment
+
+        return fragment(self.document)
+
     def __repr__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
         return f"<wirespeed study: {self.document['points']} points, {len(self.rows)} runs{failed}>"
