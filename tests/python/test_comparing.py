@@ -39,7 +39,7 @@ def test_a_sentence_says_what_is_surely_better_and_worse():
     )
     assert comparing.sentence(found) == (
         "b is better: carried rate +25 ± 1.0 % (8.00 Mpps to 10.0 Mpps); "
-        "worse: 99 % within +20 ± 2.0 % (100 ns to 120 ns)."
+        "worse: p99 sojourn +20 ± 2.0 % (100 ns to 120 ns)."
     )
     nothing = pair(LOSSLESS, metric("p99", 100.0, 101.0, 1.0, 2.0))
     assert comparing.sentence(nothing) == "No sure difference in carried rate, loss or sojourn."
