@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -104,6 +105,15 @@ def test_a_dict_is_a_scenario():
     assert wirespeed.resolve({}) == wirespeed.resolve("\n")
     with pytest.raises(wirespeed.InputError, match="did you mean `traffic`"):
         wirespeed.resolve({"trafic": {}})
+
+
+def test_studies_and_tunings_take_a_dict_too():
+    small = {"run": {"packets": 2000, "warmup": 500}, "function": {"forward": {"prefixes": 1000}}}
+    with ThreadPoolExecutor(1) as pool:
+        study = wirespeed.sweep(small, {"traffic.load": [0.2, 0.4]}, executor=pool)
+    assert not study.failed
+    found = wirespeed.tune(small, {"nic.burst": [16, 32]}, evaluations=2, jobs=1)
+    assert found.document["best"]["value"] > 0
 
 
 def test_what_is_no_scenario_says_what_is():

@@ -85,7 +85,7 @@ class Study:
 
 
 def sweep(
-    scenario: PathLike,
+    scenario: PathLike | Mapping[str, Any],
     vary: Iterable[str] | Mapping[str, Any] | None = None,
     *,
     cases: Mapping[str, scenarios.Overrides] | None = None,
@@ -128,8 +128,8 @@ def sweep(
         >>> polars.DataFrame(study.table)                                                   # doctest: +SKIP
     """
     ask = Ask(
-        scenario, vary, cases or {}, set, design, samples, seed, replications, until, most_replications, metrics,
-        capture, table,
+        scenarios.as_text(scenario), vary, cases or {}, set, design, samples, seed, replications, until,
+        most_replications, metrics, capture, table,
     )  # fmt: skip
     return run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
 
