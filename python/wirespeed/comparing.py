@@ -18,8 +18,8 @@ TITLES: Final[Mapping[str, str]] = {
     "loss": "Loss",
     "mean": "Mean sojourn",
     "p50": "Median sojourn",
-    "p99": "99 % within",
-    "p999": "99.9 % within",
+    "p99": "p99 sojourn",
+    "p999": "p99.9 sojourn",
     "dram_energy": "DRAM energy a packet",
 }
 """What a comparison begins with; the others are reasons that time goes to."""
@@ -32,7 +32,7 @@ def title(name: str, labels: Mapping[str, str] | None = None) -> str:
     """The words for a metric; `labels` are those of a run's reasons.
 
     >>> title("p99"), title("slice_queue"), title("mshr", {"mshr": "all outstanding misses in use"})
-    ('99 % within', 'slice queue', 'all outstanding misses in use')
+    ('p99 sojourn', 'slice queue', 'all outstanding misses in use')
     """
     return TITLES.get(name) or label(name, labels)
 

@@ -40,7 +40,7 @@ def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
     `NAME,path=value,…` adds overrides to it. Raises InputError with the nearest name for an unknown one.
     """
     if isinstance(scenario, Mapping):
-        return Scenario("".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scenario.items()), "<dict>")
+        scenario = as_text(scenario)
     if isinstance(scenario, str) and "\n" in scenario:
         return Scenario(scenario, "<text>")
     try:
@@ -64,6 +64,17 @@ def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
         f"scenario `{name}`: no such file, and no shipped scenario of that name{nearest(name, shipped)}; "
         f"shipped are: {', '.join(shipped)}"
     )
+
+
+def as_text(scenario: str | os.PathLike[str] | Mapping[str, object]) -> str | os.PathLike[str]:
+    r"""A mapping as TOML text, which `find` takes as any other; what is no mapping stays.
+
+    >>> as_text({"traffic": {"load": 0.5}, "run.seed": 7})
+    'traffic = {"load" = 0.5}\nrun.seed = 7\n'
+    """
+    if not isinstance(scenario, Mapping):
+        return scenario
+    return "".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scenario.items()) or "\n"
 
 
 # Settings of which one replaces the others, and what they say.

@@ -13,6 +13,7 @@ import pytest
 from wirespeed import InputError
 from wirespeed.calibrate import busy
 from wirespeed.tune import knobs
+from wirespeed.tune import page as tuning_page
 from wirespeed.tune import text as tuned
 
 SMALL = ["--set", "function.forward.prefixes=1000"]
@@ -83,3 +84,22 @@ def test_what_others_take_of_the_cpus_is_told_with_how_long_it_may_be(tmp_path: 
     assert "1.5 of 2 CPUs: expect " in busy.words(found)
     monkeypatch.setattr(busy.time, "sleep", lambda _: None)
     assert busy.others(tmp_path / "none") is None
+
+
+def test_a_tuning_shows_what_each_knob_brings_and_no_chart_of_one_loss():
+    points = [
+        {"settings": {"nic.burst": burst, "mempool.kind": kind}, "value": value, "loss": 0.0, "infeasible": None}
+        | {"on_front": False, "methods": ["grid"]}
+        for burst, kind, value in ((16, "fifo", 1.0), (16, "lifo", 2.0), (64, "fifo", 3.0), (64, "lifo", 2.5))
+    ]
+    document = {"points": points, "knobs": ["nic.burst", "mempool.kind"], "direction": "maximize"}
+    document |= {"metric": "cpu_mpps", "loss_limit": None}
+    drawn = dict(tuning_page.by_knob(document))
+    assert list(drawn) == ["nic.burst", "mempool.kind"]
+    spec = drawn["nic.burst"].to_dict()
+    dots, line = (spec["datasets"][layer["data"]["name"]] for layer in spec["layer"])
+    assert sorted(row["y"] for row in dots) == [1.0, 2.0, 2.5, 3.0]
+    assert [(row["x"], row["y"]) for row in line] == [("16", 2.0), ("64", 3.0)]
+    assert tuning_page.chart(document) is None
+    points[0]["loss"] = 0.5
+    assert "<svg" in (tuning_page.chart(document) or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_sentence_says_what_is_surely_better_and_worse():
     )
     assert comparing.sentence(found) == (
         "b is better: carried rate +25 ± 1.0 % (8.00 Mpps to 10.0 Mpps); "
-        "worse: 99 % within +20 ± 2.0 % (100 ns to 120 ns)."
+        "worse: p99 sojourn +20 ± 2.0 % (100 ns to 120 ns)."
     )
     nothing = pair(LOSSLESS, metric("p99", 100.0, 101.0, 1.0, 2.0))
     assert comparing.sentence(nothing) == "No sure difference in carried rate, loss or sojourn."
@@ -104,6 +105,15 @@ def test_a_dict_is_a_scenario():
     assert wirespeed.resolve({}) == wirespeed.resolve("\n")
     with pytest.raises(wirespeed.InputError, match="did you mean `traffic`"):
         wirespeed.resolve({"trafic": {}})
+
+
+def test_studies_and_tunings_take_a_dict_too():
+    small = {"run": {"packets": 2000, "warmup": 500}, "function": {"forward": {"prefixes": 1000}}}
+    with ThreadPoolExecutor(1) as pool:
+        study = wirespeed.sweep(small, {"traffic.load": [0.2, 0.4]}, executor=pool)
+    assert not study.failed
+    found = wirespeed.tune(small, {"nic.burst": [16, 32]}, evaluations=2, jobs=1)
+    assert found.document["best"]["value"] > 0
 
 
 def test_what_is_no_scenario_says_what_is():

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from wirespeed.sweep import chart, page, text
+from wirespeed.sweep import chart, page, study, text
 from wirespeed.sweep.metrics import METRICS
 
 
@@ -187,3 +187,11 @@ def test_the_headline_says_where_nothing_tells_points_apart():
 def test_a_best_value_of_many_points_is_told_as_that():
     studied = document({"a.x": [1, 2, 3, 4]}, {1: 0.0, 2: 0.0, 3: 0.0, 4: 0.2}.get, "loss", None)
     assert text.extremes(studied) == ["Loss: 0 at 3 of 4 points, which are the best"]
+
+
+def test_a_notebook_shows_the_answer_and_the_first_points():
+    studied = document({"a.x": list(range(30))}, float)
+    shown = study.Study([], studied)._repr_html_()
+    assert text.headline(studied) in shown
+    assert shown.count("<tr>") == 21
+    assert "and 10 more" in shown

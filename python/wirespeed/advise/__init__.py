@@ -12,7 +12,7 @@ from typing import Any, Final
 from wirespeed import files
 from wirespeed.advise import advice, bench
 from wirespeed.progress import Callback
-from wirespeed.scenarios import Overrides
+from wirespeed.scenarios import Overrides, as_text
 from wirespeed.sweep.plan import PathLike
 
 __all__ = ["Advice", "advise"]
@@ -57,7 +57,7 @@ class Advice:
 
 
 def advise(
-    scenario: PathLike,
+    scenario: PathLike | Mapping[str, Any],
     capture: PathLike | None = None,
     table: PathLike | None = None,
     set: Overrides = None,
@@ -84,5 +84,5 @@ def advise(
         >>> advice = wirespeed.advise("forwarding", target="18 Mpps")         # doctest: +SKIP
         >>> wirespeed.run("forwarding", set=advice.settings)                  # doctest: +SKIP
     """
-    asked = bench.Asked(scenario, capture, table, set, goal, target, without, packets, jobs, out, progress)
+    asked = bench.Asked(as_text(scenario), capture, table, set, goal, target, without, packets, jobs, out, progress)
     return Advice(advice.advise(asked))

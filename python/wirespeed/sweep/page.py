@@ -12,6 +12,7 @@ from wirespeed.sweep import chart, text
 from wirespeed.sweep.metrics import METRICS
 
 _ROWS: Final = 2000
+_SHOWN: Final = 20
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -38,6 +39,17 @@ def page(document: Mapping[str, Any]) -> str:
         f"<section><h2>All points</h2>{table(heads, rows[:_ROWS])}{more}"
         f"<p class=note>{_of_what(document)}Built by {escape(document['build'])}.</p></section>"
         + (f"<section><h2>Without a result</h2><ul>{failed}</ul></section>" if failed else ""),
+    )
+
+
+def fragment(document: Mapping[str, Any]) -> str:
+    """What a notebook shows: the answer and the first points, without a style of its own."""
+    heads, rows = text.rows(document)
+    more = f"<p>and {len(rows) - _SHOWN} more</p>" if len(rows) > _SHOWN else ""
+    told = "".join(f"<li>{escape(line)}</li>" for line in text.extremes(document))
+    return (
+        f"<p><b>{escape(text.headline(document))}</b><br>{escape(text.counted(document))}</p>"
+        f"<ul>{told}</ul>{table(heads, rows[:_SHOWN])}{more}"
     )
 
 

@@ -77,13 +77,18 @@ class Study:
         (into / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
         return FILES
 
+    def _repr_html_(self) -> str:
+        from wirespeed.sweep.page import fragment
+
+        return fragment(self.document)
+
     def __repr__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
         return f"<wirespeed study: {self.document['points']} points, {len(self.rows)} runs{failed}>"
 
 
 def sweep(
-    scenario: PathLike,
+    scenario: PathLike | Mapping[str, Any],
     vary: Iterable[str] | Mapping[str, Any] | None = None,
     *,
     cases: Mapping[str, scenarios.Overrides] | None = None,
@@ -127,8 +132,8 @@ def sweep(
         >>> polars.DataFrame(study.table)                                                   # doctest: +SKIP
     """
     ask = Ask(
-        scenario, vary, cases or {}, set, design, samples, seed, replications, until, most_replications, metrics,
-        capture, table,
+        scenarios.as_text(scenario), vary, cases or {}, set, design, samples, seed, replications, until,
+        most_replications, metrics, capture, table,
     )  # fmt: skip
     found = run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
     refuse_failed(found)

@@ -8,9 +8,10 @@ from html import escape
 from typing import Any, Final
 
 import altair as alt
-import vl_convert
 
 from wirespeed import quantities as q
+from wirespeed.report import charts
+from wirespeed.report.shell import shell, table
 from wirespeed.tune import text
 
 _WIDTH: Final = 620
@@ -19,18 +20,15 @@ _HEIGHT: Final = 340
 _SHOWN_AS: Final = ("joint search", "one at a time", "ResQ's rule", "grid")
 _COLOURS: Final = ("#d55e00", "#0a5a9c", "#0a8f68", "#b6bcc6")
 _LIMIT: Final = "#d55e00"
-_STYLE: Final = (
-    "body{font:16px/1.5 Helvetica Neue,Helvetica,Arial,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}"
-    "td,th{padding:.25rem .75rem;text-align:right;border-bottom:1px solid #ddd}"
-    "td:first-child,th:first-child{text-align:left}pre{background:#f4f4f4;padding:.75rem;white-space:pre-wrap}svg{max-width:100%;"
-    "height:auto}p.note{color:#555}"
+_KNOBS_NOTE: Final = "<p class=note>Each dot is a point that was measured; the line joins the best at each value.</p>"
+_FRONT_NOTE: Final = (
+    "<p class=note>Every point that was measured. The line joins those that no other one beats in both (Pareto front)."
+    "</p>"
 )
 
 
 def page(document: Mapping[str, Any]) -> str:
     """One HTML document that needs no network."""
-    heads, rows = text.methods(document)
     knobs, settings = text.settings(document)
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in text.notes(document))
     failed = [point for point in document["points"] if point["infeasible"]]
@@ -40,17 +38,60 @@ def page(document: Mapping[str, Any]) -> str:
     stopped = (
         f"<details><summary>{len(failed)} points cannot start</summary><ul>{reasons}</ul></details>" if failed else ""
     )
-    title = f"Tuning of {escape(str(document['scenario']))}"
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>{title}</title>"
-        f"<style>{_STYLE}</style><h1>{title}</h1><p>{escape(text.headline(document))}</p>"
-        f"<pre>{escape(document['command'])}</pre>{_table(heads, rows)}<h2>Best settings of each</h2>"
-        f"{_table(knobs, settings)}{notes}<h2>All points</h2>"
-        f"<p>{escape(text.ALL_WORDS[document['metric']])} over loss. "
-        "The line joins the points that no other one beats in both (Pareto front).</p>"
-        f"{chart(document) or '<p>No point was measured.</p>'}{_predictions(document)}{stopped}</html>\n"
+    panels = "".join(f"<figure>{charts.svg(drawn, path)}</figure>" for path, drawn in by_knob(document))
+    over_loss = chart(document)
+    command = f'<div class="code"><pre class="wrapped">{escape(document["command"])}</pre></div>'
+    body = (
+        f"<section><h2>Run the best</h2>{command}"
+        f"</section><section><h2>Best settings of each way</h2>{table(knobs, settings)}</section>"
+        f"<section><h2>How it was found</h2>{table(*text.methods(document))}{notes}</section>"
+        + (
+            f"<section><h2>What each knob brings</h2><div class=panels>{panels}</div>{_KNOBS_NOTE}</section>"
+            if panels
+            else ""
+        )
+        + (f"<section><h2>Against loss</h2><figure>{over_loss}</figure>{_FRONT_NOTE}</section>" if over_loss else "")
+        + f"{_predictions(document)}{stopped}"
     )
+    verdict = "keeps" if document["keeps_the_limit"] else "open"
+    return shell(f"Tuning of {document['scenario']}", text.headline(document), "", body, verdict)
+
+
+def by_knob(document: Mapping[str, Any]) -> list[tuple[str, alt.LayerChart]]:
+    """Of each knob every measured point over its values, and the best at each; none for a knob with one value."""
+    own = document.get("defaults") or {}
+    sign = -1.0 if document["direction"] == "minimize" else 1.0
+    measured = [point for point in document["points"] if q.is_number(point["value"])]
+    found = []
+    for path in document["knobs"]:
+        rows = [
+            {
+                "x": str(point["settings"].get(path, own.get(path, text.UNCHANGED))),
+                "y": point["value"] / text.scale(document),
+                "words": f"{_words(point['settings']) or text.UNCHANGED}: {text.value(document, point['value'])}",
+            }
+            for point in measured
+        ]
+        places = sorted({row["x"] for row in rows}, key=_place)
+        if len(places) < 2:
+            continue
+        best = [max((row for row in rows if row["x"] == x), key=lambda row: sign * row["y"]) for x in places]
+        x = alt.X("x:O", sort=places, title=path, axis=alt.Axis(labelAngle=0, labelOverlap=True))
+        y = alt.Y("y:Q", axis=alt.Axis(title=text.axis(document), titlePadding=12, tickCount=5))
+        dots = alt.Chart(charts.data(rows)).mark_point(filled=True, size=24, opacity=0.45, color=charts.OFFERED)
+        line = alt.Chart(charts.data(best)).mark_line(color=charts.CARRIED, strokeWidth=2, point=True)
+        layers = [dots.encode(x=x, y=y, description="words:N"), line.encode(x=x, y=y)]
+        drawn = alt.LayerChart(layer=layers, width=charts.WIDTH, height=charts.HEIGHT)
+        found.append((path, drawn))
+    return found
+
+
+def _place(value: str) -> tuple[int, float, str]:
+    """Numbers from small to large, then names."""
+    try:
+        return (0, float(value), "")
+    except ValueError:
+        return (1, 0.0, value)
 
 
 def _predictions(document: Mapping[str, Any]) -> str:
@@ -71,15 +112,15 @@ def _predictions(document: Mapping[str, Any]) -> str:
     points = alt.Chart(alt.InlineData(values=drawn)).mark_point(filled=True, opacity=0.65).encode(x=x, y=y)
     ends = alt.InlineData(values=[{"measured": 0, "simulated": 0}, {"measured": most, "simulated": most}])
     line = alt.Chart(ends).mark_line(color="#888", strokeDash=[4, 3]).encode(x=x, y=y)
-    whole = alt.LayerChart(layer=[line, points], width=_HEIGHT, height=_HEIGHT).configure(background="white")
+    whole = alt.LayerChart(layer=[line, points], width=_HEIGHT, height=_HEIGHT)
     return (
-        "<h2>Simulated beside measured</h2><p>On the dashed line both are equal.</p>"
-        f"{vl_convert.vegalite_to_svg(whole.to_dict())}{_table(heads, rows)}"
+        "<section><h2>Simulated beside measured</h2><p class=note>On the dashed line both are equal.</p>"
+        f"<figure>{charts.svg(whole, 'Simulated beside measured')}</figure>{table(heads, rows)}</section>"
     )
 
 
 def chart(document: Mapping[str, Any]) -> str | None:
-    """Every measured point, metric over loss, with the front and the limit, as SVG; None where there is no point."""
+    """Every measured point, metric over loss, with the front and the limit, as SVG; None where all lose the same."""
     rows = [
         {
             "loss": 100 * point["loss"],
@@ -92,34 +133,29 @@ def chart(document: Mapping[str, Any]) -> str | None:
         for point in document["points"]
         if q.is_number(point["value"]) and q.is_number(point["loss"])
     ]
-    if not rows:
+    if len({row["loss"] for row in rows}) < 2:
         return None
-    spread = max(row["loss"] for row in rows) - min(row["loss"] for row in rows)
-    x = alt.X("loss:Q", title="loss, %", scale=alt.Scale(zero=False, padding=12, nice=spread > 0))
+    x = alt.X("loss:Q", title="loss, %", scale=alt.Scale(zero=False, padding=12))
     y = alt.Y("value:Q", title=text.axis(document), scale=alt.Scale(zero=False, padding=12))
     rows.sort(key=lambda row: -_SHOWN_AS.index(row["method"]) if row["method"] in _SHOWN_AS else 1)  # grid below
     order = [name for name in _SHOWN_AS if any(row["method"] == name for row in rows)]
     colours = [colour for name, colour in zip(_SHOWN_AS, _COLOURS, strict=True) if name in order]
-    scale = alt.Scale(domain=[*order, "as it is"], range=[*colours, "#111"])
+    scale = alt.Scale(domain=[*order, "as it is"], range=[*colours, "var(--ink)"])
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y)
     points = base.mark_point(filled=True, size=42, opacity=0.65).encode(
         color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top")), description="words:N"
     )
-    front = base.transform_filter("datum.front").mark_line(interpolate="step-after", strokeWidth=1.5, color="#444")
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-after", strokeWidth=1.5, color="var(--muted)"
+    )
     layers: list[alt.Chart] = [front, points]
     limit = document["loss_limit"]
     if limit is not None and math.isfinite(limit):
         at = alt.InlineData(values=[{"loss": 100 * limit}])
         layers.append(alt.Chart(at).mark_rule(color=_LIMIT, strokeDash=[4, 3]).encode(x="loss:Q"))
-    drawn = alt.LayerChart(layer=layers, width=_WIDTH, height=_HEIGHT).configure(background="white")
-    return vl_convert.vegalite_to_svg(drawn.to_dict())
+    drawn = alt.LayerChart(layer=layers, width=_WIDTH, height=_HEIGHT)
+    return charts.svg(drawn, f"{text.ALL_WORDS[document['metric']]} over loss")
 
 
 def _words(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in settings.items())
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -62,7 +62,7 @@ class Tuning:
 
 
 def tune(
-    scenario: api.PathLike,
+    scenario: api.Scenario,
     knobs: Iterable[str] | Mapping[str, Iterable[object] | str],
     metric: str = "carried_mpps",
     loss_limit: float | None = None,
@@ -100,6 +100,7 @@ def tune(
     for name, value in (("evaluations", evaluations), ("batch", batch), ("jobs", 1 if jobs is None else jobs)):
         if value < 1:
             raise InputError(f"{name} = {value}: must be at least 1")
+    scenario = scenarios.as_text(scenario)
     overrides = [*scenarios.overrides(set), *_searching(goal)]
     target = Simulated(scenario, capture, table, overrides)
     space.judge(found, target)
