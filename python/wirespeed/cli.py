@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import RenderableType
 
-from wirespeed import _wirespeed, api, files, gate, options, scenarios, terminal
+from wirespeed import _wirespeed, api, files, gate, interrupt, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -49,7 +49,7 @@ from wirespeed.tune import command as tuning
 EXIT_CONDITION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_BUG: Final = 70
-EXIT_STOPPED: Final = 130
+EXIT_STOPPED: Final = interrupt.EXIT_STOPPED
 
 DEMO_SCENARIO: Final = "forwarding"
 DEMO_FOLDER: Final = "wirespeed-demo"
@@ -200,6 +200,7 @@ def _answer() -> int:
     """Runs the command; its exit code."""
     code = EXIT_BUG
     try:
+        interrupt.hand_over()
         answer = app(prog_name="wirespeed", standalone_mode=False)
         code = answer if isinstance(answer, int) else 0
     except TargetError as e:

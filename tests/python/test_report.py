@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import shutil
 import subprocess
@@ -255,3 +257,12 @@ def test_every_reason_has_a_colour_of_its_own() -> None:
     drawn = [palette.colour(reason) for reason in REASONS]
     assert palette.colour("what nobody knows") not in drawn
     assert len(set(drawn)) == len(drawn)
+
+
+def test_a_browser_is_told_to_run_the_reports_own_script_alone() -> None:
+    document = page(summaries.lossless(name="</title><script>alert(1)</script>"), "seed = 1\n")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', document)
+    scripts = re.findall(r"<script>(.*?)</script>", document, re.DOTALL)
+    assert len(scripts) == 1
+    allowed = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert policy.endswith(f"script-src 'sha256-{allowed}'")
