@@ -438,3 +438,27 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
         with pytest.raises(wirespeed.InputError):
             Journal(tmp_path / "notes", "target")
         assert (tmp_path / "notes").read_text() == text
+
+
+# --- run again ---
+
+
+def test_a_folder_and_any_of_its_tables_are_enough_to_run_again(tmp_path: Path) -> None:
+    first = wirespeed.run("forwarding", set=[*SET, "run.seed=7"])
+    first.write(tmp_path / "out", report=False)
+    for again in (tmp_path / "out", *(tmp_path / "out" / f"{name}.parquet" for name in TABLES)):
+        assert wirespeed.run(again).run_id == first.run_id
+    called = [sys.executable, "-m", "wirespeed", "run", str(tmp_path / "out"), "--format=json"]
+    ran = subprocess.run(called, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["run_id"] == first.run_id
+
+
+def test_what_is_no_result_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(wirespeed.InputError, match="is a folder; a scenario is a TOML file"):
+        wirespeed.run(tmp_path)
+    pa.parquet.write_table(ROWS, tmp_path / "foreign.parquet")
+    with pytest.raises(wirespeed.InputError, match="no run of wirespeed wrote"):
+        wirespeed.run(tmp_path / "foreign.parquet")
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(wirespeed.InputError, match="cannot be read"):
+        wirespeed.run(tmp_path / "cut.parquet")
