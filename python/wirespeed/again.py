@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from wirespeed.errors import InputError
+from wirespeed.stored import SUMMARY_FILE, load
 
 # The name of the resolved scenario in the metadata of each table's file.
 _SCENARIO: Final = b"wirespeed.scenario"
@@ -17,11 +18,9 @@ def scenario(path: str) -> str | None:
 
     Raises InputError for a result that is damaged, and for a Parquet file of another program.
     """
-    from wirespeed.result import SCENARIO_FILE, SUMMARY_FILE, read
-
     found = Path(path)
     if found.is_dir():
-        return read(found).scenario if (found / SUMMARY_FILE).exists() or (found / SCENARIO_FILE).exists() else None
+        return load(found).scenario if (found / SUMMARY_FILE).exists() else None
     try:
         with found.open("rb") as file:
             if not found.is_file() or file.read(len(_PARQUET)) != _PARQUET:

@@ -42,7 +42,8 @@ from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, ForceOpt, QuietOpt, T
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
-from wirespeed.result import FILES, REPORT_FILE, Comparison, Result, earlier
+from wirespeed.result import Comparison, Result
+from wirespeed.stored import FILES, REPORT_FILE, earlier
 from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 

@@ -24,7 +24,8 @@ import summaries
 import wirespeed
 from wirespeed import files, sealed
 from wirespeed.papers.paper import KEPT_FILE, Kept
-from wirespeed.result import FILES, NEEDED, TABLES, Result, judged
+from wirespeed.result import Result
+from wirespeed.stored import FILES, NEEDED, TABLES, judged
 from wirespeed.sweep import folder as folders
 from wirespeed.sweep import study
 from wirespeed.sweep.work import Outcome

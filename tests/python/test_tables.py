@@ -14,7 +14,8 @@ import pytest
 
 import summaries
 import wirespeed
-from wirespeed.result import TABLES, Comparison
+from wirespeed.result import Comparison
+from wirespeed.stored import TABLES
 from wirespeed.tables import Table
 
 SOURCE = pa.table({"packet": pa.array(range(1000), pa.uint64()), "sojourn_ns": [float(i) for i in range(1000)]})
