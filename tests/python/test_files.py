@@ -214,6 +214,16 @@ def test_what_was_changed_since_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "scenario.toml").read_text() == "# my own\nseed = 2\n"
 
 
+def test_a_file_that_is_no_machine_is_not_replaced_by_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("# my notes")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "mine.toml")
+    for name, said in (("mine.toml", "was not written by `wirespeed calibrate`"), ("link.toml", "symbolic link")):
+        called = [sys.executable, "-m", "wirespeed", "calibrate", "--out", str(tmp_path / name)]
+        ran = subprocess.run(called, capture_output=True, text=True, timeout=120)
+        assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    assert (tmp_path / "mine.toml").read_text() == "# my notes"
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
