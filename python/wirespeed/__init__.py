@@ -4,6 +4,9 @@ result = wirespeed.run("forwarding", set={"machine.llc.core_ways": 8})
 result.summary["loss"], result.report("report.html"), polars.DataFrame(result.packets)
 """
 
+from wirespeed import interrupt as _interrupt  # noqa: F401 (before all that takes time to import)
+
+# isort: split
 from wirespeed import memory
 from wirespeed._wirespeed import version as _version
 from wirespeed.advise import advise

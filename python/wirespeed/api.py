@@ -15,8 +15,9 @@ from wirespeed import predict as predictions
 from wirespeed import sampling as samples
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
-from wirespeed.result import SUMMARY_FILE, TABLES, Comparison, Result, read
+from wirespeed.result import Comparison, Result, read
 from wirespeed.scenarios import Overrides
+from wirespeed.stored import SUMMARY_FILE, TABLES
 from wirespeed.tables import Table
 
 PathLike = str | os.PathLike[str]

@@ -23,7 +23,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from wirespeed import _wirespeed, api, comparing, files, gate, options, scenarios, terminal
+from wirespeed import _wirespeed, api, comparing, files, gate, interrupt, options, scenarios, terminal
 from wirespeed import copies as copying
 from wirespeed import cost as hardware
 from wirespeed import doctor as machine
@@ -43,14 +43,15 @@ from wirespeed.options import OUTPUT, TRAFFIC, CaptureOpt, ForceOpt, QuietOpt, T
 from wirespeed.papers import paper as paper_files
 from wirespeed.papers import show as paper_text
 from wirespeed.progress import Bar
-from wirespeed.result import FILES, REPORT_FILE, Result, earlier
+from wirespeed.result import Result
+from wirespeed.stored import FILES, REPORT_FILE, earlier
 from wirespeed.sweep import command as sweeping
 from wirespeed.tune import command as tuning
 
 EXIT_CONDITION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_BUG: Final = 70
-EXIT_STOPPED: Final = 130
+EXIT_STOPPED: Final = interrupt.EXIT_STOPPED
 
 DEMO_SCENARIO: Final = "forwarding"
 DEMO_FOLDER: Final = "wirespeed-demo"
@@ -202,6 +203,7 @@ def _answer() -> int:
     """Runs the command; its exit code."""
     code = EXIT_BUG
     try:
+        interrupt.hand_over()
         answer = app(prog_name="wirespeed", standalone_mode=False)
         code = answer if isinstance(answer, int) else 0
     except TargetError as e:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wirespeed import kinds
+from wirespeed import again, kinds
 from wirespeed._wirespeed import preset, presets
 from wirespeed.errors import InputError, nearest
 
@@ -182,6 +182,8 @@ def plain(value: object) -> object:
 
 
 def _read(path: str) -> str:
+    if (kept := again.scenario(path)) is not None:
+        return kept
     if Path(path).is_dir():
         raise InputError(f"{path}: is a folder; a scenario is a TOML file (results in a folder: wirespeed.read)")
     try:

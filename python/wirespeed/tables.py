@@ -36,19 +36,23 @@ class Table:
         return self._source.__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> polars.DataFrame:
-        """This table for polars (which has to be installed)."""
-        import polars
-
+        """This table for polars. Raises ImportError with what to install where it is missing."""
+        try:
+            import polars
+        except ImportError:
+            raise ImportError("polars is not installed: pip install 'wirespeed[polars]'") from None
         return polars.DataFrame(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """This table for pandas 3 or newer (which has to be installed, with pyarrow)."""
-        import pandas
-
+        """This table for pandas 3 or newer. Raises ImportError with what to install where it is missing."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("pandas is not installed: pip install 'wirespeed[pandas]'") from None
         return pandas.DataFrame.from_arrow(self)
 
     def to_arrow(self) -> pyarrow.Table:
-        """This table for pyarrow (which has to be installed)."""
+        """This table for pyarrow, which wirespeed brings along."""
         import pyarrow
 
         return pyarrow.table(self)

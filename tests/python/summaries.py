@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed import files, sealed
-from wirespeed.result import TABLES
+from wirespeed.stored import TABLES
 
 LABELS = {
     "pcie": "PCIe transfer",

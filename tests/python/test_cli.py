@@ -15,7 +15,8 @@ import pytest
 
 import summaries
 from wirespeed import InputError, api, cli, files
-from wirespeed.result import TABLES, Comparison, Result
+from wirespeed.result import Comparison, Result
+from wirespeed.stored import TABLES
 from wirespeed.tables import Table
 
 OPERANDS = api.operands

@@ -24,7 +24,8 @@ import summaries
 import wirespeed
 from wirespeed import files, sealed
 from wirespeed.papers.paper import KEPT_FILE, Kept
-from wirespeed.result import FILES, NEEDED, TABLES, Result, judged
+from wirespeed.result import Result
+from wirespeed.stored import FILES, NEEDED, TABLES, judged
 from wirespeed.sweep import folder as folders
 from wirespeed.sweep import study
 from wirespeed.sweep.work import Outcome
@@ -211,6 +212,16 @@ def test_what_was_changed_since_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(wirespeed.InputError, match=r"scenario.toml: was changed since wirespeed wrote it"):
         result(NEW).write(tmp_path)
     assert (tmp_path / "scenario.toml").read_text() == "# my own\nseed = 2\n"
+
+
+def test_a_file_that_is_no_machine_is_not_replaced_by_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("# my notes")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "mine.toml")
+    for name, said in (("mine.toml", "was not written by `wirespeed calibrate`"), ("link.toml", "symbolic link")):
+        called = [sys.executable, "-m", "wirespeed", "calibrate", "--out", str(tmp_path / name)]
+        ran = subprocess.run(called, capture_output=True, text=True, timeout=120)
+        assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    assert (tmp_path / "mine.toml").read_text() == "# my notes"
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -438,3 +449,27 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
         with pytest.raises(wirespeed.InputError):
             Journal(tmp_path / "notes", "target")
         assert (tmp_path / "notes").read_text() == text
+
+
+# --- run again ---
+
+
+def test_a_folder_and_any_of_its_tables_are_enough_to_run_again(tmp_path: Path) -> None:
+    first = wirespeed.run("forwarding", set=[*SET, "run.seed=7"])
+    first.write(tmp_path / "out", report=False)
+    for again in (tmp_path / "out", *(tmp_path / "out" / f"{name}.parquet" for name in TABLES)):
+        assert wirespeed.run(again).run_id == first.run_id
+    called = [sys.executable, "-m", "wirespeed", "run", str(tmp_path / "out"), "--format=json"]
+    ran = subprocess.run(called, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["run_id"] == first.run_id
+
+
+def test_what_is_no_result_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(wirespeed.InputError, match="is a folder; a scenario is a TOML file"):
+        wirespeed.run(tmp_path)
+    pa.parquet.write_table(ROWS, tmp_path / "foreign.parquet")
+    with pytest.raises(wirespeed.InputError, match="no run of wirespeed wrote"):
+        wirespeed.run(tmp_path / "foreign.parquet")
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(wirespeed.InputError, match="cannot be read"):
+        wirespeed.run(tmp_path / "cut.parquet")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
 import shutil
@@ -336,3 +338,12 @@ def test_how_far_the_load_could_go_stands_below_the_verdict(losses: list[float],
         assert says in card(summary)
         printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=99, color_system=None))
         assert printed.splitlines()[1].strip() == says
+
+
+def test_a_browser_is_told_to_run_the_reports_own_script_alone() -> None:
+    document = page(summaries.lossless(name="</title><script>alert(1)</script>"), "seed = 1\n")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', document)
+    scripts = re.findall(r"<script>(.*?)</script>", document, re.DOTALL)
+    assert len(scripts) == 1
+    allowed = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert policy.endswith(f"script-src 'sha256-{allowed}'")

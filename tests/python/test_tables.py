@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,8 @@ import pytest
 
 import summaries
 import wirespeed
-from wirespeed.result import TABLES, Comparison
+from wirespeed.result import Comparison
+from wirespeed.stored import TABLES
 from wirespeed.tables import Table
 
 SOURCE = pa.table({"packet": pa.array(range(1000), pa.uint64()), "sojourn_ns": [float(i) for i in range(1000)]})
@@ -93,3 +95,10 @@ def test_a_comparison_names_changes_and_unequal_traffic() -> None:
     assert "p99 +10 ± 2.0 %" in repr(pair)
     assert "did not see the same traffic" in pair._repr_html_()
     assert "<b>" not in pair._repr_html_().replace("<b>The two", "")
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas"])
+def test_a_library_that_is_missing_is_named_with_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"pip install 'wirespeed\[{library}\]'"):
+        getattr(Table("packets", SOURCE), f"to_{library}")()

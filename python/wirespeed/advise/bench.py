@@ -91,6 +91,8 @@ class Asked:
     progress: Callback | None = field(default=None, compare=False)
     in_processes: bool = False
     """Whether runs are made in processes of their own, and not in threads of this one."""
+    refused: list[str] = field(default_factory=list, compare=False)
+    """Filled with the files of finished runs that were not used, each with the reason."""
 
 
 class Bench:
@@ -396,6 +398,7 @@ class Bench:
     def _count(self, found: study.Study) -> None:
         self.runs += len(found.rows)
         self.ran += found.ran
+        self._asked.refused.extend(found.refused)
 
     def why_not(self, chosen: Sequence[Technique]) -> str | None:
         """Why a set does not start; None where it does."""

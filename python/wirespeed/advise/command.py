@@ -105,5 +105,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             for label, command in text.commands(found.document):
                 show(f"\n{label}\n  {command}")  # in one piece, to be copied
         if not quiet:
+            for refused in asked.refused:
+                print(f"wirespeed: {refused}", file=sys.stderr)
             print(f"wirespeed: wrote {', '.join(file.name for file in written)} to {out}", file=sys.stderr)
         return 0

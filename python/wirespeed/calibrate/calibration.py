@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wirespeed import _wirespeed, files
-from wirespeed.calibrate import fitting, measuring
+from wirespeed.calibrate import MARK, fitting, measuring
 from wirespeed.calibrate.fitting import Fitted
 from wirespeed.calibrate.measuring import KIB, MIB, Measured, Progress
 
@@ -163,7 +163,7 @@ def _preset(found: Measured, fitted: Fitted) -> str:
     lines = [
         f"# {found.model}, calibrated on {_today()} (core {found.core}, Linux {platform.release()})",
         "#",
-        "# Written by `wirespeed calibrate`: each number has its measurement beside it, or says that it is assumed.",
+        f"# {MARK}: each number has its measurement beside it, or says that it is assumed.",
         *(f"# Not determined: {note}" for note in fitted.notes),
     ]
     for section, _ in _SECTIONS:

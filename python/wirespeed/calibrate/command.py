@@ -14,10 +14,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed import files, terminal
 from wirespeed import quantities as q
-from wirespeed import terminal
-from wirespeed.calibrate import busy
+from wirespeed.calibrate import MARK, busy
 from wirespeed.console import Console
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -55,6 +56,8 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
 
         if out is not None and out.is_dir():
             raise IsADirectoryError(21, "is a folder; name a file", str(out))
+        if out is not None:
+            _refuse_foreign(out)
         if not quiet and (told := busy.words(busy.others())):
             print(f"wirespeed: {told}", file=sys.stderr)
         with stoppable(), Bar(quiet=quiet, unit="loops") as bar:
@@ -71,6 +74,13 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
             )
             print(f"wirespeed: {where}", file=sys.stderr)
         return 0
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Raises InputError for a link, and for a file that this command did not write."""
+    files.refuse_link(out)
+    if out.is_file() and MARK not in out.read_text(encoding="utf-8", errors="replace"):
+        raise InputError(f"{out}: was not written by `wirespeed calibrate`; name another file, or move it away")
 
 
 def _summary(document: Mapping[str, Any]) -> RenderableType:

@@ -5,6 +5,8 @@ It is made of the summary and the resolved scenario alone; nothing here can run 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -53,46 +55,48 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
     """The report as an HTML document; `scenario` is the resolved TOML, `command` how the run was started."""
     rows = stacked(summary)
     curve, series = summary.get("curve") or [], summary.get("series") or []
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            s=summary,
-            verdict=summary.get("verdict") or {},
-            mark=mark(summary),
-            levels=levels(summary),
-            headline=headline(summary),
-            reach=curve_text(summary),
-            warnings=warnings(summary),
-            numbers=key_numbers(summary),
-            rows=rows,
-            legend=legend(rows),
-            labelled_share=_LABELLED_SHARE,
-            curve=curve,
-            rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
-            rate_over="load" if charts.rate_over_load(curve) else "time",
-            latency_chart=charts.sojourn_over_load(curve),
-            cdf_chart=charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
-            drops=drops(summary),
-            damages=damages(summary),
-            machine_chart=charts.machine_over_time(series),
-            mbuf_chart=charts.mbufs_over_time(series),
-            policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
-            copying=copying(summary),
-            stacked=stacked_text(summary),
-            flow_table=flow_table_text(summary),
-            packet_buffer=packet_buffer_text(summary),
-            dram=summary.get("dram") or {},
-            energy=energy_text(summary),
-            traffic=summary.get("traffic") or {},
-            machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},
-            search=summary.get("search"),
-            scenario=scenario,
-            command=command,
-            q=q,
-            colour=colour,
-            ink=ink,
-        )
+    environment = _environment()
+    script = environment.get_template("script.js").render()
+    # A browser runs this script and no other, whatever else might get into the page.
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("page.html.j2").render(
+        s=summary,
+        script=script,
+        script_hash=script_hash,
+        verdict=summary.get("verdict") or {},
+        mark=mark(summary),
+        levels=levels(summary),
+        headline=headline(summary),
+        reach=curve_text(summary),
+        warnings=warnings(summary),
+        numbers=key_numbers(summary),
+        rows=rows,
+        legend=legend(rows),
+        labelled_share=_LABELLED_SHARE,
+        curve=curve,
+        rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
+        rate_over="load" if charts.rate_over_load(curve) else "time",
+        latency_chart=charts.sojourn_over_load(curve),
+        cdf_chart=charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
+        drops=drops(summary),
+        damages=damages(summary),
+        machine_chart=charts.machine_over_time(series),
+        mbuf_chart=charts.mbufs_over_time(series),
+        policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
+        copying=copying(summary),
+        stacked=stacked_text(summary),
+        flow_table=flow_table_text(summary),
+        packet_buffer=packet_buffer_text(summary),
+        dram=summary.get("dram") or {},
+        energy=energy_text(summary),
+        traffic=summary.get("traffic") or {},
+        machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},
+        search=summary.get("search"),
+        scenario=scenario,
+        command=command,
+        q=q,
+        colour=colour,
+        ink=ink,
     )
 
 
