@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use host::{CpuList, JsonPaths};
-use policy::Floors;
-use serde::Deserialize;
-use units::{Cbm, Ps, Span};
+use policy::{Floors, PolicyError};
+use serde::{Deserialize, Deserializer};
+use units::{Ps, Span};
 
 use crate::DaemonError;
 use crate::journal::is_name;
@@ -128,8 +128,8 @@ pub struct ClassSpec {
     pub name: String,
     /// What its cores do.
     pub role: Role,
-    /// Its processors, `1,4-7`; empty for a group that somebody else fills.
-    #[serde(default)]
+    /// Its processors, `"1,4-7"` or `[1, 4, 5]`; empty for a group that somebody else fills.
+    #[serde(default, deserialize_with = "cpus")]
     pub cpus: String,
 }
 
@@ -154,8 +154,9 @@ pub enum Backend {
 pub struct Io {
     /// What sets them.
     pub backend: Backend,
-    /// How many there are, the highest ones, where nothing sets them.
-    pub fixed: u32,
+    /// How many there are, the highest ones, where nothing sets them; unset: those that the machine says
+    /// (`shareable_bits` of resctrl).
+    pub fixed: Option<u32>,
     /// Whether the effect of a change is measured first.
     pub verify: bool,
     /// Intervals of each of the two settings that are compared.
@@ -166,7 +167,7 @@ pub struct Io {
 
 impl Default for Io {
     fn default() -> Io {
-        Io { backend: Backend::Auto, fixed: 2, verify: true, verify_intervals: 5, verify_loss: 0.01 }
+        Io { backend: Backend::Auto, fixed: None, verify: true, verify_intervals: 5, verify_loss: 0.01 }
     }
 }
 
@@ -332,7 +333,7 @@ impl Config {
             host::json::Server::new(&json.url)?;
         }
         // With as many ways as there can be, so that only what is wrong by itself is told here.
-        self.floors(32).check("policy").map_err(DaemonError::Policy)
+        self.floors(32).check("policy").map_err(as_configured)
     }
 
     fn check_classes(&self) -> Result<(), DaemonError> {
@@ -416,12 +417,6 @@ impl Config {
         format!("{}{}", self.prefix, class.name)
     }
 
-    /// The ways of devices where nothing sets them.
-    pub fn fixed_io(&self, ways: u32) -> Cbm {
-        let n = self.io.fixed.min(ways);
-        Cbm::span(ways - n, n)
-    }
-
     pub(crate) fn json_paths(&self, spec: &JsonSpec) -> JsonPaths {
         let mut llc = BTreeMap::new();
         for (clos, class) in self.numbers() {
@@ -441,6 +436,43 @@ impl Config {
     }
 }
 
+/// An error of the policy, with the name that its setting has here.
+pub(crate) fn as_configured(wrong: PolicyError) -> DaemonError {
+    DaemonError::Policy(match wrong {
+        PolicyError::Value { path, came, allowed } => {
+            let path = match path.as_str() {
+                "policy.core" => "policy.core_floor".into(),
+                "policy.io" => "policy.io_floor".into(),
+                _ => path,
+            };
+            PolicyError::Value { path, came, allowed }
+        }
+        PolicyError::Ways { path, ways, others, core, io } if path == "policy" => {
+            PolicyError::Ways { path: "policy.others, core_floor and io_floor".into(), ways, others, core, io }
+        }
+        other => other,
+    })
+}
+
+/// Processors as kernels write them, a number, or a list of either.
+fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "processors are wanted, such as \"1,4-7\" or [1, 4, 5]")]
+    enum Cpus {
+        One(u32),
+        List(String),
+        Several(Vec<Cpus>),
+    }
+    fn text(cpus: Cpus) -> String {
+        match cpus {
+            Cpus::One(cpu) => cpu.to_string(),
+            Cpus::List(list) => list,
+            Cpus::Several(each) => each.into_iter().map(text).collect::<Vec<_>>().join(","),
+        }
+    }
+    Cpus::deserialize(from).map(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,6 +481,16 @@ mod tests {
 
     fn error(text: &str) -> String {
         Config::parse(text, "wirespeedd.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn processors_are_a_list_as_kernels_write_it_or_as_toml_does() {
+        for (written, meant) in
+            [("\"1,4-7\"", "1,4-7"), ("[0]", "0"), ("[1, 4]", "1,4"), ("3", "3"), ("[1, \"4-7\"]", "1,4-7")]
+        {
+            let config = Config::parse(&RX.replace("\"1\"", written), "test").unwrap();
+            assert_eq!(config.classes[0].cpus, meant, "{written}");
+        }
     }
 
     #[test]
@@ -467,7 +509,13 @@ mod tests {
         );
         assert!(error(&format!("interval = \"100 ms\"\nwatchdog = \"300 ms\"\n{RX}")).contains("2 s at least"));
         assert!(error(&format!("{RX}[io]\nverify_intervals = 4000000000\n")).contains("3 to 1000"));
-        assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io = 0"));
+        assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io_floor = 0"));
+        assert!(error(&format!("{RX}[policy]\ncore_floor = 40\n")).starts_with("policy.core_floor = 40"));
+        let ways = error(&format!("{RX}[policy]\ncore_floor = 32\n"));
+        assert!(ways.starts_with("policy.others, core_floor and io_floor: 1 ways for others, at least 32"), "{ways}");
+        let cpus = error(&RX.replace("\"1\"", "true"));
+        assert!(cpus.contains("classes[0].cpus") && cpus.contains("such as \"1,4-7\" or [1, 4, 5]"), "{cpus}");
+        assert!(error(&RX.replace("\"1\"", "[1, \"x\"]")).starts_with("classes[0].cpus = \"1,x\""));
         assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));
         let unknown = error(&format!("intervall = 3\n{RX}"));
         assert!(unknown.contains("intervall") && unknown.contains("interval"), "{unknown}");

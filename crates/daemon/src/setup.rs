@@ -10,10 +10,10 @@ use host::{
     CbmRule, Class, CoreEvents, Cpu, CpuList, Files, FromJson, FromPerf, FromTelemetry, HostError, IoBackend,
     IoRegister, IoWays, Machine, Metering, Mode, PerfEvents, Resctrl, Source, Tree, generation, resctrl::IoAlloc,
 };
-use policy::{Floors, Meter};
+use policy::{Floors, Meter, PolicyError};
 use units::{Cbm, Clos, Ps};
 
-use crate::config::Backend;
+use crate::config::{Backend, as_configured};
 use crate::{Config, DaemonError};
 
 /// The machine's roots, and how groups of the daemon's are told from others'.
@@ -106,13 +106,7 @@ impl Setup {
         let cpu = Cpu::read(&*parts.proc)?;
         let mut notes = Vec::new();
         let io = io_backend(config, parts, &resctrl, &cpu, &rule, &mut notes)?;
-        let mut floors = config.floors(rule.ways());
-        if let IoBackend::Fixed(ways) = io {
-            fix(&mut floors, ways)?;
-        }
-        floors.io = floors.io.max(if matches!(io, IoBackend::Kernel) { rule.min_bits } else { 1 });
-        floors.core = floors.core.max(rule.min_bits);
-        floors.check("policy")?;
+        let floors = floors(config, &rule, &io)?;
         let groups = resctrl.groups()?;
         let mut missing = Vec::new();
         for (_, class) in config.numbers() {
@@ -131,7 +125,7 @@ impl Setup {
             }
         }
         check_room(config, &resctrl, &groups, missing.len(), rule.closids, &io)?;
-        check_cpus(&resctrl, &groups, &missing)?;
+        check_cpus(config, &resctrl, &groups, &missing)?;
         check_exclusive(config, &resctrl, &groups, &floors)?;
         if floors.others > 0 && !config.default_group {
             notes.push(format!(
@@ -174,6 +168,29 @@ impl Setup {
     }
 }
 
+/// What each part keeps in this cache.
+fn floors(config: &Config, rule: &CbmRule, io: &IoBackend) -> Result<Floors, DaemonError> {
+    let mut floors = config.floors(rule.ways());
+    floors.core = floors.core.max(rule.min_bits);
+    match io {
+        // Nothing is kept from cores: but for the others' they are all theirs.
+        IoBackend::Fixed(Cbm(0)) => {
+            let cores = floors.ways.saturating_sub(floors.others);
+            if cores < floors.core {
+                let Floors { ways, others, core, .. } = floors;
+                return Err(as_configured(PolicyError::Ways { path: "policy".into(), ways, others, core, io: 0 }));
+            }
+            (floors.core, floors.io) = (cores, 0);
+            return Ok(floors);
+        }
+        IoBackend::Fixed(ways) => fix(&mut floors, *ways)?,
+        IoBackend::Kernel => floors.io = floors.io.max(rule.min_bits),
+        IoBackend::Register(_) | IoBackend::Unknown => floors.io = floors.io.max(1),
+    }
+    floors.check("policy").map_err(as_configured)?;
+    Ok(floors)
+}
+
 /// Devices keep to the ways that they have.
 pub(crate) fn fix(floors: &mut Floors, ways: Cbm) -> Result<(), DaemonError> {
     let n = ways.ways();
@@ -197,13 +214,13 @@ fn io_backend(
     rule: &CbmRule,
     notes: &mut Vec<String>,
 ) -> Result<IoBackend, DaemonError> {
-    let ways = rule.ways();
     let known = generation(cpu).map_or(IoWays::Absent, |g| g.io_ways);
     let register = parts.register(cpu);
     let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
         notes.push(format!("ways of device writes stay {at}: {why}"));
         Ok(IoBackend::Fixed(at))
     };
+    let untold = |notes: &mut Vec<String>, why: &str| Ok(IoBackend::Fixed(untold_io(config, rule, why, notes)));
     let wanted = config.io.backend;
     if matches!(wanted, Backend::Auto | Backend::IoAlloc) {
         match resctrl.io_alloc()? {
@@ -236,7 +253,7 @@ fn io_backend(
         let now = register.read().and_then(|now| rule.of_io().check(now, "MSR 0xC8B").map(|()| now));
         match (known, now) {
             (_, Err(why)) if wanted == Backend::Register => return Err(why.into()),
-            (_, Err(why)) => return fixed(notes, &why.to_string(), config.fixed_io(ways)),
+            (_, Err(why)) => return untold(notes, &why.to_string()),
             (IoWays::NoEffect, Ok(now)) if wanted == Backend::Auto => {
                 return fixed(notes, "on this generation a write to the register has no effect", now);
             }
@@ -251,7 +268,33 @@ fn io_backend(
             (_, Ok(_)) => return Ok(IoBackend::Register(register)),
         }
     }
-    fixed(notes, "nothing sets them here", config.fixed_io(ways))
+    untold(notes, "nothing sets them here")
+}
+
+/// The ways of devices where no register tells: those of the configuration, or those that resctrl says hardware shares; none where it
+/// says that no way is.
+fn untold_io(config: &Config, rule: &CbmRule, why: &str, notes: &mut Vec<String>) -> Cbm {
+    let ways = rule.ways();
+    let highest = |n: u32| Cbm::span(ways - n.min(ways), n.min(ways));
+    let at = match (config.io.fixed, rule.shareable) {
+        (Some(n), _) => highest(n),
+        (None, shared) if shared == highest(shared.ways()) => shared,
+        (None, shared) => {
+            notes.push(format!(
+                "resctrl says that hardware fills {shared} too, which are not the highest ways: cores are not kept out of them \
+                 (io.fixed = {} keeps them out of as many of the highest)",
+                shared.ways()
+            ));
+            Cbm(0)
+        }
+    };
+    notes.push(match at {
+        Cbm(0) => {
+            format!("cores are kept out of no way for devices: {why}, and resctrl names no way that hardware fills too")
+        }
+        _ => format!("ways of device writes stay {at}: {why}"),
+    });
+    at
 }
 
 /// Classes of service are left to others.
@@ -278,8 +321,28 @@ fn check_room(
     Ok(())
 }
 
-/// Processors are taken from the default group only.
-fn check_cpus(resctrl: &Resctrl, groups: &[String], missing: &[(String, CpuList)]) -> Result<(), DaemonError> {
+/// Processors are there, and are taken from the default group only.
+fn check_cpus(
+    config: &Config,
+    resctrl: &Resctrl,
+    groups: &[String],
+    missing: &[(String, CpuList)],
+) -> Result<(), DaemonError> {
+    // Each one is in one group.
+    let mut there = CpuList::default();
+    for group in groups {
+        there.0.extend(resctrl.cpus(group)?.0);
+    }
+    for (i, class) in config.classes.iter().enumerate() {
+        let absent = CpuList(class.cpus.parse::<CpuList>()?.0.difference(&there.0).copied().collect());
+        if !absent.0.is_empty() {
+            return Err(DaemonError::Setting {
+                path: format!("classes[{i}].cpus"),
+                came: format!("{:?}", class.cpus),
+                allowed: format!("{absent} is not there; this machine has processors {there}"),
+            });
+        }
+    }
     let all: BTreeSet<u32> = missing.iter().flat_map(|(_, cpus)| cpus.0.iter().copied()).collect();
     for group in groups.iter().filter(|g| !g.is_empty()) {
         if let Some(cpu) = resctrl.cpus(group)?.0.iter().find(|c| all.contains(c)) {

@@ -235,6 +235,29 @@ fn on_amd_the_kernel_sets_the_ways_of_devices() {
     assert_eq!(situation.host.state(), before);
 }
 
+/// AMD without io_alloc: hardware fills no way of which resctrl knows.
+#[test]
+fn cores_are_kept_out_of_the_ways_that_the_machine_says_devices_fill() {
+    let masks = |spec: Spec, fixed: Option<u32>| {
+        let mut situation = Situation::plain(spec);
+        situation.config.io.fixed = fixed;
+        situation.config.io.backend = daemon::Backend::Fixed;
+        let mut daemon = situation.start().unwrap();
+        for _ in 0..3 {
+            situation.host.advance(S);
+            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        }
+        let mask = situation.host.state().groups["wirespeed-rx"].masks[0];
+        daemon.end(&mut no_wait).unwrap();
+        mask
+    };
+    let amd = || Spec { io_alloc: false, ..Spec::amd() };
+    assert_eq!(masks(amd(), None), Cbm(0xfffe), "all but the others' way");
+    assert_eq!(masks(amd(), Some(2)), Cbm(0x3ffe), "as it is told");
+    assert_eq!(masks(Spec::default(), None), Cbm(0x1fe), "resctrl's shareable_bits are the highest two");
+    assert_eq!(masks(Spec { shareable: Cbm(0x3), ..Spec::default() }, None), Cbm(0x7fe), "not the highest");
+}
+
 #[test]
 fn a_dry_run_and_a_plan_write_nothing() {
     let situation = Situation::plain(Spec::default());
@@ -318,6 +341,11 @@ fn what_stands_in_the_way_is_told_and_nothing_is_written() {
     assert!(alone.contains("\"realtime\" has ways 0b11000000 for itself"), "{alone}");
     let no_right = told(&|h| h.faults(|f| f.errors.push(("wirespeed-rx".into(), true, libc_eperm(), 9))), &|_| ());
     assert!(no_right.contains("run as root"), "{no_right}");
+    let absent = told(&|_| (), &|c| c.classes[0].cpus = "1,16-99".into());
+    assert!(
+        absent.starts_with("classes[0].cpus = \"1,16-99\": 16-99 is not there; this machine has processors 0-15"),
+        "{absent}"
+    );
     let busy = told(&|h| h.faults(|f| f.errors.push(("wirespeed-rx".into(), true, 16, 9))), &|_| ());
     assert!(busy.contains("still draining"), "{busy}");
     let narrow = told(&|_| (), &|c| c.policy.others = 10);

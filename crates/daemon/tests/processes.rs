@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fakehost::{Part, Register, Spec};
 use made::Chance;
-use process::{Scene, scene, signal, text};
+use process::{Scene, free_port, scene, signal, text};
 use units::Ps;
 
 #[test]
@@ -160,10 +160,11 @@ fn plan_prints_writes_and_makes_none() {
 
 #[test]
 fn metrics_and_health_are_told_on_the_loopback() {
-    let Some(scene) = scene(Spec::default(), "listen = \"127.0.0.1:19736\"") else { return };
+    let port = free_port();
+    let Some(scene) = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\"")) else { return };
     let mut child = scene.spawn();
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
-    let ask = |path: &str| get(19736, path);
+    let ask = |path: &str| get(port, path);
     scene.until("packets", || {
         let metrics = ask("/metrics");
         metrics.contains("wirespeedd_received_pps ") && !metrics.contains("wirespeedd_received_pps NaN")
@@ -227,7 +228,8 @@ fn events(scene: &Scene, event: &str) -> Vec<String> {
 }
 
 /// DPDK 22.11, say, or no counter of misses: nothing is decided, packets are lost, and everybody hears of it.
-fn undecided(port: u16, absent: &[&'static str], reason: &str, words: &str) {
+fn undecided(absent: &[&'static str], reason: &str, words: &str) {
+    let port = free_port();
     let Some(scene) = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\"")) else { return };
     scene.host.faults(|f| f.absent = absent.to_vec());
     let mut child = scene.spawn();
@@ -254,20 +256,22 @@ fn undecided(port: u16, absent: &[&'static str], reason: &str, words: &str) {
 
 #[test]
 fn without_busy_time_it_says_that_it_cannot_decide() {
-    undecided(19737, &["busy"], "no_busy_time", "DPDK 23.03");
+    undecided(&["busy"], "no_busy_time", "DPDK 23.03");
 }
 
 #[test]
 fn without_miss_rates_it_says_that_it_cannot_decide() {
-    undecided(19738, &["io_hits", "core_misses"], "no_miss_rates", "misses are unknown");
+    undecided(&["io_hits", "core_misses"], "no_miss_rates", "misses are unknown");
 }
 
 #[test]
 fn metrics_name_classes_as_the_configuration_does() {
-    let Some(scene) = scene(Spec::default(), "listen = \"127.0.0.1:19739\"\ndefault_group = true") else { return };
+    let port = free_port();
+    let more = format!("listen = \"127.0.0.1:{port}\"\ndefault_group = true");
+    let Some(scene) = scene(Spec::default(), &more) else { return };
     let mut child = scene.spawn();
-    scene.until("a class", || get(19739, "/metrics").contains("wirespeedd_class_ways{class=\"rx\"}"));
-    let metrics = get(19739, "/metrics");
+    scene.until("a class", || get(port, "/metrics").contains("wirespeedd_class_ways{class=\"rx\"}"));
+    let metrics = get(port, "/metrics");
     assert!(metrics.contains("wirespeedd_class_ways{class=\"default\"}") && !metrics.contains("clos="), "{metrics}");
     signal(&child, "-TERM");
     assert!(child.wait().unwrap().success());

@@ -248,7 +248,14 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     match known.map(|g| g.io_ways) {
         None => return absent("this processor is in no row of our table", None),
         Some(IoWays::Absent) if known.is_some_and(|g| g.io_alloc) => {
-            return absent("no such register is known of this processor", Some("the kernel's io_alloc sets them here"));
+            let has = resctrl.is_some_and(|r| matches!(r.io_alloc(), Ok(IoAlloc::Disabled | IoAlloc::Enabled(_))));
+            let remedy = if has {
+                "the kernel's io_alloc sets them here"
+            } else {
+                "the kernel's io_alloc would set them, which is not here: Linux 6.19 or later with resctrl mounted, where this \
+                 processor has SDCI (SDCIAE)"
+            };
+            return absent("no such register is known of this processor", Some(remedy));
         }
         Some(IoWays::Absent) => return absent("no such register is known of this processor", None),
         Some(_) if cpu.has("hypervisor") => {
@@ -335,7 +342,18 @@ fn telemetry(root: &Path) -> Finding {
     }
     let listed = found.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
     match found.iter().find_map(|p| crate::Telemetry::connect(p).ok()) {
-        Some(_) => finding(what, State::Works, listed, None),
+        Some(mut telemetry) => match telemetry.cores() {
+            Ok(cores) if !cores.is_empty() => finding(what, State::Works, listed, None),
+            _ => finding(
+                what,
+                State::Limited,
+                format!("{listed}: packets and loss, but not how busy its cores are (/eal/lcore/usage)"),
+                Some(
+                    "wirespeedd's allocator cannot decide without busy time: DPDK 23.03 or later, and a program that records its \
+                     cycles, as testpmd does with --record-core-cycles",
+                ),
+            ),
+        },
         None if found.is_empty() => finding(
             what,
             State::Missing,

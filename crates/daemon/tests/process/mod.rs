@@ -119,3 +119,8 @@ pub fn number_of(child: &Child, key: &str) -> u64 {
     let found = status.lines().find_map(|l| l.strip_prefix(key)?.trim().split(' ').next()?.parse().ok());
     found.unwrap_or_else(|| panic!("{key} is not in {status:?}"))
 }
+
+/// A port that nobody has.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
