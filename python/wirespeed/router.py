@@ -30,7 +30,7 @@ _RUN_EPILOG: Final = (
     "  wirespeed router run --interface veth0 --reflect --packets 1000\n\n"
     "  wirespeed router run --function check,classify,inspect,lookup,ttl --search tuple-space --method bloom\n\n"
     "Without --rate and --speed packets are taken as fast as they go, and no delay is told.\n\n"
-    "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C (report and --out have what was routed)."
+    "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C: report and --out have what was routed."
 )
 
 
@@ -149,13 +149,11 @@ DriverOpt = Annotated[
 
 
 def run(**settings: Any) -> dict[str, Any]:
-    """Routes packets; settings as `wirespeed router run` has them, with underscores, and `mpps` for its rate.
+    """Routes packets; settings as `wirespeed router run` has them, with underscores.
 
-    `mpps` is a number of Mpps, or a text with a unit.
-
-    Returns the report: packets, forwarded, dropped by reason, ports, mpps, gbps (L2), wall_s, cpu_s, and delay in
-    microseconds where packets had a schedule; `stopped` says that Ctrl-C ended it. Raises InputError for settings,
-    files or a GPU that cannot be used.
+    `mpps` is its rate: a number of Mpps, or a text with a unit. Returns the report: packets, forwarded, dropped by
+    reason, ports, mpps, gbps (L2), wall_s, run_s, cpu_s, and delay in microseconds where packets had a schedule;
+    `stopped` says that Ctrl-C ended it. Raises InputError for settings, files or a GPU that cannot be used.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     for path in ("capture", "table", "rules", "patterns", "out"):

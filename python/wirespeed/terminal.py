@@ -82,6 +82,8 @@ _TRIALS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 3
 # Rows of a list in an inspection.
 _ROWS_SHOWN: Final = 16
+# Columns by which rows are large or small: of sizes and of prefix lengths.
+_COUNTED: Final = ("packets", "prefixes")
 
 _COLOURS: Final[Mapping[Family, str]] = {
     "io": "magenta",
@@ -551,7 +553,7 @@ def _document(document: Mapping[str, Any], counts: bool = False) -> list[Rendera
 
 
 def _list(values: list[Any]) -> RenderableType:
-    shown = [value if isinstance(value, Mapping) else dict(enumerate(_row(value))) for value in values[:_ROWS_SHOWN]]
+    shown = [value if isinstance(value, Mapping) else dict(enumerate(_row(value))) for value in _largest(values)]
     columns = list(dict.fromkeys(key for value in shown for key in value))
     numeric = {c for c in columns if all(q.is_number(value.get(c)) for value in shown)}
     heads = {c: c.replace("_", " ") if isinstance(c, str) else "" for c in columns}
@@ -560,6 +562,15 @@ def _list(values: list[Any]) -> RenderableType:
         table.add_row(*(Text(_scalar(str(c), value.get(c))) for c in columns))
     left = len(values) - len(shown)
     return Group(table, Text(f" and {left} more (all with --format json)", "dim")) if left else table
+
+
+def _largest(values: list[Any]) -> list[Any]:
+    """As many as are shown, in their order: of counts the largest, else the first."""
+    counted = next((c for c in _COUNTED if all(isinstance(value, Mapping) and c in value for value in values)), None)
+    if counted is None:
+        return values[:_ROWS_SHOWN]
+    by_count = sorted(range(len(values)), key=lambda i: values[i][counted], reverse=True)
+    return [values[i] for i in sorted(by_count[:_ROWS_SHOWN])]
 
 
 def _row(value: Any) -> list[Any]:

@@ -95,10 +95,10 @@ def test_offered_traffic_has_a_delay_at_a_rate_as_people_write_it(routes: Path, 
     done = run_command("router", "run", "--table", routes, "--rate", rate, "--packets", "500")
     assert done.returncode == 0, done.stderr
     assert re.search(r"delay, p99\W+[\d,.]+ (ns|µs|ms|s)\b", done.stdout), done.stdout
-    # The last of 500 packets arrives after 49.9 ms, and no earlier.
+    # 500 packets take 50 ms to arrive in the mean, give or take 2 (Poisson).
     wall = re.search(r"time\W+([\d.]+) (ms|s)\b", done.stdout)
     assert wall, done.stdout
-    assert float(wall[1]) * {"ms": 1.0, "s": 1e3}[wall[2]] >= 49.8
+    assert float(wall[1]) * {"ms": 1.0, "s": 1e3}[wall[2]] >= 35
     assert "CPU of all threads" in done.stdout
 
 

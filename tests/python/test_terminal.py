@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -72,6 +73,21 @@ def test_an_inspection_shows_every_value() -> None:
     text = printed(terminal.inspection("x.pcap", document), 60)
     for part in ("x.pcap", "1,234,567", "1.02", "50.0 %", "1500", "1.50 µs"):
         assert part in text
+
+
+def test_of_a_long_list_of_counts_the_largest_rows_are_shown_in_their_order() -> None:
+    # A full table: /24 is the 17th length that it has, and more than half of all prefixes.
+    lengths = [{"length": length, "prefixes": 500_000 if length == 24 else 10 * length} for length in range(8, 33)]
+    sizes = [{"from": 64 * i, "to": 64 * i + 63, "packets": 9_999 if i == 24 else i} for i in range(1, 25)]
+    text = printed(terminal.inspection("rib", {"ipv4_by_length": lengths, "sizes": sizes}), 80)
+    assert "500,000" in text
+    assert "9,999" in text
+    assert text.count("more (all with --format json)") == 2
+    shown = [int(word) for word in re.findall(r"^ *(\d\d?) +[\d,]+ *$", text, re.MULTILINE)]
+    assert len(shown) == 16
+    assert shown == sorted(shown)
+    assert 24 in shown
+    assert 8 not in shown, "the smallest is left for --format json"
 
 
 def test_energy_is_told_by_cause_or_why_it_is_not_known() -> None:

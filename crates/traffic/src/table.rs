@@ -10,7 +10,7 @@ mod mrt;
 mod synthetic;
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::io::{self, Cursor, Read};
 use std::net::IpAddr;
 use std::path::Path;
@@ -218,19 +218,45 @@ impl Table {
     }
 }
 
-/// Collects routes and numbers next hops.
+/// Where in a vector a thing is: a set of places, so that each thing is kept once.
 ///
-/// Files are anybody's, so both sets hash with a seed that nobody knows; order is that of the vectors, and no result depends on
-/// the seed. They hold places in the vectors, so that each prefix and next hop is kept once.
+/// Files are anybody's, so it hashes with a seed that nobody knows. Order is that of the vector: no result depends on the seed.
+#[derive(Default)]
+struct Places {
+    seed: RandomState,
+    /// Hashes and places. With the hash beside it nothing is looked up again where the set grows.
+    table: HashTable<(u32, u32)>,
+}
+
+impl Places {
+    fn hash(&self, thing: impl Hash) -> u32 {
+        self.seed.hash_one(thing) as u32
+    }
+
+    /// All bits of the set's own hash, of which it uses both ends.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn find(&self, hash: u32, is: impl Fn(usize) -> bool) -> Option<u32> {
+        let found = self.table.find(Places::spread(hash), |&(of, place)| of == hash && is(place as usize));
+        found.map(|&(_, place)| place)
+    }
+
+    fn insert(&mut self, hash: u32, place: u32) {
+        self.table.insert_unique(Places::spread(hash), (hash, place), |&(of, _)| Places::spread(of));
+    }
+}
+
+/// Collects routes and numbers next hops.
 #[derive(Default)]
 struct Builder {
     routes: Vec<Route>,
     next_hops: Vec<NextHop>,
-    /// By its prefix, the place of each route.
-    seen: HashTable<u32>,
-    /// The place of each next hop.
-    classes: HashTable<u32>,
-    seed: RandomState,
+    /// Of the routes, by their prefixes.
+    seen: Places,
+    /// Of the next hops.
+    classes: Places,
     duplicates: u64,
     /// Messages that are updates of a table, and no table.
     updates: u64,
@@ -242,30 +268,28 @@ struct Builder {
 impl Builder {
     /// Adds a route that stands at byte `at` of the input.
     fn add(&mut self, at: u64, prefix: Prefix, next_hop: Option<NextHop>) {
-        let Builder { routes, seen, seed, .. } = self;
-        let hash = seed.hash_one(prefix);
-        if seen.find(hash, |&place| routes[place as usize].prefix == prefix).is_some() {
+        let hash = self.seen.hash(prefix);
+        if self.seen.find(hash, |place| self.routes[place].prefix == prefix).is_some() {
             self.duplicates += 1;
             return;
         }
-        if routes.len() >= MOST_ROUTES {
+        if self.routes.len() >= MOST_ROUTES {
             self.full.get_or_insert(at);
             return;
         }
-        seen.insert_unique(hash, routes.len() as u32, |&place| seed.hash_one(routes[place as usize].prefix));
+        self.seen.insert(hash, self.routes.len() as u32);
         let next_hop = next_hop.map(|hop| self.class(hop));
         self.routes.push(Route { prefix, next_hop });
     }
 
     fn class(&mut self, hop: NextHop) -> u32 {
-        let Builder { next_hops, classes, seed, .. } = self;
-        let hash = seed.hash_one(hop);
-        if let Some(&place) = classes.find(hash, |&place| next_hops[place as usize] == hop) {
+        let hash = self.classes.hash(hop);
+        if let Some(place) = self.classes.find(hash, |place| self.next_hops[place] == hop) {
             return place;
         }
-        let place = next_hops.len() as u32;
-        classes.insert_unique(hash, place, |&place| seed.hash_one(next_hops[place as usize]));
-        next_hops.push(hop);
+        let place = self.next_hops.len() as u32;
+        self.classes.insert(hash, place);
+        self.next_hops.push(hop);
         place
     }
 

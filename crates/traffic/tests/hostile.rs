@@ -341,7 +341,7 @@ const GROWING: [Growing; 21] = [
     ("requests", "requests", 400_000, |n| lines("", n, |i| format!("R {i:x} {i}"))),
     ("requests", "places in the program", 60_000, |n| lines("", n, |i| format!("I  {i:x},3\n L {i:x},8"))),
     ("sessions", "lines", 200_000, |n| lines("", n, |_| "[[session]]".into())),
-    ("profile", "bins", 1_000, |n| {
+    ("profile", "bins", 2_500, |n| {
         let bins = lines("", n, |i| format!("{{ bytes = {}, share = 1.0 }},", 64 + i % 1400));
         [b"sizes.histogram = [\n", &bins[..], b"]\n[flows]\ncount = 1\n"].concat()
     }),
