@@ -21,7 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences notebooks schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences papers notebooks schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -35,6 +35,7 @@ help: ## Print this
 	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
 	@echo 'make sdist       the sources as pip installs them, in dist/'
 	@echo 'make licences    refresh THIRD-PARTY.md'
+	@echo 'make papers      refresh the numbers in the READMEs of papers from their last full run; RUN=1 runs them before'
 	@echo 'make notebooks   refresh the notebooks that Jupyter opens'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
@@ -128,6 +129,12 @@ wheel: $(STAMPS)/package
 
 sdist: $(STAMPS)/venv
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin sdist --out dist
+
+# PAPER names one room, and RUN=1 runs its study before.
+PAPER ?=
+
+papers: $(STAMPS)/package
+	$(BIN)/python -m wirespeed.papers.readme $(PAPER) $(if $(RUN),--run)
 
 licences: $(STAMPS)/venv
 	$(BIN)/python tests/house/licences.py

@@ -732,7 +732,7 @@ def papers_run(
         typer.Option(
             "--claim",
             metavar="CLAIM",
-            help="Only claims of this id, or with this in id or words. May be given several times.",
+            help="Only claims of this id, or with this in id, words or place. May be given several times.",
             show_default=False,
         ),
     ] = None,
@@ -758,10 +758,13 @@ def papers_run(
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
-    """Run a paper's study and judge its claims: reproduced, partly or not."""
+    """Run a paper's study and judge its claims: reproduced, partly, not, or listed."""
+    found = registry.find(paper)
+    if found.id != paper and not quiet:
+        print(f"wirespeed: {paper}: taken as {found.id}; takes {found.takes}", file=sys.stderr)
     with _stoppable(), Bar(quiet=quiet, unit="points") as bar:
         reports = registry.run(
-            registry.find(paper),
+            found,
             claims=claim or [],
             reading=reading,
             real_size=real_size,
