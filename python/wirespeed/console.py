@@ -8,6 +8,7 @@ of a line. Styles are put on by rich alone, behind this edge: `Console` shows th
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ def visible(text: str, kept: str = "\n") -> str:
     >>> print(visible("a\x1b[31mred\x07"))
     a\x1b[31mred\x07
     """
-    return text.translate(_SHOWN if kept == "\n" else {code: to for code, to in _ALL.items() if chr(code) not in kept})
+    return text.translate(_shown(kept))
 
 
 class Console(rich.console.Console):
@@ -76,6 +77,11 @@ def guarded() -> Iterator[None]:
             setattr(module, name, old)
 
 
+@functools.cache
+def _shown(kept: str) -> dict[int, str]:
+    return {code: to for code, to in _ALL.items() if chr(code) not in kept}
+
+
 class _Guarded:
     """A stream to which text is shown. What is rendered goes to the stream behind it."""
 
@@ -118,5 +124,4 @@ _CONTROLS: Final = (
 )
 # JSON has no control of C0 in it; of the others these are its own escapes, which mean the same.
 _ALL: Final = {code: f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}" for code in _CONTROLS}
-_SHOWN: Final = {code: to for code, to in _ALL.items() if chr(code) != "\n"}
 _STYLE: Final = re.compile(r"(\x1b\[[0-9;]*m)")

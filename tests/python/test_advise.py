@@ -7,6 +7,7 @@ import re
 import shlex
 import struct
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from wirespeed import api, terminal
 from wirespeed.advise import advice as advice_of
 from wirespeed.advise import bench, factorial, lossless, page, techniques, text
 from wirespeed.sweep import Ask, Plan, metrics
+from wirespeed.sweep import engine as engines
 
 # One core, a small table and a small pool: saturated by the port as it is, and quick to fill.
 SMALL = {
@@ -668,3 +670,17 @@ def test_bars_of_loss_have_as_many_decimals_as_its_table(advice):
     document = json.loads(json.dumps(advice[2].document))
     document["techniques"][0]["loss"] = {"change": -0.0004, "half_width": 0.0001}
     assert f"{document['techniques'][0]['title']}: -0.04 ± 0.01" in page.page(document)
+
+
+def test_advice_from_python_takes_threads_and_the_command_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bench.Asked] = []
+
+    def stop(given: bench.Asked) -> None:
+        asked.append(given)
+        raise wirespeed.InputError("enough")
+
+    monkeypatch.setattr(advice_of, "advise", stop)
+    with pytest.raises(wirespeed.InputError, match="enough"):
+        wirespeed.advise("forwarding")
+    assert isinstance(bench.Bench(asked[0])._engine, engines.Threads)
+    assert isinstance(bench.Bench(replace(asked[0], in_processes=True))._engine, engines.Local)

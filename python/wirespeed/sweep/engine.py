@@ -38,6 +38,8 @@ _BREAKS_WITHIN_S: Final = 10.0
 _AHEAD: Final = 2
 _SUSPECTED_AFTER: Final = 3
 _GIVEN_UP_AFTER: Final = 5
+# A worker may be killed while it starts, but not each time.
+_STARTS: Final = 3
 
 
 class Engine(Protocol):
@@ -142,14 +144,14 @@ class Local:
             return self._pool
         if getattr(current_process(), "_inheriting", False):
             raise InputError(_UNGUARDED)  # this is a worker, which runs the script that it should only import
-        # Not forked: a fork of a process with threads (those of Arrow, of a progress bar) may hang.
-        self._pool = ProcessPoolExecutor(self._jobs, mp_context=self._context, initializer=work.prepare)
-        try:
-            self._pool.submit(work.identify).result()
-        except BrokenExecutor:
+        for _ in range(_STARTS):
+            # Not forked: a fork of a process with threads (those of Arrow, of a progress bar) may hang.
+            pool = self._pool = ProcessPoolExecutor(self._jobs, mp_context=self._context, initializer=work.prepare)
+            with contextlib.suppress(BrokenExecutor):
+                pool.submit(work.identify).result()
+                return pool
             self.close()
-            raise InputError(_UNGUARDED) from None
-        return self._pool
+        raise InputError(_UNGUARDED)
 
     def again(self) -> Executor | None:
         """New processes for those that died, and their siblings."""
