@@ -93,7 +93,7 @@ fn pieces(named: &[RecordedRegion], touched: impl Iterator<Item = (u64, u64, boo
             if pieces.len() > MOST_PIECES {
                 return Err(format!(
                     "it touches more than {} GiB page by page: record fewer packets, or name the regions that matter",
-                    MOST_PIECES as u64 * PAGE >> 30
+                    (MOST_PIECES as u64 * PAGE) >> 30
                 ));
             }
         }
