@@ -446,6 +446,7 @@ def compare(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    force: ForceOpt = False,
     form: FormatOpt = Format.table,
     quiet: QuietOpt = False,
 ) -> int:
@@ -468,10 +469,12 @@ def compare(
     document = comparing.document(pairs, judged, failed)
     labels = results[0].summary.get("attribution_labels")
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         written = json.dumps(document, indent=2, allow_nan=False) + "\n"
-        (out / "comparison.json").write_text(written, encoding="utf-8")
-        (out / "comparison.html").write_text(comparing.page(operands, pairs, judged, labels), encoding="utf-8")
+        pages = {
+            "comparison.json": written,
+            "comparison.html": comparing.page(operands, pairs, judged, labels),
+        }
+        files.write_texts(out, pages, force=force)
         if not quiet:
             print(f"wirespeed: wrote {out / 'comparison.html'} and comparison.json", file=sys.stderr)
     if form is Format.json:

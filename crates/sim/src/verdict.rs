@@ -275,29 +275,25 @@ impl Facts<'_> {
         let line = self.result.scenario.nic.rate;
         let (offered, n) = (self.offered(), count(self.packets));
         let share = self.offered_gbps / line.gbps();
+        // What was asked for: what came of it differs by chance.
+        let of_line = percent(self.result.load);
         if self.lost > 0 {
             let loss = percent(self.lost as f64 / self.packets as f64);
             let served = digits(self.served_mpps);
             let lead = if share >= LINE_RATE {
                 format!("Does not keep wire speed: of {offered} offered")
             } else {
-                format!("Loses packets at {} of line rate: of {offered} offered", percent(share))
+                format!("Loses packets at {of_line} of line rate: of {offered} offered")
             };
             return (Status::Loses, format!("{lead}, {loss} of the packets are lost; {served} Mpps get through."));
         }
         if let Some(why) = self.why_rejected() {
-            return (
-                Status::Rejects,
-                format!("Loses none of the {offered} offered, {} of line rate. {why}", percent(share)),
-            );
+            return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
         }
         if share >= LINE_RATE {
             return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
         }
-        (
-            Status::Carries,
-            format!("Carries the {offered} offered, {} of line rate: none of {n} packets lost.", percent(share)),
-        )
+        (Status::Carries, format!("Carries the {offered} offered, {of_line} of line rate: none of {n} packets lost."))
     }
 
     /// What a search says.
@@ -792,7 +788,7 @@ fn count(n: u64) -> String {
 fn duration(ns: f64) -> String {
     match ns {
         _ if ns < 1e3 => format!("{} ns", digits(ns)),
-        _ if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
+        _ if ns < 1e6 => format!("{} µs", digits(ns / 1e3)),
         _ => format!("{} ms", digits(ns / 1e6)),
     }
 }
@@ -812,6 +808,6 @@ mod tests {
             count(1_234_567),
             duration(4120.5),
         ];
-        assert_eq!(texts, ["50", "0.0042", "1235", "50 %", "3e-6", "1,234,567", "4.12 us"]);
+        assert_eq!(texts, ["50", "0.0042", "1235", "50 %", "3e-6", "1,234,567", "4.12 µs"]);
     }
 }
