@@ -1,12 +1,17 @@
 //! The router that runs: a specification in, JSON out.
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use router::RouterError;
 use router::bench::{BenchSpec, Point};
 use router::setup::RunSpec;
 
-use super::{InputError, interruptible, json_of};
+use super::{InputError, PROGRESS_EVERY, bug, interruptible, json_of};
 
 /// What cannot be used is the caller's to change; what breaks while it runs is the machine's, and a bug is ours.
 fn error(e: RouterError) -> PyErr {
@@ -18,11 +23,44 @@ fn error(e: RouterError) -> PyErr {
     }
 }
 
-/// Routes; JSON in and out.
+/// Routes; JSON in and out. Ctrl-C ends it with what was routed by then; the second one abandons it.
 #[pyfunction]
 pub fn route(py: Python<'_>, spec: &str) -> PyResult<String> {
     let spec: RunSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
-    json_of(&interruptible(py, None, move || router::setup::run(&spec))?.map_err(error)?)
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    json_of(&until_stopped(py, &stop, move || router::setup::run_until(&spec, &asked))?.map_err(error)?)
+}
+
+/// As [`interruptible`], but the first Ctrl-C sets `stop` and is waited for.
+fn until_stopped<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &AtomicBool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (give, take) = channel();
+    std::thread::spawn(move || {
+        // Nobody takes it if the user has left.
+        let _ = give.send(catch_unwind(AssertUnwindSafe(work)));
+    });
+    let take = Mutex::new(take);
+    loop {
+        let got = py.detach(|| match take.lock() {
+            Ok(take) => take.recv_timeout(PROGRESS_EVERY),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        });
+        match got {
+            Ok(done) => return done.map_err(bug),
+            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the router ended early")),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(e) = py.check_signals()
+                    && (stop.swap(true, Ordering::Relaxed) || !e.is_instance_of::<PyKeyboardInterrupt>(py))
+                {
+                    return Err(e);
+                }
+            }
+        }
+    }
 }
 
 /// What this machine's GPU offers, under `gpu`, or under `reason` why there is none to be used; JSON.

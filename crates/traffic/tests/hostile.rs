@@ -325,7 +325,7 @@ const GROWING: [Growing; 21] = [
     ("inspect", "flows", 40_000, |n| capture(n, |number| udp(number, !number, 9, &[]))),
     ("tunnels", "tunnels", 50_000, |n| capture(n, tunnelled)),
     ("table", "prefixes with one hash", 300_000, colliding_list),
-    ("table", "next hops", 250_000, |n| {
+    ("table", "next hops", 400_000, |n| {
         lines("", n, |i| format!("{}/32 2001:db8::{:x}:{:x}", std::net::Ipv4Addr::from(i), i >> 16, i & 0xffff))
     }),
     ("table", "damaged lines", 100_000, |n| lines("10.0.0.0/8\n", n, |i| format!("10.0.0.{i}/33"))),
