@@ -261,7 +261,7 @@ mod tests {
 
     const PREFIX: &str = "wirespeed-";
 
-    /// In memory where that can be had: what is put on the disk for certain takes its time there.
+    /// In memory where possible: what is put on the disk for certain takes its time there.
     fn folder() -> tempfile::TempDir {
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
     }

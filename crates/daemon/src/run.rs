@@ -187,7 +187,7 @@ fn verified<P: Policy>(inner: P, config: &Config, setup: &Setup, known: Option<E
                 intervals,
                 loss,
                 "device writes get the most ways and then the fewest, cores the fewest, on live traffic; that ends early when \
-                 such a share of packets more is lost (io.verify = false leaves it out)"
+                 such a share of packets more is lost (io.verify = false omits it)"
             );
             policy
         }

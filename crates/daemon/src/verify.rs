@@ -72,6 +72,8 @@ struct Probe {
     /// The second setting, the fewest ways.
     is_low: bool,
     waited: u32,
+    /// Intervals in a row that do not say what is lost.
+    blind: u32,
     high: Vec<Look>,
     now: Vec<Look>,
 }
@@ -89,7 +91,8 @@ struct Look {
 
 /// Intervals before the measurement that say what is lost without it.
 const BEFORE: usize = 2;
-/// With packets and without the counters to measure by, it is not begun after so many intervals.
+/// After so many intervals with packets and without the counters to measure by it is not begun, and after as many without knowing what
+/// it loses it ends.
 const BLIND: u32 = 3;
 /// Intervals after a change that count for nothing: lines leave slowly.
 const SETTLE: u32 = 2;
@@ -179,13 +182,20 @@ impl<P: Policy> Verified<P> {
     fn guard(&mut self, seen: &Observation) -> Option<Effect> {
         let [fewest, most] = self.io_ways();
         let Phase::Probe(probe) = &mut self.phase else { return None };
-        let look = look(seen)?;
-        if look.lost <= probe.lost + self.measurement.loss {
+        let Some(during) = loss(seen) else {
+            probe.blind += 1;
+            return (probe.blind >= BLIND).then_some(Effect::Unknown);
+        };
+        probe.blind = 0;
+        if during <= probe.lost + self.measurement.loss {
             return None;
         }
         let io_ways = if probe.is_low { fewest } else { most };
-        self.stopped = Some(Stopped { before: probe.lost, during: look.lost, io_ways });
-        Some(if probe.is_low { judge_stopped(&probe.high, &look) } else { Effect::Unknown })
+        self.stopped = Some(Stopped { before: probe.lost, during, io_ways });
+        Some(match look(seen) {
+            Some(look) if probe.is_low => judge_stopped(&probe.high, &look),
+            _ => Effect::Unknown,
+        })
     }
 
     /// An interval of one of the two settings.
@@ -249,13 +259,19 @@ fn fresh(counter: control::Counter) -> Option<f64> {
     counter.filter(|s| s.age.0 == 0 && s.value.is_finite()).map(|s| s.value)
 }
 
+/// The share of packets that was lost in the interval that has just ended.
+fn loss(seen: &Observation) -> Option<f64> {
+    let (received, lost) = (fresh(seen.received_pps)?, fresh(seen.lost_pps)?);
+    Some(lost / (received + lost)).filter(|share| share.is_finite())
+}
+
 /// Counters of the interval that has just ended.
 fn look(seen: &Observation) -> Option<Look> {
     let pps = fresh(seen.received_pps).filter(|p| *p > 0.0)?;
-    let lost = fresh(seen.lost_pps)?;
+    let lost = loss(seen)?;
     let memory = fresh(seen.memory_bytes_per_s).map_or(0.0, |m| m / pps);
     let bytes = fresh(seen.pcie_write_bytes_per_s).map_or(0.0, |b| b / pps);
-    Some(Look { miss: fresh(seen.ddio_write_miss_rate)?, memory, pps, bytes, lost: lost / (pps + lost) })
+    Some(Look { miss: fresh(seen.ddio_write_miss_rate)?, memory, pps, bytes, lost })
 }
 
 /// The mean, and its variance.
@@ -336,5 +352,35 @@ mod tests {
         assert_eq!(judge_stopped(&high, &low(0.13, 1500.0, 9e5)), Effect::Unknown, "within the scatter");
         assert_eq!(judge_stopped(&high, &low(0.6, 64.0, 9e5)), Effect::Unknown, "other packets");
         assert_eq!(judge_stopped(&high, &low(0.6, 1500.0, 2e6)), Effect::Unknown, "more packets");
+    }
+    #[test]
+    fn a_measurement_ends_when_all_is_lost_or_nothing_is_known_of_loss() {
+        use policy::baseline::Isolated;
+        use units::Ps;
+        let floors = Floors::default();
+        let sample = |value| Some(control::Sample { value, age: Ps::ZERO, interval: Ps(1) });
+        let begun = || {
+            let measurement = Measurement { intervals: 5, loss: 0.01 };
+            let mut policy = Verified::new(Isolated::new(floors.clone(), 2), floors.clone(), measurement);
+            let seen = Observation {
+                received_pps: sample(1e6),
+                lost_pps: sample(0.0),
+                ddio_write_miss_rate: sample(0.3),
+                ..Observation::default()
+            };
+            let first = (0..BEFORE).find_map(|_| policy.decide(&seen)).unwrap();
+            assert_eq!((first.io_ways.unwrap().ways(), policy.effect()), (floors.most_io(), None));
+            (policy, Observation { in_force: first, ..seen })
+        };
+        let (mut policy, seen) = begun();
+        assert_eq!(policy.decide(&seen), None, "it goes on");
+        let all_lost = Observation { received_pps: sample(0.0), lost_pps: sample(1e6), ..seen.clone() };
+        let back = policy.decide(&all_lost).unwrap();
+        assert_eq!((back.io_ways.unwrap().ways(), policy.effect()), (2, Some(Effect::Unknown)));
+        assert_eq!(policy.stopped(), Some(Stopped { before: 0.0, during: 1.0, io_ways: floors.most_io() }));
+        let (mut policy, seen) = begun();
+        let blind = Observation { lost_pps: None, ..seen };
+        let ends = (1..10).find(|_| policy.decide(&blind).is_some());
+        assert_eq!((ends, policy.effect()), (Some(BLIND), Some(Effect::Unknown)));
     }
 }

@@ -194,7 +194,7 @@ fn a_flood_that_goes_on_keeps_nobody_from_an_answer() {
     pressed.end();
 }
 
-/// 256 descriptors: the loop keeps some of them, and what is lost to slow connections is had again.
+/// 256 descriptors: the loop keeps some of them, and those of slow connections come back.
 #[test]
 fn with_few_descriptors_the_loop_goes_on_and_others_are_answered() {
     let Some(mut pressed) = pressed(&["--nofile=256:256"]) else { return };
