@@ -21,9 +21,11 @@ def scenario(path: str) -> str | None:
     found = Path(path)
     if found.is_dir():
         return load(found).scenario if (found / SUMMARY_FILE).exists() else None
+    if not found.is_file():
+        return None  # a pipe would be waited for
     try:
         with found.open("rb") as file:
-            if not found.is_file() or file.read(len(_PARQUET)) != _PARQUET:
+            if file.read(len(_PARQUET)) != _PARQUET:
                 return None
     except OSError:
         return None  # as a scenario it is told what is wrong with it

@@ -4,8 +4,8 @@ A file is written under a name of its own in the folder where it belongs, synchr
 finds what was there before, or all of what is new. Files of one result are renamed one after the other, the one that
 holds the checksums of the others last: what a kill leaves of the two sets is seen to be a mixture.
 
-What is not ours stays: a link is never followed, and a file that wirespeed did not write is never replaced. What it
-wrote it knows by a list in the folder.
+What is not ours stays: a link is never followed, and of the files of a folder none is replaced that wirespeed did not
+write. What it wrote it knows by a list in the folder. A single file that somebody names is replaced.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from wirespeed import _wirespeed, options, quantities, terminal
+from wirespeed import _wirespeed, files, options, quantities, terminal
 from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.options import OUTPUT, QuietOpt, TablesOrJsonOpt
@@ -661,6 +661,7 @@ def _csv(path: Path | None) -> Iterator[IO[str] | None]:
     if path is None:
         yield None
         return
+    files.refuse_link(path)
     with path.open("w", encoding="utf-8") as file:
         print(_wirespeed.bench_columns(), file=file, flush=True)
         yield file

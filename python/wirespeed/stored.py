@@ -48,6 +48,9 @@ def load(folder: str | os.PathLike[str]) -> Stored:
         ) from None
     summary = judged(base / SUMMARY_FILE, text)
     digests: Mapping[str, str] = summary["files"]
+    gone = [name for name in _READ if name in digests and not (base / name).is_file()]
+    if gone:
+        raise InputError(f"{base}: {', '.join(gone)}: missing, which the run wrote; {_AGAIN}")
     for name in _READ:
         if (base / name).is_file():
             content = scenario if name == SCENARIO_FILE else (base / name).read_bytes()

@@ -740,7 +740,9 @@ def headline(summary: Summary) -> str:
 
 
 def curve_text(summary: Summary) -> str | None:
-    """How far the load could go: the highest of the curve without loss, and the first with it; None without a curve."""
+    """How far the load could go: the highest that was run without loss, and the first with it; None without a curve."""
+    if not summary.get("packets"):
+        return None
     points = sorted(
         (p for p in summary.get("curve") or [] if q.is_number(p.get("load")) and q.is_number(p.get("loss"))),
         key=lambda p: p["load"],
@@ -750,8 +752,11 @@ def curve_text(summary: Summary) -> str | None:
     clean = list(itertools.takewhile(lambda p: p["loss"] == 0, points))
     if not clean:
         return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
-    best = clean[-1]
-    upto = f"Without loss up to {q.share(best['load'], 1)} of line rate ({q.mpps(best.get('carried_mpps'))})"
+    load, carried = clean[-1]["load"], clean[-1].get("carried_mpps")
+    own = summary.get("load")
+    if len(clean) == len(points) and not summary.get("lost") and q.is_number(own) and own > load:
+        load, carried = own, summary.get("carried_mpps")
+    upto = f"Without loss up to {q.share(load, 1)} of line rate ({q.mpps(carried)})"
     if len(clean) == len(points):
         return f"{upto}, the highest load that was tried."
     return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."

@@ -116,8 +116,8 @@ _SCALES: Final[Mapping[Kind, Mapping[str, float]]] = {
 }
 # Longest first within a kind; a kind whose words end another's stands before it.
 _WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "packets": ("packets/s", "packet/s", "pps", "p/s"),
-    "bits": ("bits/s", "bit/s", "bits", "bit", "bps", "b/s"),
+    "packets": ("packets/s", "packet/s", "pkts/s", "pkt/s", "pps", "p/s"),
+    "bits": ("bits/s", "bit/s", "bits", "bit", "bps", "b/s", "b"),
     "bytes": ("bytes", "byte", "B"),
     "frequency": ("Hz",),
     "time": ("s",),

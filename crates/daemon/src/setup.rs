@@ -276,24 +276,24 @@ fn io_backend(
 fn untold_io(config: &Config, rule: &CbmRule, why: &str, notes: &mut Vec<String>) -> Cbm {
     let ways = rule.ways();
     let highest = |n: u32| Cbm::span(ways - n.min(ways), n.min(ways));
-    let at = match (config.io.fixed, rule.shareable) {
-        (Some(n), _) => highest(n),
-        (None, shared) if shared == highest(shared.ways()) => shared,
-        (None, shared) => {
-            notes.push(format!(
-                "resctrl says that hardware fills {shared} too, which are not the highest ways: cores are not kept out of them \
-                 (io.fixed = {} keeps them out of as many of the highest)",
-                shared.ways()
-            ));
-            Cbm(0)
+    let no_way = format!("cores are kept out of no way for devices: {why}");
+    let (at, note) = match (config.io.fixed, rule.shareable) {
+        (Some(0), _) => (Cbm(0), format!("{no_way}, and io.fixed is 0")),
+        (None, Cbm(0)) => (Cbm(0), format!("{no_way}, and resctrl names no way that hardware fills too")),
+        (None, shared) if shared != highest(shared.ways()) => {
+            let ways = shared.ways();
+            let remedy = format!("io.fixed = {ways} keeps them out of as many of the highest");
+            (
+                Cbm(0),
+                format!("{no_way}, and the ways that hardware fills too, {shared}, are not the highest ({remedy})"),
+            )
+        }
+        (fixed, shared) => {
+            let at = fixed.map_or(shared, highest);
+            (at, format!("ways of device writes stay {at}: {why}"))
         }
     };
-    notes.push(match at {
-        Cbm(0) => {
-            format!("cores are kept out of no way for devices: {why}, and resctrl names no way that hardware fills too")
-        }
-        _ => format!("ways of device writes stay {at}: {why}"),
-    });
+    notes.push(note);
     at
 }
 

@@ -99,7 +99,7 @@ fn a_log_that_nobody_reads_does_not_keep_the_watchdog_from_putting_all_back() {
     let before = scene.host.state();
     let (_reader, mut writer) = std::io::pipe().unwrap();
     // Some lines fit, so that settings are changed before it hangs.
-    writer.write_all(&[b'\n'; 14 * 4096]).unwrap();
+    writer.write_all(&[b'\n'; 12 * 4096]).unwrap();
     let mut child = scene.command(&["run", "--apply", "--log", "debug"]).stderr(writer).spawn().unwrap();
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
     scene.until("the watchdog to end it", || child.try_wait().unwrap().is_some());

@@ -412,8 +412,8 @@ struct Watch {
     /// Nanoseconds between arrivals.
     gap: Option<f64>,
     committed: u64,
-    /// When as many packets were committed as a batch has.
-    first_batch: Option<Duration>,
+    /// When as many packets were committed as a batch has, and how many were by then.
+    first_batch: Option<(Duration, u64)>,
     last: Duration,
     delays: Delays,
 }
@@ -423,7 +423,7 @@ impl Watch {
         self.committed += u64::from(done.count);
         self.last = now;
         if self.committed >= self.batch {
-            self.first_batch.get_or_insert(now);
+            self.first_batch.get_or_insert((now, self.committed));
         }
         let Some(gap) = self.gap else { return };
         for number in done.first..done.first + u64::from(done.count) {
@@ -434,8 +434,8 @@ impl Watch {
     /// Whether the batches after the first came out in the time in which they came in. The first one's own time is in
     /// neither: a large batch that is waited for is no slack.
     fn sustained(&self) -> bool {
-        let (Some(gap), Some(first)) = (self.gap, self.first_batch) else { return true };
-        let due = (self.committed - self.batch) as f64 * gap;
+        let (Some(gap), Some((first, by_then))) = (self.gap, self.first_batch) else { return true };
+        let due = (self.committed - by_then) as f64 * gap;
         (self.last - first).as_nanos() as f64 * SUSTAINED <= due
     }
 }

@@ -6,6 +6,8 @@ use crate::scenario::{Scenario, ScenarioError, with_nearest};
 
 /// Faults of one scenario that are told, at most.
 const MOST_FAULTS: usize = 50;
+/// Numbers that may be written as text in one scenario: each is read anew with all the others.
+const MOST_WRITTEN: usize = 200;
 
 /// What came of the settings.
 pub(crate) struct Resolved {
@@ -19,6 +21,7 @@ pub(crate) struct Resolved {
 /// `usual`, which holds without it, and what follows is read all the same.
 pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved {
     let mut faults: Vec<(String, String)> = Vec::new();
+    let mut written = 0;
     while faults.len() < MOST_FAULTS {
         let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
             Ok(scenario) => return Resolved { scenario: Some(scenario), faults },
@@ -29,6 +32,14 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved 
         if let Some(value) = at(&mut merged, &segments)
             && let Some(meant) = as_written(value, &message)
         {
+            written += 1;
+            if written > MOST_WRITTEN {
+                let allowed = format!(
+                    "{value}: allowed are {MOST_WRITTEN} numbers with a prefix or a percent sign (write it out)"
+                );
+                faults.push((path, allowed));
+                break;
+            }
             *value = meant;
             continue;
         }

@@ -102,15 +102,14 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// Whether it is about what one of `paths` is about: the same setting, or one of the same table.
+    /// Whether it is about one of `paths`, or about what is in it.
     fn concerns(&self, paths: &[String]) -> bool {
-        let table = |path: &str| path.rsplit_once('.').map_or(path.to_string(), |(table, _)| table.to_string());
         let own = match self {
             ScenarioError::Value { path, .. } => path.clone(),
             ScenarioError::Machine(e) => e.path.clone(),
             _ => return false,
         };
-        paths.iter().any(|path| own.starts_with(path.as_str()) || table(&own) == table(path))
+        paths.iter().any(|path| own == *path || own.starts_with(&format!("{path}.")))
     }
 }
 
@@ -590,6 +589,19 @@ impl Default for RunSpec {
 }
 
 impl RunSpec {
+    /// Says so where packets at so many a second come later than simulated time holds.
+    pub(crate) fn outlasts_time(&self, per_second: f64) -> Option<String> {
+        // Without a warm-up that is given up to as many packets as are measured come before.
+        let packets = self.packets as f64 + self.warmup.unwrap_or(self.packets) as f64;
+        let seconds = packets / per_second;
+        (seconds > LONGEST_RUN_S).then(|| {
+            format!(
+                "{packets:.0} packets may take {seconds:.1e} s: allowed are {LONGEST_RUN_S:.0e} s of simulated time (raise the rate, \
+                 or lower run.packets and run.warmup)"
+            )
+        })
+    }
+
     fn check(&self, found: &mut Found) {
         if !(1_000..=1_000_000_000_000).contains(&self.packets) {
             found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
@@ -786,6 +798,7 @@ impl Scenario {
                 });
             }
         };
+        refuse_counted_masks(&text, &name)?;
         let mut merged: toml::Table = toml::from_str(&text)
             .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
         let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
@@ -922,17 +935,8 @@ impl Scenario {
             (.., Some(rate)) => ("traffic.packet_rate", rate.mpps() * 1e6),
             _ => return,
         };
-        // Without a warm-up that is given up to as many packets as are measured come before.
-        let packets = self.run.packets as f64 + self.run.warmup.unwrap_or(self.run.packets) as f64;
-        let seconds = packets / per_second;
-        if seconds > LONGEST_RUN_S {
-            found.add(
-                path,
-                format!(
-                    "{packets:.0} packets may take {seconds:.1e} s: allowed are {LONGEST_RUN_S:.0e} s of simulated time (raise the \
-                     rate, or lower run.packets and run.warmup)"
-                ),
-            );
+        if let Some(message) = self.run.outlasts_time(per_second) {
+            found.add(path, message);
         }
     }
 
@@ -1188,12 +1192,14 @@ fn not_a_number(table: &toml::Table) -> Option<String> {
 
 /// A mask in a file reads as the number that it is, and would be taken for a count.
 fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
+    const KEY: &str = "core_ways";
     let mask = |line: &str| {
-        let (key, value) = line.split_once('=')?;
-        let key = key.trim().rsplit('.').next()?.trim_matches('"');
-        let value = value.trim();
-        (key == "core_ways" && (value.starts_with("0b") || value.starts_with("0x")))
-            .then(|| value.split(['#', ',', '}']).next().unwrap_or(value).trim().to_string())
+        let line = line.split('#').next().unwrap_or(line);
+        line.match_indices(KEY).find_map(|(at, _)| {
+            let value = line[at + KEY.len()..].trim_start_matches(['"', ' ', '\t']).strip_prefix('=')?.trim_start();
+            let end = value.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(value.len());
+            (value.starts_with("0b") || value.starts_with("0x")).then(|| value[..end].to_string())
+        })
     };
     match text.lines().find_map(mask) {
         None => Ok(()),
@@ -1401,6 +1407,7 @@ pub(crate) fn with_nearest(message: &str) -> String {
             "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
             "i8" | "i16" | "i32" | "i64" => "a whole number",
             "f32" | "f64" => "a number",
+            other if other.starts_with("struct ") => "a table of settings",
             other => other,
         };
         return format!("{}: {wanted} is wanted", came.replace('`', ""));
@@ -1700,7 +1707,11 @@ mod tests {
             |set: &str| read("", &[set]).map(|s| s.machine.llc.core_ways.unwrap().0.0).map_err(|e| e.to_string());
         assert_eq!((ways("machine.llc.core_ways=8"), ways("machine.llc.core_ways=0b110")), (Ok(0xff), Ok(0b110)));
         assert!(ways("machine.llc.core_ways=2047").unwrap_err().contains("write a mask as text: \"0x7ff\""));
-        for text in ["[machine.llc]\ncore_ways = 0b11", "machine.llc.core_ways = 0x3 # two"] {
+        for text in [
+            "[machine.llc]\ncore_ways = 0b11",
+            "machine.llc.core_ways = 0x3 # two",
+            "[machine]\nllc = { slices = 18, \"core_ways\" = 0b11 }",
+        ] {
             let error = read(text, &[]).unwrap_err().to_string();
             assert!(error.contains("a bare number is how many ways"), "{error}");
         }
@@ -1719,6 +1730,7 @@ mod tests {
         {
             assert!(error.lines().any(|line| line.contains(&format!(" {path}: "))), "{path} is not in:\n{error}");
         }
+        assert!(error.contains(" run.loss_limit: 2") && error.contains("nic.burst = 0"), "{error}");
         // What was well said stays well said.
         assert!(!error.contains("mempool") && error.lines().count() < 12, "{error}");
     }
@@ -1731,6 +1743,12 @@ mod tests {
         assert_eq!(s.nic.rx_descriptors, 1000);
         assert_eq!(read("", &["traffic.rate=80 Gbit/s"]).unwrap().traffic.rate, Some(Rate::from_gbps(80.0)));
         assert!(read("", &["traffic.rate=80"]).unwrap_err().to_string().contains("\"80\" is not a bit rate"));
+    }
+
+    #[test]
+    fn what_rust_calls_a_struct_is_called_a_table() {
+        let error = read("", &["machine.sockets=2"]).unwrap_err().to_string();
+        assert!(error.contains("integer 2: a table of settings is wanted"), "{error}");
     }
 
     #[test]

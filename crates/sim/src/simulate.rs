@@ -164,6 +164,12 @@ impl Setup<'_> {
     pub fn simulate(&self, load: &Load, packets: u64, watch: &Watch) -> Result<Measured, ScenarioError> {
         let seed = Seed(self.scenario.run.seed);
         let pps = self.blueprint.packets_per_second(load)?;
+        if let Load::Timestamps(speed) = load
+            && let Some(message) = self.scenario.run.outlasts_time(pps)
+        {
+            let message = format!("{speed}: {message}");
+            return Err(ScenarioError::Value { origin: "run".into(), path: "traffic.speed".into(), message });
+        }
         // The same packets at every load, and in runs that are compared.
         let mut source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
         source.rotate(self.scenario.run.seed);

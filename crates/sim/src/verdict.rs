@@ -32,8 +32,8 @@ const LEAST_FALL: f64 = 0.01;
 const MANY_REJECTED: f64 = 0.05;
 /// A share of rejected packets that the headline speaks of.
 const SOME_REJECTED: f64 = 0.01;
-/// A load of at least this share of the line rate is line rate: what was offered is measured.
-const LINE_RATE: f64 = 0.99;
+/// A load of at least this share of the line rate is line rate: rates are rounded.
+const LINE_RATE: f64 = 0.9999;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -262,11 +262,13 @@ impl Facts<'_> {
             };
             return (Status::Partial, format!("Ended early, after {after}: {headline}"));
         }
-        if let Some(why) = self.why_rejected()
-            && !matches!(status, Status::Rejects)
-        {
-            headline = format!("{headline} {why}");
+        let Some(why) = self.why_rejected().filter(|_| status != Status::Rejects) else { return (status, headline) };
+        if matches!(status, Status::LineRate | Status::Found) {
+            // A rate that is found with packets that were not worked on is no rate of the function.
+            let gbps = digits(self.result.load * self.result.scenario.nic.rate.gbps());
+            return (Status::Rejects, format!("Trials passed {gbps} Gbps. {why}"));
         }
+        headline = format!("{headline} {why}");
         (status, headline)
     }
 
@@ -274,13 +276,12 @@ impl Facts<'_> {
     fn carried(&self) -> (Status, String) {
         let line = self.result.scenario.nic.rate;
         let (offered, n) = (self.offered(), count(self.packets));
-        let share = self.offered_gbps / line.gbps();
         // What was asked for: what came of it differs by chance.
-        let of_line = percent(self.result.load);
+        let (is_line, of_line) = (self.result.load >= LINE_RATE, percent(self.result.load));
         if self.lost > 0 {
             let loss = percent(self.lost as f64 / self.packets as f64);
             let served = digits(self.served_mpps);
-            let lead = if share >= LINE_RATE {
+            let lead = if is_line {
                 format!("Does not keep wire speed: of {offered} offered")
             } else {
                 format!("Loses packets at {of_line} of line rate: of {offered} offered")
@@ -290,10 +291,11 @@ impl Facts<'_> {
         if let Some(why) = self.why_rejected() {
             return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
         }
-        if share >= LINE_RATE {
+        if is_line {
             return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
         }
-        (Status::Carries, format!("Carries the {offered} offered, {of_line} of line rate: none of {n} packets lost."))
+        let gbps = digits(self.offered_gbps);
+        (Status::Carries, format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."))
     }
 
     /// What a search says.
@@ -317,7 +319,7 @@ impl Facts<'_> {
             let text = format!("Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {loss}.");
             return (Status::Loses, text);
         }
-        if found.load >= 1.0 {
+        if found.load >= 1.0 && self.lost == 0 {
             return (
                 Status::LineRate,
                 format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials)),
@@ -759,6 +761,9 @@ fn all_cores(n: usize) -> String {
 /// Three significant digits.
 fn digits(x: f64) -> String {
     let x = if x.is_finite() { x } else { 0.0 };
+    if x != 0.0 && x.abs() < 1e-3 {
+        return scientific(x);
+    }
     let places = (2 - x.abs().max(1e-3).log10().floor() as i32).clamp(0, 4) as usize;
     let text = format!("{x:.places$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
@@ -802,12 +807,13 @@ mod tests {
         let texts = [
             digits(49.96),
             digits(0.0042),
+            digits(2.02e-5),
             digits(1234.6),
             percent(0.5),
             percent(3e-6),
             count(1_234_567),
             duration(4120.5),
         ];
-        assert_eq!(texts, ["50", "0.0042", "1235", "50 %", "3e-6", "1,234,567", "4.12 µs"]);
+        assert_eq!(texts, ["50", "0.0042", "2e-5", "1235", "50 %", "3e-6", "1,234,567", "4.12 µs"]);
     }
 }

@@ -31,7 +31,11 @@ impl fmt::Display for QuantityError {
         for (i, (unit, _)) in self.allowed.iter().enumerate() {
             write!(f, "{}{unit}", if i == 0 { "" } else { ", " })?;
         }
-        write!(f, ", for example \"{}\"", self.example)
+        write!(f, ", for example \"{}\"", self.example)?;
+        if self.what == "a bit rate" && self.came.to_ascii_lowercase().contains("pps") {
+            write!(f, " (traffic.packet_rate takes packets a second)")?;
+        }
+        Ok(())
     }
 }
 
@@ -91,7 +95,16 @@ fn factor<Q: Quantity>(unit: &str) -> Option<f64> {
         })
     };
     let exact = named(unit).or_else(|| spelled(unit));
-    exact.or_else(|| Q::UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor))
+    // Of a bit rate in bytes the case of the b is all that tells.
+    let known = Q::UNITS.iter().filter(|(name, _)| !name.ends_with("B/s"));
+    let lower = |unit: &str| {
+        let (prefix, rest) = unit.split_at_checked(1)?;
+        let prefix = if prefix == "k" { "k".into() } else { prefix.to_ascii_uppercase() };
+        Q::SPELLINGS.iter().any(|(written, _)| *written == rest && rest.len() > 1).then(|| format!("{prefix}{rest}"))
+    };
+    let any_case =
+        |unit: &str| known.clone().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor);
+    exact.or_else(|| any_case(unit)).or_else(|| lower(unit).and_then(|unit| spelled(&unit)))
 }
 
 /// A whole number as people write it: `20000`, `20_000`, `20k`, `1.5M`, `2e6`; [`None`] for anything else, and from 2^53 on.
@@ -356,7 +369,9 @@ mod tests {
         assert_eq!("33 Mi".parse::<Size>().unwrap().bytes(), 33 << 20);
         assert_eq!("64 bytes".parse::<Size>().unwrap().bytes(), 64);
         // Which unit is meant cannot be seen.
-        for text in ["80", "", "80 Q", "GBPS"] {
+        assert_eq!("20 gbit/s".parse::<Rate>().unwrap().gbps(), 20.0);
+        assert_eq!("20 gb/s".parse::<Rate>().unwrap().gbps(), 20.0);
+        for text in ["80", "", "80 Q"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }
         assert!("20".parse::<PacketRate>().is_err() && "33M".parse::<Size>().is_err());

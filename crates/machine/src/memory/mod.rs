@@ -309,6 +309,8 @@ pub struct Hierarchy {
 
 /// A time of a memory system, at most: what packets wait for it has to fit into simulated time.
 const LONGEST: Ps = Ps(1_000_000_000);
+/// Between two refreshes, at most.
+const LONGEST_REFRESH: Ps = Ps(1_000_000_000_000);
 
 impl MemorySpec {
     /// That no time is longer than a millisecond.
@@ -335,6 +337,15 @@ impl MemorySpec {
                 let remedy = "a unit may be missing: a bare number is in ns".into();
                 return Err(MachineError::new(format!("{path}.{field}"), span.to_string(), "at most 1 ms", remedy));
             }
+        }
+        if dram.t_refi.ps() > LONGEST_REFRESH {
+            let remedy = "a DRAM that is never refreshed forgets".into();
+            return Err(MachineError::new(
+                format!("{path}.dram.t_refi"),
+                dram.t_refi.to_string(),
+                "at most 1 s",
+                remedy,
+            ));
         }
         Ok(())
     }
@@ -436,6 +447,14 @@ impl Hierarchy {
                 ),
                 "latencies that grow from L1 to LLC",
                 "each is load-to-use from the core".into(),
+            ));
+        }
+        if let Some(ways) = spec.llc.core_ways.and_then(CoreWays::counted).filter(|ways| *ways > spec.llc.ways) {
+            return Err(MachineError::new(
+                format!("{path}.llc.core_ways"),
+                ways.to_string(),
+                format!("1 to {}", spec.llc.ways),
+                format!("the LLC has {} ways", spec.llc.ways),
             ));
         }
         let core_ways = spec.llc.core_ways.map_or(Cbm::low(spec.llc.ways), |ways| ways.0);

@@ -26,6 +26,11 @@ impl CoreWays {
         CoreWays::count(text.parse().ok()?)
     }
 
+    /// How many, where it is the lowest so many.
+    pub(super) fn counted(self) -> Option<u32> {
+        (self.0.0 != 0 && self.0 == Cbm::low(self.0.ways())).then(|| self.0.ways())
+    }
+
     /// The lowest `n` ways.
     fn count(n: u64) -> Option<CoreWays> {
         (1..=32).contains(&n).then(|| CoreWays(Cbm::low(n as u32)))
@@ -34,16 +39,19 @@ impl CoreWays {
 
 impl fmt::Display for CoreWays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == Cbm::low(self.0.ways()) && self.0.0 != 0 { write!(f, "{}", self.0.ways()) } else { self.0.fmt(f) }
+        match self.counted() {
+            Some(ways) => write!(f, "{ways}"),
+            None => self.0.fmt(f),
+        }
     }
 }
 
 impl Serialize for CoreWays {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0 == Cbm::low(self.0.ways()) && self.0.0 != 0 {
-            return serializer.serialize_u32(self.0.ways());
+        match self.counted() {
+            Some(ways) => serializer.serialize_u32(ways),
+            None => serializer.collect_str(self),
         }
-        serializer.collect_str(self)
     }
 }
 

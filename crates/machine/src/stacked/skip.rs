@@ -62,7 +62,7 @@ pub struct SkipLogic {
     missed: u64,
     /// Windows in a row above the threshold.
     above: u32,
-    /// Accesses since the slices were taken into use.
+    /// Accesses of the trial, or of the start, and of the windows that led to skipping.
     used: u64,
     /// After so many requests that skip the slices are tried again.
     retry: u64,
@@ -136,7 +136,7 @@ impl SkipLogic {
         };
         (self.seen, self.missed) = (0, 0);
         if rate <= limit {
-            self.above = 0;
+            (self.above, self.used) = (0, 0);
             return self.go(Using::Slices);
         }
         self.above += 1;
@@ -213,6 +213,19 @@ mod tests {
         // Between the two limits it stays as it is.
         assert_eq!((window(&mut logic, 75), window(&mut logic, 75)), (None, None));
         assert_eq!((logic.using(), logic.changes()), (Using::Slices, 4));
+    }
+
+    #[test]
+    fn a_burst_of_misses_costs_a_healthy_application_no_more_than_its_trial() {
+        let mut logic = logic(100);
+        (0..100).for_each(|_| assert_eq!(logic.saw(true), None));
+        (0..2000).for_each(|_| assert_eq!(window(&mut logic, 20), None));
+        assert_eq!((window(&mut logic, 100), window(&mut logic, 100)), (None, Some(Using::Nothing)));
+        // 32 times the two windows, and not the 200,000 accesses before.
+        let back = (0..1_000_000).map(|_| logic.skipped()).position(|next| next.is_some());
+        assert_eq!(back, Some(32 * 200 - 1));
+        (0..100).for_each(|_| assert_eq!(logic.saw(true), None));
+        assert_eq!(window(&mut logic, 20), Some(Using::Slices));
     }
 
     #[test]
