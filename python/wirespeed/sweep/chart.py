@@ -79,8 +79,8 @@ def figure(document: Mapping[str, Any], metric: Metric) -> Figure | None:
         if here:
             title = ", ".join(f"{axis.name}={text.at(v)}" for axis, v in zip(others, values, strict=True))
             panels.append(Panel(title, frame.draw(here)))
-    legend = () if frame.is_heat or by is None else tuple(zip(by.places.values(), _COLOURS, strict=False))
-    legend = tuple((f"{by.name}={label}", colour) for label, colour in legend) if by is not None else ()
+    legend = () if frame.is_heat or by is None else tuple(zip(by.places, _COLOURS, strict=False))
+    legend = tuple((f"{by.name}={text.at(value)}", colour) for value, colour in legend) if by is not None else ()
     return Figure(captions, legend, tuple(panels))
 
 
@@ -89,6 +89,8 @@ def axis_of(name: str, measured: Sequence[Result]) -> Axis:
 
     >>> list(axis_of("traffic.rate", [{"at": {"traffic.rate": r}} for r in ("40 Gbps", "80G")]).places.values())
     [40.0, 80.0]
+    >>> list(axis_of("traffic.rate", [{"at": {"traffic.rate": r}} for r in ("50G", "100G")]).places.values())
+    [50.0, 100.0]
     >>> list(axis_of("machine.llc.io_ways", [{"at": {"machine.llc.io_ways": w}} for w in (3, 0)]).places.values())
     ['0', '0b11']
     """
@@ -101,8 +103,9 @@ def axis_of(name: str, measured: Sequence[Result]) -> Axis:
         return Axis(name, "number", name, {value: value for value in sorted(values)})
     read = {value: units.parse(value) for value in values if isinstance(value, str)}
     kinds = {each.kind for each in read.values() if each is not None}
-    if kinds == {"bits", "count"}:
-        kinds = {"bits"}  # `100G` leaves the unit out
+    of_rate: units.Kind | None = _RATES.get(name.rpartition(".")[2])
+    if of_rate is not None and kinds <= {of_rate, "count"}:
+        kinds = {of_rate}  # `100G` leaves the unit out
     if values and len(read) == len(values) and None not in read.values() and len(kinds) == 1:
         numbers = {value: each.value for value, each in read.items() if each is not None}
         scale, unit = _unit(kinds.pop(), max(numbers.values()))
@@ -308,6 +311,8 @@ NO_DIFFERENCE: Final = "These points cannot be told apart: what differs is withi
 
 _KINDS: Final = ("number", "order", "name")
 _MASKS: Final = ("io_ways", "cbm", "skip_ways")
+# Settings whose values may leave the unit out.
+_RATES: Final[Mapping[str, units.Kind]] = {"rate": "bits", "packet_rate": "packets"}
 # Lines that can be told apart; more series become a heat map. Panels that a reader still looks at.
 _LINES: Final = 6
 _PANELS: Final = 12
