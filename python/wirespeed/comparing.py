@@ -27,6 +27,9 @@ TITLES: Final[Mapping[str, str]] = {
 ANSWERED: Final = ("carried_mpps", "loss", "p99", "mean")
 """The metrics that decide, the first first."""
 
+LEAST_PCT: Final = 1.0
+"""A change of less percent is no reason to choose: half-widths are of chance alone, and many metrics are looked at."""
+
 
 def title(name: str, labels: Mapping[str, str] | None = None) -> str:
     """The words for a metric; `labels` are those of a run's reasons.
@@ -40,13 +43,18 @@ def title(name: str, labels: Mapping[str, str] | None = None) -> str:
 def sentence(pair: Comparison) -> str:
     """What differs surely between a and b, of what decides."""
     sure: dict[str, list[str]] = {"better": [], "worse": []}
+    small: list[str] = []
     for name in ANSWERED:
         metric = pair.metrics.get(name)
         if metric is not None and (word := judgement(metric)) in sure:
             values = f"{value_text(metric, metric.get('a'))} to {value_text(metric, metric.get('b'))}"
-            sure[word].append(f"{title(name).lower()} {change_text(metric)} ({values})")
+            percent = metric.get("change_pct")
+            kept = small if percent is not None and abs(percent) < LEAST_PCT else sure[word]
+            kept.append(f"{title(name).lower()} {change_text(metric)} ({values})")
     if not pair.identical_traffic:
         begin = "The runs saw different traffic; b is"
+    elif not any(sure.values()) and small:
+        return f"No difference of {LEAST_PCT:g} % or more in carried rate, loss or sojourn; sure but small: {small[0]}."
     elif not any(sure.values()):
         return "No sure difference in carried rate, loss or sojourn."
     else:

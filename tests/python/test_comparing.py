@@ -44,6 +44,10 @@ def test_a_sentence_says_what_is_surely_better_and_worse():
     )
     nothing = pair(LOSSLESS, metric("p99", 100.0, 101.0, 1.0, 2.0))
     assert comparing.sentence(nothing) == "No sure difference in carried rate, loss or sojourn."
+    small = pair(LOSSLESS, metric("mean", 1000.0, 999.0, -0.1, 0.05, True))
+    assert comparing.sentence(small).startswith(
+        "No difference of 1 % or more in carried rate, loss or sojourn; sure but"
+    )
     assert comparing.sentence(pair(LOSSLESS, identical=False)).startswith("The runs saw different traffic")
 
 
