@@ -142,7 +142,8 @@ mod tests {
         }
         found.push("machine.preset".into());
         let mut listed: Vec<&str> = FILES.iter().map(|setting| setting.path).collect();
-        (found.sort(), listed.sort());
+        found.sort();
+        listed.sort();
         assert_eq!(found, listed);
     }
 

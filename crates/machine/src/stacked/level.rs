@@ -159,10 +159,9 @@ fn share_out(free: &mut [Ps], bank: usize, begin: Ps, work: Ps, means: &[Ps]) {
     }
     left[..count].sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut since, mut done) = (0.0, 0.0);
-    for n in 0..count {
-        let until = left[n].0;
-        done += (until - since) / pace(count - n);
-        (since, left[n].0) = (until, done);
+    for (n, (until, _)) in left[..count].iter_mut().enumerate() {
+        done += (*until - since) / pace(count - n);
+        (since, *until) = (*until, done);
     }
     let place = left[..count].iter().position(|(other, _)| *other > work.0 as f64).unwrap_or(count);
     left.copy_within(place..count, place + 1);
