@@ -34,7 +34,7 @@ BEST = 6
 TECHNIQUES = {
     "slices": ("36 LLC slices in place of 18", 2020, ["machine.llc.slices=36"], (1, 0, 0, 1)),
     "rows": ("packets in piece-wise linear pages, not in mbufs", 2003, ["buffer.allocation=piecewise"], (1, 0, 0, 1)),
-    "io_ways": ("4 of 11 LLC ways for devices, not 2", 2024, ["machine.llc.io_ways=0b11110000000"], (0, 0, 2, 1)),
+    "io_ways": ("4 of 11 LLC ways for devices, not 2", 2024, ["machine.llc.io_ways=4"], (0, 0, 2, 1)),
     "allocator": (
         "ways set while packets go, by the four-state allocator",
         2024,

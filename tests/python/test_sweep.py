@@ -826,7 +826,7 @@ def test_a_study_file_is_what_the_command_line_says(tmp_path):
     file.write_text(
         'scenario = "forwarding"\nreplications = 2\nmetrics = ["p99"]\n'
         '[set]\n"run.packets" = 2000\nrun.warmup = 500\n[vary]\ntraffic.load = [0.2, 0.4]\n'
-        '[cases.narrow]\n"machine.llc.io_ways" = 1\n[cases.wide]\n"machine.llc.io_ways" = 15\n'
+        '[cases.narrow]\n"machine.llc.io_ways" = 1\n[cases.wide]\n"machine.llc.io_ways" = 4\n'
     )
     ask = read(file)
     assert ask is not None

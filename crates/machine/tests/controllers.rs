@@ -44,7 +44,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b11,
+            io_ways: machine::memory::Ways::Mask(units::Cbm(0b11)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -221,7 +221,7 @@ fn waiting(prefetches: Option<u32>, tlb: Option<TlbSpec>, prefetcher: Option<Pre
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b11,
+            io_ways: machine::memory::Ways::Mask(units::Cbm(0b11)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -80,6 +80,15 @@ fn file_settings() -> Vec<&'static str> {
     sim::files::FILES.iter().map(|setting| setting.path).collect()
 }
 
+/// Refuses a mask of ways that is written as a number in `text`, which is TOML.
+///
+/// # Errors
+/// InputError: the first such setting.
+#[pyfunction]
+fn refuse_counted_masks(text: &str, origin: &str) -> PyResult<()> {
+    sim::scenario::refuse_counted_masks(text, origin).map_err(|e| InputError::new_err(e.to_string()))
+}
+
 /// Shipped files of traffic: name and text.
 fn traffic_presets() -> impl Iterator<Item = (&'static str, &'static str)> {
     traffic::SHIPPED_PROFILES.iter().copied()
@@ -481,6 +490,6 @@ mod _wirespeed {
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Stock, Table, commit, compare, file_settings, inspect, inspect_table, preset,
-        presets, run, schema, version,
+        presets, refuse_counted_masks, run, schema, version,
     };
 }

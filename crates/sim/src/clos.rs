@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use machine::MachineError;
-use machine::memory::{ClassCounters, Hierarchy, LevelCounters};
+use machine::memory::{ClassCounters, Hierarchy, LevelCounters, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use units::{Cbm, Clos, LINE_BYTES};
+use units::{Clos, LINE_BYTES};
 
 use crate::neighbours::NeighbourSpec;
 use crate::scenario::Scenario;
@@ -21,8 +21,8 @@ use crate::scenario::Scenario;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClosSpec {
-    /// The ways that it may fill, as a bit mask of bits that are contiguous.
-    pub ways: u32,
+    /// The ways that it may fill: how many, from the lowest on, or which, as text ("0xf0") of bits that are contiguous.
+    pub ways: Ways,
     /// Packet cores that are in it, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<u32>,
@@ -96,9 +96,8 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
 pub(crate) fn apply(classes: &Classes, memory: &mut Hierarchy) -> Result<(), MachineError> {
     for (key, class) in classes {
         if let Some(clos) = number(key) {
-            memory
-                .set_class_ways(Clos(clos), Cbm(class.ways))
-                .map_err(|e| MachineError { path: format!("machine.clos.{key}.ways"), ..e })?;
+            let ways = class.ways.lowest(&format!("machine.clos.{key}.ways"), memory.llc_ways())?;
+            memory.set_class_ways(Clos(clos), ways)?;
         }
     }
     Ok(())
@@ -127,7 +126,7 @@ pub(crate) fn between(from: &[ClassCounters; CLASSES], to: &[ClassCounters; CLAS
 }
 
 /// For the summary: each class that was set, null where none was.
-pub(crate) fn summary(classes: &Classes, found: &[ClassCounters; CLASSES]) -> Value {
+pub(crate) fn summary(classes: &Classes, llc_ways: u32, found: &[ClassCounters; CLASSES]) -> Value {
     if classes.is_empty() {
         return Value::Null;
     }
@@ -137,7 +136,7 @@ pub(crate) fn summary(classes: &Classes, found: &[ClassCounters; CLASSES]) -> Va
         let lookups = hits + misses;
         Some(json!({
             "clos": clos,
-            "ways": class.ways,
+            "ways": class.ways.lowest(key, llc_ways).ok().map(|mask| mask.0),
             "cores": class.cores,
             "neighbours": class.neighbours,
             "llc_lookups": lookups,
@@ -164,7 +163,7 @@ mod tests {
     #[test]
     fn classes_that_cannot_be_are_refused() {
         let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\"}]";
-        read(&[tenant, "machine.cores=4", "machine.clos.2={ways=0b11, cores=[2, 3], neighbours=[\"tenant\"]}"])
+        read(&[tenant, "machine.cores=4", "machine.clos.2={ways=\"0b11\", cores=[2, 3], neighbours=[\"tenant\"]}"])
             .unwrap();
         for (set, expected) in [
             (&["machine.clos.16.ways=1"][..], "machine.clos.16: allowed are classes 0 to 15"),

@@ -105,47 +105,66 @@ mod tests {
     use super::*;
     use crate::Overrides;
 
-    /// Every `PathBuf` of a scenario, by the schema: whoever adds one has to add it to the list.
-    #[test]
-    fn every_path_in_a_scenario_is_in_the_list() {
-        let schema = schemars::schema_for!(Scenario);
-        let text = serde_json::to_string(&schema).unwrap();
-        // What schemars makes of a `PathBuf`, and of the two names that may be files.
-        let spec = |of: &str| {
-            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-            value["$defs"][of]["properties"].as_object().unwrap().clone()
-        };
-        let mut found = Vec::new();
-        for (name, at) in [
-            ("TrafficSpec", "traffic"),
-            ("ForwardingSpec", "function.forward"),
-            ("UserPlaneSpec", "function.upf"),
-            ("ClassificationSpec", "function.classify"),
-            ("InspectionSpec", "function.inspect"),
-            ("FilterSpec", "function.firewall"),
-            ("TraceSpec", "function.trace"),
-        ] {
-            for (field, property) in spec(name) {
-                let words = property["description"].as_str().unwrap_or_default();
-                let is_text = property["type"].to_string().contains("string");
-                if is_text
-                    && ["capture", "profile", "table", "sessions", "rules", "patterns", "file"]
-                        .contains(&field.as_str())
-                {
-                    found.push(format!("{at}.{field}"));
-                }
-                assert!(
-                    !words.contains("path of") || FileSetting::of(&format!("{at}.{field}")).is_some(),
-                    "{at}.{field}"
-                );
+    /// The paths of all settings whose value may be any text, by the schema: files and names.
+    fn texts(schema: &serde_json::Value, of: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+        if let Some(name) = of["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+            return texts(schema, &schema["$defs"][name], at, found);
+        }
+        let any_text =
+            ["enum", "const", "pattern", "format", "examples", "anyOf", "oneOf"].iter().all(|key| of[key].is_null());
+        let arms = || ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| of[key].as_array()).flatten();
+        // A quantity may be a number, too.
+        if arms().any(|arm| ["\"number\"", "\"integer\""].contains(&arm["type"].to_string().as_str())) {
+            return;
+        }
+        let is_text = ["\"string\"", "[\"string\",\"null\"]"].contains(&of["type"].to_string().as_str());
+        if any_text && is_text {
+            found.push(at.to_string());
+        }
+        for arm in arms() {
+            texts(schema, arm, at, found);
+        }
+        for (key, property) in of["properties"].as_object().into_iter().flatten() {
+            let path = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            texts(schema, property, &path, found);
+        }
+        for (inner, step) in [("items", "[]"), ("additionalProperties", ".*")] {
+            if of[inner].is_object() {
+                texts(schema, &of[inner], &format!("{at}{step}"), found);
             }
         }
-        found.push("machine.preset".into());
-        let mut listed: Vec<&str> = FILES.iter().map(|setting| setting.path).collect();
+    }
+
+    /// Whoever adds a setting that is text says whether it is a file.
+    #[test]
+    fn every_path_in_a_scenario_is_in_the_list() {
+        let schema = serde_json::to_value(schemars::schema_for!(Scenario)).unwrap();
+        let mut found = Vec::new();
+        texts(&schema, &schema, "", &mut found);
         found.sort();
+        found.dedup();
+        let mut listed: Vec<&str> = FILES.iter().map(|setting| setting.path).chain(NAMES).collect();
         listed.sort();
         assert_eq!(found, listed);
     }
+
+    /// Texts that name no file.
+    const NAMES: [&str; 14] = [
+        "name",
+        "machine.name",
+        "machine.clos.*.neighbours[]",
+        "machine.dram.controller.map",
+        "machine.dram.controller.order",
+        "machine.dram.controller.page",
+        "machine.dram.controller.refresh",
+        "machine.dram.controller.writes",
+        "machine.dram.currents",
+        "machine.dram.standard",
+        "machine.stacked.holds[]",
+        "machine.stacked.memory.service.device.standard",
+        "neighbours[].name",
+        "traffic.flows.destinations.pool[]",
+    ];
 
     #[test]
     fn each_is_where_its_path_says() {

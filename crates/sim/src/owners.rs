@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use engine::Seed;
-use machine::memory::{ApplicationCounters, ApplicationSpec, ApplicationState, Hierarchy, StackedCounters};
+use machine::memory::{ApplicationCounters, ApplicationSpec, ApplicationState, Hierarchy, StackedCounters, Ways};
 use machine::nic::{NEIGHBOURS, ServerLayout};
 use probe::{RegionSpec, Sharing};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ pub(crate) fn applications(scenario: &Scenario, found: &[ApplicationFound]) -> V
         json!({
             "of": name,
             "slices": found.end.slices,
-            "ways": spec.ways.map(u32::count_ones),
+            "ways": spec.ways.map(Ways::count),
             "llc_lookups": lookups,
             "llc_miss_rate": c.llc.misses as f64 / lookups as f64,
             "skipped": c.skipped,

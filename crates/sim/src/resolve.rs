@@ -1,5 +1,7 @@
 //! Settings become a scenario, or every fault that they have is told at once.
 
+use machine::MachineError;
+use machine::memory::Hierarchy;
 use serde_path_to_error::Segment;
 
 use crate::scenario::{Scenario, ScenarioError, with_nearest};
@@ -49,6 +51,32 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved 
         }
     }
     Resolved { scenario: None, faults }
+}
+
+/// Why the machine of `scenario` cannot be built. What cannot be is replaced by that of `usual`, and what comes after it is looked
+/// at all the same.
+pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<MachineError> {
+    let build = |scenario: &Scenario| {
+        let machine = &scenario.machine;
+        Hierarchy::sampled(&machine.memory(), machine.cores, machine.sampling, "machine").err()
+    };
+    let mut found = Vec::new();
+    let mut left = scenario.clone();
+    while found.len() < MOST_FAULTS
+        && let Some(error) = build(&left)
+    {
+        let path: Vec<Step> = error.path.split('.').map(|key| Step::Key(key.into())).collect();
+        found.push(error);
+        let Ok(mut table) = toml::Table::try_from(&left) else { break };
+        if !replace(&mut table, usual, &path) {
+            break;
+        }
+        match toml::Value::Table(table).try_into() {
+            Ok(other) => left = other,
+            Err(_) => break,
+        }
+    }
+    found
 }
 
 /// The faults as one error; `origin` is the file.

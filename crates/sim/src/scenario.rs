@@ -26,7 +26,7 @@ use crate::clos::{self, ClosSpec};
 use crate::files::{FILES, FileSetting};
 use crate::neighbours::NeighbourSpec;
 use crate::recorded::TraceSpec;
-use crate::resolve::{Resolved, as_error, resolve};
+use crate::resolve::{Resolved, as_error, resolve, unbuildable};
 use crate::steer::PolicySpec;
 
 /// Why a scenario cannot be run: where, what came, what is allowed, what to do.
@@ -102,13 +102,18 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
+    /// The setting that it is about, where it is about one.
+    fn path(&self) -> Option<&str> {
+        match self {
+            ScenarioError::Value { path, .. } => Some(path),
+            ScenarioError::Machine(e) => Some(&e.path),
+            _ => None,
+        }
+    }
+
     /// Whether it is about one of `paths`, or about what is in it.
     fn concerns(&self, paths: &[String]) -> bool {
-        let own = match self {
-            ScenarioError::Value { path, .. } => path.clone(),
-            ScenarioError::Machine(e) => e.path.clone(),
-            _ => return false,
-        };
+        let Some(own) = self.path() else { return false };
         paths.iter().any(|path| own == *path || own.starts_with(&format!("{path}.")))
     }
 }
@@ -801,7 +806,6 @@ impl Scenario {
         refuse_counted_masks(&text, &name)?;
         let mut merged: toml::Table = toml::from_str(&text)
             .map_err(|e| ScenarioError::Syntax { origin: name.clone(), message: e.to_string() })?;
-        let keeps_io_ways = get_mut(&mut own, &["machine", "llc", "io_ways"]).is_some();
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
         let touches_machine = own.get("machine").is_some();
         let slower = clock_alone(&mut own);
@@ -822,7 +826,6 @@ impl Scenario {
             table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
         }
         let moved = ways.and_then(|ways| fit_size(&mut merged, &usual, ways));
-        let io_moved = if keeps_io_ways { None } else { fit_io_ways(&mut merged) };
         let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
         table(&mut merged, "machine").insert("preset".into(), name.into());
         if let Some(title) = title {
@@ -839,6 +842,9 @@ impl Scenario {
             let mut found = scenario.check(origin);
             found.retain(|error| !error.concerns(&paths));
             errors.append(&mut found);
+            let machine = unbuildable(scenario, &usual).into_iter().map(ScenarioError::Machine);
+            let known: Vec<String> = errors.iter().filter_map(ScenarioError::path).map(String::from).collect();
+            errors.extend(machine.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
         }
         if let Some(path) = not_a_number
             && errors.is_empty()
@@ -852,7 +858,7 @@ impl Scenario {
         if !keeps_name && touches_machine {
             scenario.machine.name = machine_name(&scenario.machine, &usual);
         }
-        scenario.replaced.extend(moved.into_iter().chain(io_moved).chain(grown).chain(slower));
+        scenario.replaced.extend(moved.into_iter().chain(grown).chain(slower));
         // A shipped scenario's traffic is nobody's choice.
         if !shipped && !replaced.is_empty() {
             let list = replaced.join(", ");
@@ -1087,7 +1093,11 @@ impl Scenario {
                     .into(),
             );
         }
-        if self.nic.cache_cells > 0 && llc.io_ways != 0 && self.nic.output_block.is_none() && self.policy.is_none() {
+        if self.nic.cache_cells > 0
+            && llc.io_ways.count() != 0
+            && self.nic.output_block.is_none()
+            && self.policy.is_none()
+        {
             idle.push(
                 "nic.cache_cells has nothing to do: the LLC's I/O ways take what the NIC writes, and it reads each packet in one \
                  go (machine.llc.io_ways = 0 has it written past the LLC, nic.output_block has queues take turns)"
@@ -1190,25 +1200,32 @@ fn not_a_number(table: &toml::Table) -> Option<String> {
     table.iter().find_map(|(key, value)| Some(format!("{key}{}", within(value)?)))
 }
 
-/// A mask in a file reads as the number that it is, and would be taken for a count.
-fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
-    const KEY: &str = "core_ways";
-    let mask = |line: &str| {
-        let line = line.split('#').next().unwrap_or(line);
-        line.match_indices(KEY).find_map(|(at, _)| {
-            let value = line[at + KEY.len()..].trim_start_matches(['"', ' ', '\t']).strip_prefix('=')?.trim_start();
-            let end = value.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(value.len());
-            (value.starts_with("0b") || value.starts_with("0x")).then(|| value[..end].to_string())
-        })
-    };
-    match text.lines().find_map(mask) {
+/// Refuses a mask of ways that is written as a number: it reads as the number that it is, and would be taken for a count.
+///
+/// # Errors
+/// The first such setting in `text`, which is TOML.
+pub fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
+    match text.lines().find_map(counted_mask) {
         None => Ok(()),
-        Some(value) => Err(ScenarioError::Value {
+        Some((path, value)) => Err(ScenarioError::Value {
             origin: origin.into(),
-            path: "machine.llc.core_ways".into(),
+            path,
             message: format!("{value}: a bare number is how many ways (write a mask as text: \"{value}\")"),
         }),
     }
+}
+
+/// The key that ends in `ways` and its mask, where a line has one.
+fn counted_mask(line: &str) -> Option<(String, String)> {
+    const KEY: &str = "ways";
+    let line = line.split('#').next().unwrap_or(line);
+    line.match_indices(KEY).find_map(|(at, _)| {
+        let value = line[at + KEY.len()..].trim_start_matches(['"', ' ', '\t']).strip_prefix('=')?.trim_start();
+        let end = value.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(value.len());
+        let start = line[..at].rfind(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).map_or(0, |n| n + 1);
+        let mask = value.starts_with("0b") || value.starts_with("0x");
+        mask.then(|| (line[start..at + KEY.len()].to_string(), value[..end].to_string()))
+    })
 }
 
 /// The ways that settings give the LLC.
@@ -1235,21 +1252,6 @@ fn fit_size(merged: &mut toml::Table, usual: &toml::Table, ways: u32) -> Option<
 fn mib(bytes: u64) -> String {
     let text = format!("{:.2}", bytes as f64 / f64::from(1 << 20));
     format!("{} MiB", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
-/// Moves a preset's I/O ways to the top of an LLC that was given fewer ways than the preset has: what is to be said about it.
-fn fit_io_ways(merged: &mut toml::Table) -> Option<String> {
-    let number =
-        |value: Option<&mut toml::Value>| value.and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok());
-    let ways = number(get_mut(merged, &["machine", "llc", "ways"])).filter(|ways| (1..=31).contains(ways))?;
-    let mask = get_mut(merged, &["machine", "llc", "io_ways"])?;
-    let io = number(Some(mask)).filter(|io| io >> ways != 0)?;
-    let kept = io.count_ones().min(ways);
-    let top = units::Cbm::span(ways - kept, kept);
-    *mask = toml::Value::Integer(i64::from(top.0));
-    Some(format!(
-        "machine.llc.io_ways: the preset's mask does not fit into {ways} ways: devices fill the top {kept} of them ({top})"
-    ))
 }
 
 /// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
@@ -1377,6 +1379,8 @@ fn changed(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut 
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let was = before.get(key);
         match is.as_table() {
+            // An empty table is no setting by itself, but asks for its defaults where there was none: `copy_table = {}`.
+            Some(is) if is.is_empty() && was.is_none() => found.push((path, "{}".into())),
             Some(is) => changed(&path, was.and_then(toml::Value::as_table).unwrap_or(&none), is, found),
             None if was != Some(is) => found.push((path, written(is))),
             None => {}
@@ -1400,9 +1404,18 @@ pub(crate) fn with_nearest(message: &str) -> String {
     let message = message.trim_end();
     let message = message.rsplit_once("\nin `").map_or(message, |(front, _)| front).trim_end();
     // What serde calls by the names of Rust's types.
-    if let Some(came) = message.strip_prefix("invalid type: ")
-        && let Some((came, expected)) = came.split_once(", expected ")
+    if let Some((came, expected)) = message.strip_prefix("invalid value: ").and_then(|it| it.split_once(", expected "))
     {
+        let most = match expected {
+            "u8" => Some(u32::from(u8::MAX)),
+            "u16" => Some(u32::from(u16::MAX)),
+            "u32" => Some(u32::MAX),
+            _ => None,
+        };
+        let allowed = most.map_or(expected.into(), |most| format!("0 to {most}"));
+        return format!("{}: allowed are {allowed}", came.trim_start_matches("integer ").replace('`', ""));
+    }
+    if let Some((came, expected)) = message.strip_prefix("invalid type: ").and_then(|it| it.split_once(", expected ")) {
         let wanted = match expected {
             "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
             "i8" | "i16" | "i32" | "i64" => "a whole number",
@@ -1482,7 +1495,8 @@ pub(crate) fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Res
     };
     let value = value.trim();
     // A bare word such as `min64` or `40 Gbps` is a string, and so is a mask where a bare number is a count.
-    let is_mask = *last == "core_ways" && (value.starts_with("0b") || value.starts_with("0x"));
+    let is_mask = last.ends_with("ways") && (value.starts_with("0b") || value.starts_with("0x"));
+    refuse_counted_masks(value, "--set")?;
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
     let parsed = parsed.filter(|_| !is_mask).map(|parsed| match parsed {
         // `1e6` is how many write a million.
@@ -1519,6 +1533,8 @@ pub(crate) fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Res
 
 #[cfg(test)]
 mod tests {
+    use machine::memory::Ways;
+
     use super::*;
 
     fn read(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
@@ -1555,6 +1571,8 @@ mod tests {
         assert_eq!(name(forwarding, "forwarding", &[], Some("a/b.pcap")), "forwarding (traffic.capture=b.pcap)");
         assert_eq!(name("name = \"mine\"", "mine.toml", &[], Some("b.pcap")), "mine (traffic.capture=b.pcap)");
         assert_eq!(name(forwarding, "forwarding", &["name=other", "nic.burst=8"], None), "other");
+        let switched = name(forwarding, "forwarding", &["machine.copy_table={}"], None);
+        assert_eq!(switched, format!("{shipped} (machine.copy_table={{}})"));
         let many = ["nic.burst=8", "nic.ports=1", "nic.fifo=1 MiB", "mempool.cache=64"];
         assert!(name(forwarding, "forwarding", &many, None).ends_with(" and 1 more)"));
     }
@@ -1689,32 +1707,34 @@ mod tests {
         let s = read("[traffic]\nrate = \"40 Gbps\"", &["machine.llc.ways=8", "nic.rx_descriptors=256"]).unwrap();
         assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
         // The preset's two I/O ways of eleven are the top two of eight; a mask that is given stays.
-        assert_eq!(s.machine.llc.io_ways, 0b1100_0000);
-        // 8 of 11 ways of 24.75 MiB; both are told of.
+        assert_eq!(s.machine.llc.io_ways.highest("", 8), Ok(units::Cbm(0b1100_0000)));
+        // 8 of 11 ways of 24.75 MiB; it is told of.
         assert_eq!(s.machine.llc.size, "18 MiB".parse().unwrap());
         assert!(s.idle_settings().iter().any(|note| note.contains("18 MiB in place of 24.75 MiB")));
-        assert!(s.idle_settings().iter().any(|note| note.contains("devices fill the top 2 of them (0b11000000)")));
         let sized = read("", &["machine.llc.ways=8", "machine.llc.size=22.5 MiB"]).unwrap();
         assert_eq!(sized.machine.llc.size, "22.5 MiB".parse().unwrap());
         let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
-        assert_eq!(given.machine.llc.io_ways, 0b11);
+        assert_eq!(given.machine.llc.io_ways, Ways::Mask(units::Cbm(0b11)));
         assert_eq!(read(&s.to_toml(), &[]).unwrap().to_toml(), s.to_toml());
     }
 
     #[test]
     fn ways_of_cores_are_counted_as_cat_counts_them() {
-        let ways =
-            |set: &str| read("", &[set]).map(|s| s.machine.llc.core_ways.unwrap().0.0).map_err(|e| e.to_string());
-        assert_eq!((ways("machine.llc.core_ways=8"), ways("machine.llc.core_ways=0b110")), (Ok(0xff), Ok(0b110)));
+        let ways = |set: &str| read("", &[set]).map(|s| s.machine.llc.core_ways.unwrap()).map_err(|e| e.to_string());
+        assert_eq!(ways("machine.llc.core_ways=8"), Ok(Ways::Count(8)));
+        assert_eq!(ways("machine.llc.core_ways=0b110"), Ok(Ways::Mask(units::Cbm(0b110))));
         assert!(ways("machine.llc.core_ways=2047").unwrap_err().contains("write a mask as text: \"0x7ff\""));
         for text in [
             "[machine.llc]\ncore_ways = 0b11",
             "machine.llc.core_ways = 0x3 # two",
             "[machine]\nllc = { slices = 18, \"core_ways\" = 0b11 }",
+            "machine.llc.io_ways = 0b11",
+            "[machine.clos.1]\nways = 0xf",
         ] {
             let error = read(text, &[]).unwrap_err().to_string();
-            assert!(error.contains("a bare number is how many ways"), "{error}");
+            assert!(error.contains("ways: 0") && error.contains("a bare number is how many ways"), "{error}");
         }
+        assert!(read("", &["machine.clos.1={ways=0b11}"]).unwrap_err().to_string().contains("a bare number"));
         let all = read("", &["machine.llc.core_ways=8"]).unwrap();
         assert_eq!((all.machine.llc.size, all.machine.llc.ways), (read("", &[]).unwrap().machine.llc.size, 11));
         assert_eq!(read(&all.to_toml(), &[]).unwrap(), all);
@@ -1733,6 +1753,24 @@ mod tests {
         assert!(error.contains(" run.loss_limit: 2") && error.contains("nic.burst = 0"), "{error}");
         // What was well said stays well said.
         assert!(!error.contains("mempool") && error.lines().count() < 12, "{error}");
+    }
+
+    #[test]
+    fn what_the_machine_cannot_be_built_of_is_told_in_the_same_round() {
+        let text = "[machine.llc]\nslices = 65\nio_ways = 12\ncore_ways = \"0b101\"\n[machine.l2]\nways = 0\n\
+                    [traffic]\nload = 3.0\n";
+        let error = read(text, &[]).unwrap_err().to_string();
+        for path in
+            ["traffic.load", "machine.llc.slices", "machine.llc.io_ways", "machine.llc.core_ways", "machine.l2.ways"]
+        {
+            assert!(error.contains(path), "{path} in {error}");
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_what_is_allowed() {
+        let error = read("[nic]\nburst = -8\n", &[]).unwrap_err().to_string();
+        assert_eq!(error, "test.toml: nic.burst: -8: allowed are 0 to 4294967295");
     }
 
     #[test]

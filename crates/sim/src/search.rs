@@ -19,17 +19,17 @@ use crate::scenario::Scenario;
 const SHORTEST_TRIAL: u64 = 200_000;
 
 /// Packets that the receive side holds before it loses one: all receive descriptors, and the NIC's packet memory
-/// in frames of the mean size.
-pub fn buffered_packets(scenario: &Scenario, blueprint: &Blueprint) -> u64 {
+/// in frames of the mean size, FCS included.
+pub fn buffered_packets(scenario: &Scenario, mean_frame: f64) -> u64 {
     let rings = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
-    let frame = (blueprint.mean_size().l2 - ETHERNET_FCS_BYTES as f64).max(1.0);
-    rings + (scenario.nic.fifo.bytes() as f64 / frame).ceil() as u64
+    let stored = (mean_frame - ETHERNET_FCS_BYTES as f64).max(1.0);
+    rings + (scenario.nic.fifo.bytes() as f64 / stored).ceil() as u64
 }
 
 /// Packets after which an overload by the resolution has filled what [`buffered_packets`] counts. The resolution
 /// is a share of the line rate, so of a lower rate it is a larger share and shows sooner.
 pub fn sufficient_packets(scenario: &Scenario, blueprint: &Blueprint) -> u64 {
-    (buffered_packets(scenario, blueprint) as f64 / scenario.run.search_resolution).ceil() as u64
+    (buffered_packets(scenario, blueprint.mean_size().l2) as f64 / scenario.run.search_resolution).ceil() as u64
 }
 
 /// Packets of a trial: as the scenario says, or enough.

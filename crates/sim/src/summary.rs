@@ -144,7 +144,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty() || !class.neighbours.is_empty());
     // Classes tell kinds of cores apart only where nobody has put cores or neighbours into others.
     put("llc_by_cores", if named { json!([]) } else { llc_by_cores(measured) });
-    put("clos", clos::summary(&scenario.machine.clos, &measured.clos));
+    put("clos", clos::summary(&scenario.machine.clos, scenario.machine.llc.ways, &measured.clos));
     put("copy_table", copy_table(scenario, measured));
     put("copy_engine", copy_engine(scenario, measured));
     put("sockets", sockets(measured));
@@ -173,7 +173,7 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
             "core_ghz": scenario.machine.core.frequency.ghz(),
             "ports": scenario.nic.ports,
             "rx_descriptors": scenario.nic.rx_descriptors,
-            "io_ways": scenario.machine.llc.io_ways.count_ones(),
+            "io_ways": scenario.machine.llc.io_ways.count(),
         }),
     );
     put("members", members(measured));

@@ -7,6 +7,7 @@ use stats::Reason;
 
 use crate::run::{RunResult, SearchOutcome};
 use crate::scenario::{FunctionKind, Search};
+use crate::search::buffered_packets;
 use crate::server::Loss;
 use crate::simulate::{WarmUp, WarmUpEnd};
 use crate::summary::{Rates, dram_bandwidth};
@@ -74,7 +75,7 @@ pub enum Status {
     Partial,
     /// A search found a rate below line rate.
     Found,
-    /// Nothing was measured, or no rate was found.
+    /// Nothing was measured, no rate was found, or too few packets were offered to lose one.
     Nothing,
 }
 
@@ -178,10 +179,15 @@ pub fn verdict(result: &RunResult) -> Verdict {
         let n = result.scenario.run.packets.saturating_mul(4);
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
     }
-    if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
+    let (status, headline) = facts.answer();
+    if status == Status::Nothing && result.search.is_none() {
+        let n = facts.held().saturating_mul(20);
+        advice = vec![format!(
+            "Offer more packets: --set run.packets={n}, and traffic.looped=true where a capture has fewer."
+        )];
+    } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    let (status, headline) = facts.answer();
     Verdict { status, headline, reasons, advice }
 }
 
@@ -291,11 +297,24 @@ impl Facts<'_> {
         if let Some(why) = self.why_rejected() {
             return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
         }
+        let (all, held) = (self.packets + self.result.measured.warmup.packets, self.held());
+        if all <= held {
+            let held = count(held);
+            let text =
+                format!("No verdict: {} packets are too few, since rings and NIC memory take in {held}.", count(all));
+            return (Status::Nothing, text);
+        }
         if is_line {
             return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
         }
         let gbps = digits(self.offered_gbps);
         (Status::Carries, format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."))
+    }
+
+    /// Packets that the receive side takes in before it can lose one.
+    fn held(&self) -> u64 {
+        let offered = &self.result.measured.measure.offered;
+        buffered_packets(&self.result.scenario, offered.l2_bytes as f64 / offered.packets as f64)
     }
 
     /// What a search says.
@@ -651,7 +670,7 @@ impl Facts<'_> {
         let c = &self.result.measured.memory;
         let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
         let writes = missed(&c.dma_write);
-        let has_ddio = scenario.machine.llc.io_ways != 0;
+        let has_ddio = scenario.machine.llc.io_ways.count() != 0;
         if !has_ddio {
             reasons.push(
                 "Devices write to DRAM: the LLC has no I/O ways (machine.llc.io_ways = 0), so that cores fetch what arrives."
@@ -689,8 +708,8 @@ impl Facts<'_> {
                 tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
             }
             // A frontier goes round all of its buffer; a stack takes what was given back last.
-            let for_devices = llc * f64::from(scenario.machine.llc.io_ways.count_ones())
-                / f64::from(scenario.machine.llc.ways.max(1));
+            let for_devices =
+                llc * f64::from(scenario.machine.llc.io_ways.count()) / f64::from(scenario.machine.llc.ways.max(1));
             if let Some(buffer) = &scenario.buffer
                 && matches!(buffer.allocation, Allocation::Linear | Allocation::Piecewise)
                 && buffer.size.bytes() as f64 > for_devices
@@ -698,7 +717,7 @@ impl Facts<'_> {
                 let half = units::Size::from_bytes(buffer.size.bytes() / 2);
                 tries.push(format!("a smaller packet buffer (--set buffer.size=\"{half}\")"));
             }
-            if scenario.machine.llc.io_ways.count_ones() < scenario.machine.llc.ways {
+            if scenario.machine.llc.io_ways.count() < scenario.machine.llc.ways {
                 tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
             }
             let total = self.result.measured.measure.attribution.total().0.max(1) as f64;

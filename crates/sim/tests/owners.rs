@@ -65,7 +65,7 @@ fn all_of_it_on_the_default_machine_alone_and_together() {
         TENANT,
         "machine.cores=2",
         "machine.applications.tables={slices=3, skip={threshold=0.2, window=500, retry=2000}}",
-        "machine.applications.tenant={slices=2, ways=0b11, bypass=true, skip={threshold=0.9, window=1000}}",
+        "machine.applications.tenant={slices=2, ways=\"0b11\", bypass=true, skip={threshold=0.9, window=1000}}",
         "machine.stacked={holds=[\"tables\", \"tenant\"], memory={channels=16, link_ns=20.0}}",
         "machine.dram.standard=ddr4-2400u",
         "machine.dram.controller={}",

@@ -172,7 +172,7 @@ fn neighbours_are_no_part_of_the_sample() {
 #[test]
 fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
     let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\", cores=2}]";
-    let class = "machine.clos={3={ways=0b1, neighbours=[\"tenant\"]}, 4={ways=0b1100, cores=[1]}}";
+    let class = "machine.clos={3={ways=1, neighbours=[\"tenant\"]}, 4={ways=\"0b1100\", cores=[1]}}";
     // So small an L2 that its victims fill the LLC in a short run.
     let set = [tenant, "machine.cores=2", "run.packets=12000", "machine.l2.size=64 KiB", "traffic.load=0.1"];
     let free = document(&scenario(&set, None), 1);

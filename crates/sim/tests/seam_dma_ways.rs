@@ -9,7 +9,7 @@ use engine::{Engine, Model};
 use machine::Level;
 use machine::cache::CacheSpec;
 use machine::dram::DramSpec;
-use machine::memory::{Hierarchy, LlcSpec, MemorySpec};
+use machine::memory::{Hierarchy, LlcSpec, MemorySpec, Ways};
 use probe::{Access, Request};
 use units::{Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
@@ -43,8 +43,8 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             replacement: Default::default(),
             core_age: 2,
             io_age: 3,
-            core_ways: Some(machine::memory::CoreWays(core_ways)),
-            io_ways: io_ways.0,
+            core_ways: Some(Ways::Mask(core_ways)),
+            io_ways: Ways::Mask(io_ways),
             snoop: ns(20.0),
             coherence: Default::default(),
             tenants: None,

@@ -38,12 +38,11 @@ fn points() -> Vec<Point> {
 
 /// Percent of the NIC's writes that hit.
 fn simulate(point: &Point, packets: u64) -> f64 {
-    let io_ways = ((1 << point.ways) - 1) << (LLC_WAYS - point.ways);
     let set = vec![
         format!("nic.rx_descriptors={}", point.descriptors),
         format!("mempool.size={}", point.descriptors + BEYOND_THE_RING),
         format!("traffic.sizes.fixed={}", point.frame - 4),
-        format!("machine.llc.io_ways={io_ways}"),
+        format!("machine.llc.io_ways={}", point.ways),
         format!("run.packets={packets}"),
     ];
     let scenario = Scenario::read(SCENARIO, "scenario.toml", &Overrides { set, ..Overrides::default() }).unwrap();

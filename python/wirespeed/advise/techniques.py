@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import cost as hardware
-from wirespeed import units
+from wirespeed import scenarios, units
 from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "bios", "software", "core", "hardware"]
@@ -145,13 +145,11 @@ def _wide_io(of: Resolved) -> Built:
     if of.get("policy"):
         return "a policy sets the ways"
     llc = of["machine"]["llc"]
-    ways, mask = int(llc["ways"]), int(llc.get("io_ways") or 0)
-    now = mask.bit_count()
+    ways, now = int(llc["ways"]), scenarios.ways(llc["io_ways"])
     wanted = min(max(2 * now, 2), ways - 2)
     if wanted <= now:
         return f"{now} of {ways} ways are open to devices already"
-    wide = ((1 << wanted) - 1) << (ways - wanted)
-    return [f"machine.llc.io_ways=0b{wide:b}"], Cost(ways=wanted - now)
+    return [f"machine.llc.io_ways={wanted}"], Cost(ways=wanted - now)
 
 
 def _isolated(of: Resolved) -> Built:
@@ -160,7 +158,7 @@ def _isolated(of: Resolved) -> Built:
     llc = of["machine"]["llc"]
     ways = int(llc["ways"])
     # Also where devices have twice the ways: cores keep the rest, and at least half.
-    kept = ways - min(2 * max(int(llc.get("io_ways") or 0).bit_count(), 1), ways // 2)
+    kept = ways - min(2 * max(scenarios.ways(llc["io_ways"]), 1), ways // 2)
     if llc.get("core_ways") is not None:
         return "cores have ways of their own already"
     return [f"machine.llc.core_ways={kept}"], Cost(ways=ways - kept)
@@ -169,7 +167,7 @@ def _isolated(of: Resolved) -> Built:
 def _allocator(of: Resolved) -> Built:
     if of.get("policy"):
         return "a policy sets the ways already"
-    start = max(int(of["machine"]["llc"].get("io_ways") or 0).bit_count(), 1)
+    start = max(scenarios.ways(of["machine"]["llc"]["io_ways"]), 1)
     return ["policy.kind=allocator", "policy.others=0", f"policy.io_ways={start}"], Cost()
 
 

@@ -45,10 +45,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis as it is drawn: numbers (in a unit), an order (masks), or names."""
+    """An axis as it is drawn: numbers (in a unit), or names."""
 
     name: str
-    kind: Literal["number", "order", "name"]
+    kind: Literal["number", "name"]
     title: str
     places: Mapping[Any, Any] = field(default_factory=dict)
     """Of each value where it stands: a number, or a label; in the order of the axis."""
@@ -91,14 +91,8 @@ def axis_of(name: str, measured: Sequence[Result]) -> Axis:
     [40.0, 80.0]
     >>> list(axis_of("traffic.rate", [{"at": {"traffic.rate": r}} for r in ("50G", "100G")]).places.values())
     [50.0, 100.0]
-    >>> list(axis_of("machine.llc.io_ways", [{"at": {"machine.llc.io_ways": w}} for w in (3, 0)]).places.values())
-    ['0', '0b11']
     """
     values = list(dict.fromkeys(result["at"][name] for result in measured))
-    if name.rpartition(".")[2] in _MASKS and all(isinstance(value, int) for value in values):
-        # Ways 0b111 are one more than 0b11, not more than twice as many.
-        ordered = sorted(values, key=lambda mask: (mask.bit_count(), mask))
-        return Axis(name, "order", name, {value: bin(value) if value else "0" for value in ordered})
     if all(q.is_number(value) for value in values):
         return Axis(name, "number", name, {value: value for value in sorted(values)})
     read = {value: units.parse(value) for value in values if isinstance(value, str)}
@@ -309,8 +303,7 @@ def _sized(chart: Any, height: float = charts.HEIGHT) -> alt.LayerChart:
 
 NO_DIFFERENCE: Final = "These points cannot be told apart: what differs is within their ±. The axis begins at zero."
 
-_KINDS: Final = ("number", "order", "name")
-_MASKS: Final = ("io_ways", "cbm", "skip_ways")
+_KINDS: Final = ("number", "name")
 # Settings whose values may leave the unit out.
 _RATES: Final[Mapping[str, units.Kind]] = {"rate": "bits", "packet_rate": "packets"}
 # Lines that can be told apart; more series become a heat map. Panels that a reader still looks at.

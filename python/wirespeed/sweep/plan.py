@@ -220,11 +220,13 @@ def read(path: PathLike) -> Ask | None:
     """
     file = Path(path)
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8")) if file.suffix == ".toml" and file.is_file() else {}
+        text = file.read_text(encoding="utf-8") if file.suffix == ".toml" and file.is_file() else ""
+        document = tomllib.loads(text)
     except (OSError, ValueError):
         return None  # as a scenario it is told what is wrong with it
     if "scenario" not in document:
         return None
+    _wirespeed.refuse_counted_masks(text, str(file))
     allowed = [each.name for each in fields(Ask)]
     for name in document:
         if name not in allowed:

@@ -27,7 +27,7 @@ use units::{Cbm, CoreId, Line, Ps};
 use super::llc::{Requester, Share};
 use super::pending::Asked;
 use super::placement::{Placement, owner};
-use super::{Hierarchy, Inclusion, LevelCounters, Snooped, check_ways};
+use super::{Hierarchy, Inclusion, LevelCounters, Snooped, Ways};
 use crate::cache::Victim;
 use crate::stacked::{SkipLogic, SkipSpec, Using};
 use crate::{Lookup, MachineError, Reply, Response, Served};
@@ -39,9 +39,9 @@ pub struct ApplicationSpec {
     /// Slices that hold its lines and nobody else's, counted from the first that is left; those of everyone else when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<u32>,
-    /// Ways that its lines may fill, as a bit mask; those of who brings them in when left out.
+    /// Ways that its lines may fill: how many, from the lowest on, or which, as text; those of who brings them in when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ways: Option<u32>,
+    pub ways: Option<Ways>,
     /// Whether its lines may be in the LLC at all.
     pub llc: bool,
     /// When to skip the LLC, by its measured miss rate; never when left out.
@@ -180,9 +180,8 @@ impl Hierarchy {
                     Some(own_ones)
                 }
             };
-            if let Some(ways) = spec.ways {
-                check_ways(&format!("{path}.{name}.ways"), Cbm(ways), self.llc.ways(), false)?;
-            }
+            let ways = spec.ways.map(|ways| ways.lowest(&format!("{path}.{name}.ways"), self.llc.ways()));
+            let ways = ways.transpose()?;
             if !spec.llc && (spec.slices.is_some() || spec.ways.is_some() || spec.skip.is_some() || spec.bypass) {
                 let (came, allowed) = ("false with slices, ways, skip or bypass".into(), "one of them".into());
                 return error(format!(".{name}.llc"), came, allowed, "its lines never come into the LLC");
@@ -203,7 +202,7 @@ impl Hierarchy {
             all.push(Application {
                 has: own.clone(),
                 own,
-                ways: spec.ways.map(Cbm),
+                ways,
                 uses_llc: spec.llc,
                 skip: skip.filter(|_| spec.llc),
                 reuse: spec.bypass.then(|| Reuse { missed: vec![u32::MAX; lines.next_power_of_two() as usize] }),
@@ -233,7 +232,7 @@ impl Hierarchy {
     /// How many misses fill the caches that an application with so many slices has. Lines that leave L2 fill a victim LLC, and with
     /// `bypass` a line comes in when it is missed again.
     fn misses_that_fill(&self, spec: &ApplicationSpec, slices: u32) -> u64 {
-        let ways = spec.ways.map_or(self.llc.ways(), u32::count_ones);
+        let ways = spec.ways.map_or(self.llc.ways(), Ways::count);
         let llc = self.llc.sets() * u64::from(slices) * u64::from(ways);
         let l2: u64 = self.cores.iter().map(|core| core.l2.lines()).sum();
         (llc + l2) * if spec.bypass { 8 } else { 1 }

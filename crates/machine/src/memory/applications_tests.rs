@@ -7,7 +7,7 @@ use engine::Seed;
 use probe::{Access, Request};
 use proptest::prelude::*;
 use stats::Reason;
-use units::{Addr, Clos, CoreId, Line, Ps, Size};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size};
 
 use super::engines_tests::spec as with_engine;
 use super::*;
@@ -210,8 +210,10 @@ fn slices_that_nobody_else_owns_go_to_everyone() {
 
 #[test]
 fn ways_hold_an_application_whoever_brings_its_lines_in() {
-    let mut memory =
-        memory(Inclusion::NonInclusive, &[ApplicationSpec { ways: Some(0b1), ..ApplicationSpec::default() }]);
+    let mut memory = memory(
+        Inclusion::NonInclusive,
+        &[ApplicationSpec { ways: Some(Ways::Mask(Cbm(0b1))), ..ApplicationSpec::default() }],
+    );
     for line in 0..1000 {
         load(&mut memory, line, line * 1000);
     }
@@ -290,7 +292,7 @@ fn reads_of_a_device_keep_a_bank_busy_for_its_whole_cycle() {
 #[test]
 fn what_would_be_ignored_is_refused() {
     let mut apart = Hierarchy::new(&spec(Inclusion::Victim, 8), 2, "machine").unwrap();
-    let wasted = ApplicationSpec { llc: false, ways: Some(0b11), ..ApplicationSpec::default() };
+    let wasted = ApplicationSpec { llc: false, ways: Some(Ways::Mask(Cbm(0b11))), ..ApplicationSpec::default() };
     let said = apart.tell_apart(&named(&[wasted]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
     assert!(said.starts_with("machine.applications.tables.llc = false with slices, ways"), "{said}");
     let empty = StackedTablesSpec { holds: Vec::new(), ..StackedTablesSpec::default() };
@@ -321,7 +323,7 @@ fn what_cannot_be_says_where() {
         (of(8, Inclusion::Inclusive, &[skips(0.5)]), "machine.applications.tables = told to leave lines out"),
         (of(8, Inclusion::Victim, &[skips(1.5)]), "machine.applications.tables.skip.threshold = 1.5"),
         (
-            of(8, Inclusion::Victim, &[ApplicationSpec { ways: Some(0b101), ..plain() }]),
+            of(8, Inclusion::Victim, &[ApplicationSpec { ways: Some(Ways::Mask(Cbm(0b101))), ..plain() }]),
             "machine.applications.tables.ways = 0b101: allowed is set bits that are contiguous",
         ),
     ] {

@@ -6,9 +6,9 @@ use probe::{Access, Request};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use units::{Clos, CoreId, Line, Ps, Size, Span};
+use units::{Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
-use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::{Fault, IndexTable, Move};
 use crate::dram::DramSpec;
@@ -40,7 +40,7 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways,
+            io_ways: Ways::Mask(Cbm(io_ways)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

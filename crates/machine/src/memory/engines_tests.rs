@@ -1,9 +1,9 @@
 //! Copy engines on the server's memory, unloaded, against times added up by hand.
 
 use probe::{Access, Request};
-use units::{Addr, Clos, CoreId, Line, Ps, Rate, Size, Span};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
-use super::{CopyEngineSpec, EngineNotice, Hierarchy, Inclusion, LlcSpec, MemorySpec};
+use super::{CopyEngineSpec, EngineNotice, Hierarchy, Inclusion, LlcSpec, MemorySpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::Retires;
 use crate::dram::{DramSpec, PagePolicy};
@@ -41,7 +41,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways,
+            io_ways: Ways::Mask(Cbm(io_ways)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -8,7 +8,7 @@ use crate::MachineError;
 use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
 use crate::divisor::Divisor;
 
-use super::ways::CoreWays;
+use super::ways::Ways;
 use super::wires::{Shape, Wires};
 
 /// How the LLC relates to the private caches.
@@ -109,7 +109,7 @@ pub struct LlcSpec {
     /// Capacity over all slices.
     pub size: Size,
     /// Ways of a set, 1 to 32: what the cache is made of. In place of a preset's, and without a size, they take the size with them:
-    /// the sets stay. A preset's `io_ways` that do not fit become the top ones. To hold cores to some ways, as Intel's CAT does,
+    /// the sets stay. To hold cores to some ways, as Intel's CAT does,
     /// set `core_ways`.
     pub ways: u32,
     /// Load-to-use latency of a hit, from the core's request, interconnect included: the mean over
@@ -141,9 +141,9 @@ pub struct LlcSpec {
     /// Ways that cores may fill, as Intel's CAT holds them: how many (8), from the lowest on, or which, as text ("0xff0"); all when
     /// left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core_ways: Option<CoreWays>,
-    /// Ways that device writes may fill, as a bit mask; 0 turns DDIO off.
-    pub io_ways: u32,
+    pub core_ways: Option<Ways>,
+    /// Ways that device writes may fill: how many (2), from the highest on, or which, as text ("0x600"); 0 turns DDIO off.
+    pub io_ways: Ways,
     /// What a transfer from another core's private cache takes beyond an LLC hit; with `coherence = "snoop"` what a private
     /// cache takes to answer, without the wires.
     pub snoop: Span,
@@ -926,7 +926,7 @@ mod tests {
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b11,
+            io_ways: Ways::Mask(Cbm(0b11)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

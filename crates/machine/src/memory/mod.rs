@@ -65,7 +65,7 @@ pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
-pub use ways::CoreWays;
+pub use ways::Ways;
 pub use wires::Shape;
 
 use std::collections::VecDeque;
@@ -449,18 +449,9 @@ impl Hierarchy {
                 "each is load-to-use from the core".into(),
             ));
         }
-        if let Some(ways) = spec.llc.core_ways.and_then(CoreWays::counted).filter(|ways| *ways > spec.llc.ways) {
-            return Err(MachineError::new(
-                format!("{path}.llc.core_ways"),
-                ways.to_string(),
-                format!("1 to {}", spec.llc.ways),
-                format!("the LLC has {} ways", spec.llc.ways),
-            ));
-        }
-        let core_ways = spec.llc.core_ways.map_or(Cbm::low(spec.llc.ways), |ways| ways.0);
-        check_ways(&format!("{path}.llc.core_ways"), core_ways, spec.llc.ways, false)?;
-        let io_ways = Cbm(spec.llc.io_ways);
-        check_ways(&format!("{path}.llc.io_ways"), io_ways, spec.llc.ways, true)?;
+        let core_ways = spec.llc.core_ways.unwrap_or(Ways::Count(spec.llc.ways));
+        let core_ways = core_ways.lowest(&format!("{path}.llc.core_ways"), spec.llc.ways)?;
+        let io_ways = spec.llc.io_ways.highest(&format!("{path}.llc.io_ways"), spec.llc.ways)?;
         Ok(Hierarchy {
             cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb, prefetching }; cores as usize],
             directory: Directory::new(cores),
@@ -582,6 +573,11 @@ impl Hierarchy {
 
     fn owned(&self, owner: u8) -> u64 {
         self.llcs().map(|llc| llc.owned(owner)).sum::<u64>() * self.one_in()
+    }
+
+    /// Ways of the LLC.
+    pub fn llc_ways(&self) -> u32 {
+        self.llc.ways()
     }
 
     /// The ways that device writes may fill.

@@ -4,7 +4,7 @@ use probe::{Access, Request};
 use proptest::prelude::*;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
-use super::{Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, SliceHash};
+use super::{Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, SliceHash, Ways};
 use crate::Level;
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
@@ -32,7 +32,7 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b1100,
+            io_ways: Ways::Mask(Cbm(0b1100)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

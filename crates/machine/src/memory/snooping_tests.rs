@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use probe::{Access, Request};
 use proptest::prelude::*;
-use units::{Addr, Clos, CoreId, Line, Ps, Size, Span};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
 use super::{
     ApplicationSpec, Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash,
-    SnoopCounters,
+    SnoopCounters, Ways,
 };
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
@@ -42,7 +42,7 @@ fn spec(coherence: Coherence, inclusion: Inclusion, wires: Option<Interconnect>,
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b1111,
+            io_ways: Ways::Mask(Cbm(0b1111)),
             snoop: ns(10.0),
             coherence,
             tenants: None,

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use probe::{Access, Request};
 use proptest::prelude::*;
 use stats::Reason;
-use units::{Addr, Clos, CoreId, Line, Ps, Rate, Size, Span};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::llc::Requester;
-use super::{Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec};
+use super::{Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::Move;
 use crate::dram::{DramSpec, PagePolicy};
@@ -47,7 +47,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0b0011,
+            io_ways: Ways::Mask(Cbm(0b0011)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

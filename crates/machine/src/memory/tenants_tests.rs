@@ -6,7 +6,7 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::llc::TENANTS;
 use super::tenants::{Tenants, is_of_tenants};
-use super::{ApplicationSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, SliceHash};
+use super::{ApplicationSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, SliceHash, Ways};
 use crate::cache::{CacheSpec, Replacement};
 use crate::copy_table::Move;
 use crate::dram::DramSpec;
@@ -39,7 +39,7 @@ fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> MemorySpec 
             core_age: 2,
             io_age: 3,
             core_ways: None,
-            io_ways: 0xff,
+            io_ways: Ways::Mask(Cbm(0xff)),
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: Some(Rate::from_gbps(gbps)),

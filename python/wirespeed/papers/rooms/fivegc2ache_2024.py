@@ -150,7 +150,7 @@ class Testbed:
         ways = of["io_ways"].get(case) if io_ways is None else io_ways
         if ways is not None:
             settings["machine.llc.core_ways"] = WAYS - ways
-            settings["machine.llc.io_ways"] = (1 << WAYS) - (1 << WAYS - ways)
+            settings["machine.llc.io_ways"] = ways
         seen = self._run(size, settings, f"{case}, {size} B")
         return {"case": case, "packet_bytes": size, "io_ways": ways, **seen}
 
