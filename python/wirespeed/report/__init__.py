@@ -30,7 +30,9 @@ from wirespeed.summary import (
     key_numbers,
     levels,
     mark,
+    measured,
     packet_buffer_text,
+    partial_text,
     slices,
     stacked_text,
     warnings,
@@ -53,6 +55,7 @@ class Row:
 
 def page(summary: Summary, scenario: str, command: str = "") -> str:
     """The report as an HTML document; `scenario` is the resolved TOML, `command` how the run was started."""
+    summary = measured(summary)
     rows = stacked(summary)
     curve, series = summary.get("curve") or [], summary.get("series") or []
     environment = _environment()
@@ -68,6 +71,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
         levels=levels(summary),
         headline=headline(summary),
         reach=curve_text(summary),
+        partial=partial_text(summary),
         warnings=warnings(summary),
         numbers=key_numbers(summary),
         rows=rows,
