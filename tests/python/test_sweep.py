@@ -206,7 +206,7 @@ def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given,
 
 
 def test_the_last_line_says_how_many_points_have_no_result_and_why(tmp_path, capsys):
-    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps,901 Mpps", out=tmp_path) in (None, 0)
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps,901 Mpps", out=tmp_path) == command.EXIT_INCOMPLETE
     *_, last = capsys.readouterr().err.strip().splitlines()
     assert last.startswith("wirespeed: of 3 points 2 failed; the first is traffic.packet_rate=900 Mpps: ")
     assert "line rate" in last
@@ -219,7 +219,17 @@ def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
         swept("--vary", "traffic.packet_rate=800 Mpps,900 Mpps", out=tmp_path)
     # It is recorded all the same.
     assert (tmp_path / study.RESULTS_FILE).exists()
-    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path) in (None, 0)
+
+
+def test_the_exit_code_tells_points_that_failed_from_those_that_cannot_start(tmp_path):
+    failed = swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path / "failed")
+    assert failed == command.EXIT_INCOMPLETE
+    # What was measured is written.
+    table = pyarrow.parquet.read_table(tmp_path / "failed" / study.RESULTS_FILE)
+    assert [error is None for error in table["error"].to_pylist()] == [True, False]
+    assert table["carried_mpps"][0].as_py() > 0
+    corner = ["--vary", "mempool.size=16384,2048", "--vary", "nic.rx_descriptors=256,1024"]
+    assert swept(*corner, out=tmp_path / "corner") in (None, 0)
 
 
 def swept(*words, out):

@@ -118,11 +118,15 @@ def closing(document: Mapping[str, Any]) -> str | None:
 
 def _lost(document: Mapping[str, Any]) -> str:
     """How many points have no result: refused by the scenario's rules before they ran, or failed as they ran."""
-    wrong = [result for result in document["results"] if result["error"] is not None]
-    refused = sum(result["runs"] == 0 for result in wrong)
-    told = [f"{q.count(refused)} cannot start"] if refused else []
-    told += [f"{q.count(len(wrong) - refused)} failed"] if len(wrong) > refused else []
+    wrong, broken = len(errors(document)), failed(document)
+    told = [f"{q.count(wrong - broken)} cannot start"] if wrong > broken else []
+    told += [f"{q.count(broken)} failed"] if broken else []
     return ", ".join(told)
+
+
+def failed(document: Mapping[str, Any]) -> int:
+    """Points that failed as they ran."""
+    return sum(result["error"] is not None and result["runs"] > 0 for result in document["results"])
 
 
 def value(name: str, of: Mapping[str, Any] | None) -> str:
