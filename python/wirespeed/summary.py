@@ -727,6 +727,7 @@ _LINE_RATE: Final = 0.99
 
 _MEASURED: Final = frozenset(
     (
+        "attribution_ns",
         "levels",
         "llc_by_cores",
         "llc_bytes",
@@ -750,7 +751,7 @@ _MEASURED: Final = frozenset(
         "simulated_s",
     )
 )
-"""Parts of a summary that the machine counts from the end of warm-up on."""
+"""Parts of a summary that are of packets, or that the machine counts, from the end of warm-up on."""
 
 
 def measured(summary: Summary) -> Summary:
