@@ -802,6 +802,19 @@ def curve_text(summary: Summary) -> str | None:
     return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."
 
 
+def curve_packets_text(summary: Summary) -> str | None:
+    """How many packets a point of the curve stands for, and so what no loss means there; None where nothing says."""
+    counts = [n for p in summary.get("curve") or [] if q.is_number(n := p.get("packets")) and n > 0]
+    if not counts:
+        return None
+    least, most = min(counts), max(counts)
+    each = q.count(least) if least == most else f"{q.count(least)} to {q.count(most)}"
+    return (
+        f"Each point stands for {each} packets after a warm-up of its own: where none is lost, the loss is below "
+        f"{q.probability(3 / least)} at 95 %."
+    )
+
+
 def loss_text(summary: Summary) -> tuple[str, str]:
     """The loss and what bounds it. Zero loss in n packets is a statement about n: loss < 3/n at 95 %."""
     packets, lost = summary.get("packets") or 0, summary.get("lost") or 0
