@@ -18,6 +18,7 @@ from wirespeed.sweep.metrics import METRICS
 # Points that a terminal shows; all are in the files.
 _SHOWN: Final = 40
 _ERRORS_SHOWN: Final = 5
+_WARM_UP: Final = "run.warmup"
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -211,6 +212,20 @@ def widths(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def warm_ups(document: Mapping[str, Any]) -> list[str]:
+    """That points are measured from different packets on, where nobody wanted it."""
+    cut = {n for result in document["results"] if (n := result.get("warmup_packets")) is not None}
+    if len(cut) < 2:
+        return []
+    varied = [override for axis in document["axes"] for level in axis["overrides"] for override in level]
+    if any(override.partition("=")[0].strip() == _WARM_UP for override in varied):
+        return []
+    return [
+        "points are not measured from the same packet on: their warm-ups end by themselves, after "
+        f"{q.count(min(cut))} to {q.count(max(cut))} packets; --set {_WARM_UP}={max(cut)} measures all from one on"
+    ]
+
+
 def has_width(result: Mapping[str, Any], metrics: Sequence[str]) -> bool:
     """Whether any of the metrics has a half-width at a point; a search for the highest rate has none in one run."""
     return any(name in result and result[name]["half_width"] is not None for name in metrics)
@@ -333,7 +348,7 @@ def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
     if len(cells) > _SHOWN:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
     parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
-    parts += [Text(f"· {line}", "yellow") for line in widths(document)]
+    parts += [Text(f"· {line}", "yellow") for line in (*widths(document), *warm_ups(document))]
     wrong = errors(document)
     parts += [Text(f"· no result at {where}: {why}", "red") for where, why in wrong[:_ERRORS_SHOWN]]
     if len(wrong) > _ERRORS_SHOWN:
