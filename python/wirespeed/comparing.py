@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from wirespeed.gate import Judgement
-from wirespeed.result import Comparison, change_text, judgement, value_text
+from wirespeed.result import Comparison, change_text, judgement, nothing_text, value_text
 from wirespeed.summary import label
 
 TITLES: Final[Mapping[str, str]] = {
@@ -41,7 +41,9 @@ def title(name: str, labels: Mapping[str, str] | None = None) -> str:
 
 
 def sentence(pair: Comparison) -> str:
-    """What differs surely between a and b, of what decides."""
+    """What differs surely between a and b, of what decides; or that there is nothing to compare."""
+    if nothing := nothing_text(pair):
+        return nothing
     sure: dict[str, list[str]] = {"better": [], "worse": []}
     small: list[str] = []
     for name in ANSWERED:
@@ -64,7 +66,12 @@ def sentence(pair: Comparison) -> str:
 
 
 def rows(pair: Comparison, labels: Mapping[str, str] | None = None) -> list[tuple[str, str, str, str, str]]:
-    """As `Comparison.rows`, with words for names; what decides is there even where it is zero on both sides."""
+    """As `Comparison.rows`, with words for names; what decides is there even where it is zero on both sides.
+
+    None where a run measured nothing.
+    """
+    if pair.unmeasured:
+        return []
     return [
         (title(name, labels), value_text(m, m.get("a")), value_text(m, m.get("b")), change_text(m), judgement(m))
         for name, m in pair.metrics.items()
@@ -84,10 +91,11 @@ def page(
     body = ""
     for name, pair, judgements in zip(names[1:], pairs, judged, strict=True):
         met = "".join(f"<li>{escape(_marked(each))}</li>" for each in judgements)
+        metrics = [list(row) for row in rows(pair, labels)]
         body += (
             f"<section><h2>{escape(name)}</h2><p>{escape(sentence(pair))}</p>"
             + (f"<ul>{met}</ul>" if met else "")
-            + table(["metric", "a", "b", "change", "b is"], [list(row) for row in rows(pair, labels)])
+            + (table(["metric", "a", "b", "change", "b is"], metrics) if metrics else "")
             + f"<p class=note>a: {escape(names[0])}, {escape(pair.name('a'))}.<br>"
             + f"b: {escape(name)}, {escape(pair.name('b'))}.</p></section>"
         )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wirespeed import files, sealed, stored
 from wirespeed import quantities as q
@@ -19,6 +19,9 @@ from wirespeed.tables import ParquetStream, Table
 
 if TYPE_CHECKING:
     from wirespeed._wirespeed import Run
+
+Side = Literal["a", "b"]
+SIDES: Final[tuple[Side, ...]] = ("a", "b")
 
 
 class Result:
@@ -120,6 +123,15 @@ class Comparison:
         """`document` is the comparison as the extension writes it, in JSON."""
         self.document: dict[str, Any] = json.loads(document)
         self.metrics: dict[str, Metric] = {m["metric"]: m for m in self.document["metrics"]}
+        for side in self.unmeasured:
+            for metric in self.metrics.values():
+                metric.update(_without(side))
+
+    @property
+    def unmeasured(self) -> tuple[Side, ...]:
+        """The sides whose run measured no packet, as one that is stopped in its warm-up: then nothing is compared."""
+        loss = self.metrics.get("loss")
+        return () if loss is None else tuple(side for side in SIDES if not q.is_number(loss.get(side)))
 
     @property
     def identical_traffic(self) -> bool:
@@ -132,7 +144,12 @@ class Comparison:
         return f"{about.get('name', side)} ({about.get('run_id', '?')})"
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """Metric, both values, the change with its half-width and a word on it, where not both values are zero."""
+        """Metric, both values, the change with its half-width and a word on it, where not both values are zero.
+
+        None where a run measured nothing.
+        """
+        if self.unmeasured:
+            return []
         return [
             (name, value_text(m, m.get("a")), value_text(m, m.get("b")), change_text(m), judgement(m))
             for name, m in self.metrics.items()
@@ -142,6 +159,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         head = "".join(f"<th style='text-align:left'>{h}</th>" for h in ("metric", "a", "b", "change", ""))
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
+        if nothing := nothing_text(self):
+            return f"<p>a: {escape(self.name('a'))}<br>b: {escape(self.name('b'))}</p><p><b>{escape(nothing)}</b></p>"
         note = "" if self.identical_traffic else "<p><b>The two runs did not see the same traffic.</b></p>"
         return (
             f"<p>a: {escape(self.name('a'))}<br>b: {escape(self.name('b'))}</p>{note}"
@@ -149,8 +168,25 @@ class Comparison:
         )
 
     def __repr__(self) -> str:
+        if nothing := nothing_text(self):
+            return f"<wirespeed comparison: {nothing}>"
         changed = [f"{name} {change_text(m)}" for name, m in self.metrics.items() if m.get("significant")]
         return f"<wirespeed comparison: {', '.join(changed) or 'no significant difference'}>"
+
+
+def nothing_text(pair: Comparison) -> str | None:
+    """That there is nothing to compare, and which run measured nothing; None where both measured."""
+    if not pair.unmeasured:
+        return None
+    who = "Neither run" if len(pair.unmeasured) == len(SIDES) else pair.unmeasured[0]
+    measured = "measured a packet" if len(pair.unmeasured) == len(SIDES) else "measured no packet"
+    return f"{who} {measured} after warm-up: there is nothing to compare."
+
+
+def _without(side: Side) -> Metric:
+    """What a metric has of a run that measured nothing. Of it the time for each reason is reported as 0."""
+    none: Metric = {"change_pct": None, "half_width_pct": None, "significant": False, "better": None}
+    return none | (Metric(a=None) if side == "a" else Metric(b=None, b_half_width=None))
 
 
 def value_text(metric: Metric, value: float | None) -> str:

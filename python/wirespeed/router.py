@@ -26,7 +26,7 @@ _RUN_EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed router run --capture trace.pcap.gz --table rib.gz --out routed.pcap\n\n"
     "  wirespeed router run --profile imix --rate '0.5 Mpps' --seconds 5 --threads 2 --ordered\n\n"
-    "  wirespeed router run --backend auto --capture trace.pcap --format json | jq .forwarded\n\n"
+    "  wirespeed router run --backend auto --capture trace.pcap --table rib.gz --format json | jq .forwarded\n\n"
     "  wirespeed router run --interface veth0 --reflect --packets 1000\n\n"
     "  wirespeed router run --function check,classify,inspect,lookup,ttl --search tuple-space --method bloom\n\n"
     "Without --rate and --speed packets are taken as fast as they go, and no delay is told.\n\n"

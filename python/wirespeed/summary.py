@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 from wirespeed import quantities as q
 
@@ -725,6 +725,46 @@ _MARKS: Final[Mapping[Status | None, Mark]] = {
 _LINE_RATE: Final = 0.99
 
 
+_MEASURED: Final = frozenset(
+    (
+        "attribution_ns",
+        "levels",
+        "llc_by_cores",
+        "llc_bytes",
+        "clos",
+        "copy_table",
+        "copy_engine",
+        "sockets",
+        "snooping",
+        "applications",
+        "stacked",
+        "sampling",
+        "dram",
+        "pcie",
+        "cores",
+        "packet_buffer",
+        "nic_cache",
+        "members",
+        "flow_table",
+        "neighbours",
+        "series",
+        "simulated_s",
+    )
+)
+"""Parts of a summary that are of packets, or that the machine counts, from the end of warm-up on."""
+
+
+def measured(summary: Summary) -> Summary:
+    """The summary as readers see it: what the machine counted stands there only where a packet was measured.
+
+    A run that is stopped in its warm-up has counts all the same: of the warm-up's last moment, and of no packet.
+    """
+    if summary.get("packets") or "packets" not in summary:
+        return summary
+    kept = {name: part for name, part in summary.items() if name not in _MEASURED}
+    return cast(Summary, kept)
+
+
 def levels(summary: Summary) -> list[Level]:
     """The levels of the memory system that the machine has: without I/O ways there is no DDIO."""
     has_ddio = (summary.get("machine") or {}).get("io_ways") != 0
@@ -760,6 +800,19 @@ def curve_text(summary: Summary) -> str | None:
     if len(clean) == len(points):
         return f"{upto}, the highest load that was tried."
     return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."
+
+
+def curve_packets_text(summary: Summary) -> str | None:
+    """How many packets a point of the curve stands for, and so what no loss means there; None where nothing says."""
+    counts = [n for p in summary.get("curve") or [] if q.is_number(n := p.get("packets")) and n > 0]
+    if not counts:
+        return None
+    least, most = min(counts), max(counts)
+    each = q.count(least) if least == most else f"{q.count(least)} to {q.count(most)}"
+    return (
+        f"Each point stands for {each} packets after a warm-up of its own: where none is lost, the loss is below "
+        f"{q.probability(3 / least)} at 95 %."
+    )
 
 
 def loss_text(summary: Summary) -> tuple[str, str]:
@@ -805,11 +858,11 @@ def energy_text(summary: Summary) -> str | None:
 def warnings(summary: Summary) -> list[str]:
     """What a reader has to know before believing the numbers: partial, unsteady, damaged or empty."""
     out = []
-    if summary.get("partial"):
-        out.append("Partial result: the run was stopped early; the numbers hold for the packets up to that point.")
-    if not summary.get("packets"):
-        out.append("No packet was measured after warm-up: the numbers below are empty.")
-    elif summary.get("stationary") is False:
+    if partial := partial_text(summary):
+        out.append(f"Partial result: {partial[:1].lower()}{partial[1:]}")
+    elif not summary.get("packets"):
+        out.append("No packet was measured after warm-up: there are no numbers.")
+    if summary.get("packets") and summary.get("stationary") is False:
         out.append(
             "The run did not reach a steady state: queues still grew or shrank, so means and quantiles depend on "
             "how long it ran."
@@ -819,6 +872,16 @@ def warnings(summary: Summary) -> list[str]:
         places = "place" if found == 1 else "places"
         out.append(f"The {name} is damaged in {q.count(found)} {places}; everything readable was used.")
     return out
+
+
+def partial_text(summary: Summary) -> str | None:
+    """What the numbers of a run hold for that was stopped early; None where it was not."""
+    if not summary.get("partial"):
+        return None
+    packets = summary.get("packets")
+    if not packets:
+        return "The run was stopped before it measured a packet: there are no numbers."
+    return f"The run was stopped early; the numbers hold for the {q.count(packets)} packets measured up to that point."
 
 
 def damages(summary: Summary) -> list[tuple[str, Traffic | RoutingTable]]:

@@ -33,6 +33,7 @@ from wirespeed.summary import (
     key_numbers,
     levels,
     mark,
+    measured,
     packet_buffer_text,
     slices,
     stacked_text,
@@ -117,6 +118,7 @@ def text(renderable: RenderableType, console: Console) -> str:
 
 def run_summary(summary: Summary) -> RenderableType:
     """The verdict, key numbers, where the time goes, hit rates and drops of one run."""
+    summary = measured(summary)
     parts: list[RenderableType] = [_verdict(summary), _about(summary)]
     parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
     parts += [Text(), _numbers(summary)]
@@ -152,7 +154,7 @@ def comparison(
     parts: list[RenderableType] = [Text(comparing.sentence(pair), "bold")]
     for side, name in zip("ab", names or (pair.name("a"), pair.name("b")), strict=True):
         parts.append(Text.assemble(f"{side}  {name}", (f"  {pair.name(side)}" if names else "", "dim")))
-    if not pair.identical_traffic:
+    if not pair.identical_traffic and not pair.unmeasured:
         parts.append(
             Text("! The runs did not see the same traffic: differences are not due to the machine alone.", "yellow")
         )
@@ -160,7 +162,7 @@ def comparison(
     styles = {"better": "green", "worse": "red", "noise": "dim", "same": "dim"}
     for *row, word in comparing.rows(pair, labels):
         table.add_row(*(Text(cell) for cell in row), Text(word, styles.get(word, "")))
-    parts += [Text(), table]
+    parts += [Text(), table] if table.row_count else []
     for judgement in judgements:
         mark, style = {
             "fails": ("✗ fails", "bold red"),

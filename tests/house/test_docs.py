@@ -133,6 +133,15 @@ def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
         wirespeed.resolve(block)
 
 
+def test_a_capture_that_is_routed_comes_with_its_routes() -> None:
+    # Without --table a table is made, and most destinations of a real capture are not in it.
+    texts = [ROOT / "README.md", ROOT / "docs" / "guide" / "router.md", ROOT / "python" / "wirespeed" / "router.py"]
+    lines = [line for text in texts for line in text.read_text().splitlines() if "wirespeed router run --" in line]
+    routed = [line for line in lines if "--capture" in line]
+    assert len(routed) >= len(texts)
+    assert [line for line in routed if "--table" not in line] == []
+
+
 def test_make_test_builds_the_site_and_takes_warnings_for_errors() -> None:
     (suite,) = (suite for suite in suites.tests() if suite.name == "docs")
     assert list(suite.command) == ["mkdocs", "build", "--strict", "--quiet"]

@@ -8,10 +8,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from rich.console import Console
 
 import stock
 import wirespeed
-from wirespeed import comparing, gate
+from wirespeed import comparing, gate, terminal
 from wirespeed.result import Comparison
 
 SMALL = ["run.packets=3000", "run.warmup=500", "run.curve=[]", "function.forward.prefixes=1000"]
@@ -49,6 +50,51 @@ def test_a_sentence_says_what_is_surely_better_and_worse():
         "No difference of 1 % or more in carried rate, loss or sojourn; sure but"
     )
     assert comparing.sentence(pair(LOSSLESS, identical=False)).startswith("The runs saw different traffic")
+
+
+def of_a_run_without_packets(side):
+    values = {"a": 0.0, "b": 0.0}
+    other = "b" if side == "a" else "a"
+    loss = metric("loss", 0.0, 0.0, None, None, unit="1") | {side: None}
+    p99 = metric("p99", 100.0, 100.0, None, None) | {side: None}
+    change = -100.0 if side == "b" else None
+    ring = metric("ring", None, None, change, 1.0) | values | {other: 40.0, "significant": True}
+    return pair(loss, p99, ring, identical=False)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_with_a_run_that_measured_nothing_there_is_nothing_to_compare(side):
+    found = of_a_run_without_packets(side)
+    says = f"{side} measured no packet after warm-up: there is nothing to compare."
+    assert comparing.sentence(found) == says
+    assert comparing.rows(found) == []
+    assert found.rows() == []
+    texts = [
+        repr(found),
+        found._repr_html_(),
+        terminal.text(terminal.comparison(found, [], ("x", "y")), Console(width=100, color_system=None)),
+        comparing.page(["x", "y"], [found], [[]]),
+    ]
+    for text in texts:
+        assert says in text
+        assert "100 %" not in text
+        assert "ring" not in text.replace("string", "")
+        assert "traffic" not in text
+    (ring,) = (
+        each
+        for each in comparing.document([found], [[]], False)["comparisons"][0]["metrics"]
+        if each["metric"] == "ring"
+    )
+    assert (ring[side], ring["change_pct"], ring["significant"]) == (None, None, False)
+    # Of b nothing can be held against a limit; a value of b that is there needs no baseline.
+    outcome = gate.judge(gate.parse("ring > +5%"), found.metrics).outcome
+    assert outcome == ("fails" if side == "b" else "not known")
+
+
+def test_two_runs_that_measured_nothing_are_not_called_alike():
+    found = pair(metric("loss", None, None, None, None, unit="1"), metric("ring", 0.0, 0.0, None, None))
+    assert comparing.sentence(found) == "Neither run measured a packet after warm-up: there is nothing to compare."
+    assert repr(found).startswith("<wirespeed comparison: Neither run")
 
 
 def test_rows_have_words_for_names_and_loss_even_where_there_is_none():

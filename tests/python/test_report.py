@@ -273,6 +273,21 @@ def test_an_interval_that_is_cut_short_does_not_ruin_the_axis() -> None:
     assert max(float(label.replace(",", "")) for label in re.findall(r">([\d,.]+)</text>", drawn)) < 100
 
 
+def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
+    summary = summaries.sound()
+    without = page(summary, SCENARIO)
+    assert "Each point stands" not in without
+    for point in summary["curve"]:
+        point["packets"] = 50_000
+    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost, the loss is below"
+    assert f"{says} 6.0e-5 at 95 %." in Page(page(summary, SCENARIO)).words
+    summary["curve"][0]["packets"] = 20_000
+    assert "stands for 20,000 to 50,000 packets" in page(summary, SCENARIO)
+    # One that was stopped before it measured says nothing of a loss.
+    summary["curve"][0]["packets"] = 0
+    assert says in page(summary, SCENARIO)
+
+
 def test_without_drops_there_is_a_sentence_and_no_section() -> None:
     nothing = summaries.lossless(drops={"no_rx_descriptor": 0, "ttl_expired": 0})
     assert "Drops by reason" not in page(nothing, SCENARIO)

@@ -206,7 +206,7 @@ def test_a_file_or_profile_that_is_not_there_is_told_before_anything_runs(given,
 
 
 def test_the_last_line_says_how_many_points_have_no_result_and_why(tmp_path, capsys):
-    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps,901 Mpps", out=tmp_path) in (None, 0)
+    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps,901 Mpps", out=tmp_path) == command.EXIT_INCOMPLETE
     *_, last = capsys.readouterr().err.strip().splitlines()
     assert last.startswith("wirespeed: of 3 points 2 failed; the first is traffic.packet_rate=900 Mpps: ")
     assert "line rate" in last
@@ -219,7 +219,40 @@ def test_a_sweep_of_which_every_run_fails_does_not_succeed(tmp_path):
         swept("--vary", "traffic.packet_rate=800 Mpps,900 Mpps", out=tmp_path)
     # It is recorded all the same.
     assert (tmp_path / study.RESULTS_FILE).exists()
-    assert swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path) in (None, 0)
+
+
+def test_points_that_are_measured_from_different_packets_say_so():
+    pools = {"mempool.size": [4096, 16384]}
+    given = {name: value for name, value in SMALL.items() if name != "run.warmup"} | {"nic.rx_descriptors": 128}
+    with threads() as pool:
+        found = wirespeed.sweep("forwarding", pools, set=given, executor=pool).document
+        asked = wirespeed.sweep("forwarding", {"run.warmup": [500, 600]}, set=given, executor=pool).document
+    cut = [result["warmup_packets"] for result in found["results"]]
+    assert cut[0] != cut[1]
+    (told,) = words.warm_ups(found)
+    assert told.startswith("points are not measured from the same packet on: their warm-ups end by themselves, after ")
+    assert told.endswith(f"--set run.warmup={max(cut)} measures all from one on")
+    terminal = Console(file=io.StringIO(), width=400)
+    terminal.print(words.summary(found, 400))
+    assert told in terminal.file.getvalue()
+    assert told[1:] in pages.page(found)
+    assert told[1:] in pages.fragment(found)
+    # All from one on, or from where it was asked for.
+    assert words.warm_ups(small().document) == []
+    assert [result["warmup_packets"] for result in asked["results"]] == [500, 600]
+    assert words.warm_ups(asked) == []
+    assert words.warm_ups({**found, "results": [{**each, "warmup_packets": None} for each in found["results"]]}) == []
+
+
+def test_the_exit_code_tells_points_that_failed_from_those_that_cannot_start(tmp_path):
+    failed = swept("--vary", "traffic.packet_rate=1 Mpps,900 Mpps", out=tmp_path / "failed")
+    assert failed == command.EXIT_INCOMPLETE
+    # What was measured is written.
+    table = pyarrow.parquet.read_table(tmp_path / "failed" / study.RESULTS_FILE)
+    assert [error is None for error in table["error"].to_pylist()] == [True, False]
+    assert table["carried_mpps"][0].as_py() > 0
+    corner = ["--vary", "mempool.size=16384,2048", "--vary", "nic.rx_descriptors=256,1024"]
+    assert swept(*corner, out=tmp_path / "corner") in (None, 0)
 
 
 def swept(*words, out):

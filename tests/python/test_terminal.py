@@ -12,6 +12,8 @@ from rich.console import Console
 
 import summaries
 from wirespeed import terminal
+from wirespeed.report import page
+from wirespeed.report.notebook import card
 
 
 def printed(renderable: Any, width: int) -> str:
@@ -50,6 +52,31 @@ def test_the_bar_has_a_key_for_all_its_parts() -> None:
 def test_a_partial_result_says_so(name: str) -> None:
     assert "Partial result" in printed(terminal.run_summary(summaries.CASES[name]()), 80)
     assert "Partial result" not in printed(terminal.run_summary(summaries.sound()), 80)
+
+
+def stopped_in_warm_up() -> dict[str, Any]:
+    """What a run has that is stopped in its warm-up: counts of the machine, and no packet."""
+    whole = summaries.lossless()
+    counted = {name: whole[name] for name in ("levels", "dram", "cores", "series")}
+    neighbours = [{"name": "reader", "cores": 1, "references_per_s": 1e8, "llc_lookups": 9, "llc_miss_rate": 0.5}]
+    others = {"neighbours": neighbours, "llc_bytes": {"others": 1 << 20}, "simulated_s": 1e-6}
+    return summaries.empty() | counted | others
+
+
+def test_a_run_that_is_stopped_in_its_warm_up_shows_no_numbers_of_the_machine() -> None:
+    summary = stopped_in_warm_up()
+    shown = {
+        "terminal": printed(terminal.run_summary(summary), 80),
+        "report": page(summary, ""),
+        "notebook": card(summary),
+    }
+    counted = ("Hit rates", "L1d", "DRAM", "Cores</h2>", "over time", "Neighbours", "reader", "simulated time")
+    for name, raw in shown.items():
+        text = " ".join(raw.split())
+        assert "he run was stopped before it measured a packet: there are no numbers." in text, name
+        assert [each for each in ("hold for", *counted) if each in text] == [], name
+    assert "Hit rates" in printed(terminal.run_summary(summaries.sound()), 80)
+    assert "over time" in page(summaries.lossless(), "")
 
 
 def test_brackets_in_names_are_kept() -> None:

@@ -78,12 +78,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     # A pool that fits behind shorter rings, and was tried there, is not one that does not fit.
     tried_after = "" if retried is None else retried["name"]
     unfit = [each for each in unfit if each.name != tried_after]
-    return {
-        "schema": SCHEMA,
-        "scenario": bench.name,
-        "name": bench.resolved.get("name", ""),
-        "machine": bench.resolved["machine"].get("name", ""),
-        "goal": asked.goal,
+    return _about(bench, asked) | {
         "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"], "command": bench.command([])},
         "techniques": ranked,
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
@@ -109,12 +104,7 @@ def _answered(bench: Bench, asked: Asked, mpps: float, seconds: float) -> dict[s
     """The answer where the machine as it is carries the target: nothing else was run, and nothing is ranked."""
     command = bench.command([])
     nothing = {"techniques": [], "titles": [], "set": [], "cost": {}, "cost_words": "nothing", "command": command}
-    return {
-        "schema": SCHEMA,
-        "scenario": bench.name,
-        "name": bench.resolved.get("name", ""),
-        "machine": bench.resolved["machine"].get("name", ""),
-        "goal": asked.goal,
+    return _about(bench, asked) | {
         "answered": True,
         "now": {"command": command},
         "techniques": [],
@@ -135,6 +125,17 @@ def _answered(bench: Bench, asked: Asked, mpps: float, seconds: float) -> dict[s
         "ran": bench.ran,
         "packets": asked.packets,
         "seconds": seconds,
+    }
+
+
+def _about(bench: Bench, asked: Asked) -> dict[str, Any]:
+    """What every answer begins with: of what it is, and what was asked for."""
+    return {
+        "schema": SCHEMA,
+        "scenario": bench.name,
+        "name": bench.resolved.get("name", ""),
+        "machine": bench.resolved["machine"].get("name", ""),
+        "goal": asked.goal,
     }
 
 

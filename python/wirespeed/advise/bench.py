@@ -101,8 +101,12 @@ class Bench:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         given = scenarios.overrides(asked.set)
-        if any(override.partition("=")[0].strip() == "run.packets" for override in given):
-            raise InputError("--set run.packets: the runs of advice have as many as --packets says; give that")
+        for path, _, value in (override.partition("=") for override in given):
+            if path.strip() == "run.packets":
+                raise InputError(
+                    f"--set run.packets: runs of the comparison have as many as --packets says, and others a multiple "
+                    f"of it; give --packets {value.strip()} in its place"
+                )
         self._set = [*given, "run.curve=[]"]
         self.resolved = tomllib.loads(api.resolve(asked.scenario, asked.capture, asked.table, self._set))
         # A seed is of all sets alike: replications have theirs from it.
@@ -446,9 +450,10 @@ def _relative(name: str, row: Mapping[str, Any]) -> float:
 def _refuse(row: Mapping[str, Any], when: str) -> None:
     """Raises InputError for traffic that the machine does not carry: there is nothing to compare."""
     rejected = sum(row.get(f"drops.{name}") or 0.0 for name in _NOT_CARRIED)
-    if row["carried_mpps"] > 0 and rejected <= _MOST_REJECTED * float(row.get("packets") or 1.0):
+    carried = row.get("carried_mpps") or 0.0
+    if carried > 0 and rejected <= _MOST_REJECTED * float(row.get("packets") or 1.0):
         return
-    what = "nothing" if row["carried_mpps"] <= 0 else "little"
+    what = "nothing" if carried <= 0 else "little"
     raise InputError(f"{what} is carried {when}: {_why_nothing(row)}")
 
 
@@ -457,7 +462,7 @@ def _why_nothing(row: Mapping[str, Any]) -> str:
     packets = float(row.get("packets") or 0.0)
     drops = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("drops.") and value}
     if not packets or not drops:
-        return "no packet was measured; give more with run.packets"
+        return "no packet was measured: the traffic ends within the warm-up; give more of it, or set run.warmup"
     reason = max(drops, key=lambda name: float(drops[name]))
     share = quantities.share(float(drops[reason]) / packets)
     remedy = "`wirespeed run` says what to change"

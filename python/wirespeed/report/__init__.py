@@ -21,6 +21,7 @@ from wirespeed.summary import (
     Sojourn,
     Summary,
     copying,
+    curve_packets_text,
     curve_text,
     damages,
     drops,
@@ -30,7 +31,9 @@ from wirespeed.summary import (
     key_numbers,
     levels,
     mark,
+    measured,
     packet_buffer_text,
+    partial_text,
     slices,
     stacked_text,
     warnings,
@@ -53,6 +56,7 @@ class Row:
 
 def page(summary: Summary, scenario: str, command: str = "") -> str:
     """The report as an HTML document; `scenario` is the resolved TOML, `command` how the run was started."""
+    summary = measured(summary)
     rows = stacked(summary)
     curve, series = summary.get("curve") or [], summary.get("series") or []
     environment = _environment()
@@ -68,12 +72,14 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
         levels=levels(summary),
         headline=headline(summary),
         reach=curve_text(summary),
+        partial=partial_text(summary),
         warnings=warnings(summary),
         numbers=key_numbers(summary),
         rows=rows,
         legend=legend(rows),
         labelled_share=_LABELLED_SHARE,
         curve=curve,
+        curve_packets=curve_packets_text(summary),
         rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
         rate_over="load" if charts.rate_over_load(curve) else "time",
         latency_chart=charts.sojourn_over_load(curve),

@@ -30,8 +30,10 @@ _EPILOG: Final = (
     "Values: a list (1,4,8), so many at equal distances (0.1..1.0/10), a range by a step (16..64+16) or by a factor "
     "(128..4096*2); with --design latin or sobol FIRST..LAST is an interval.\n\n"
     "A study that was stopped, or killed, goes on where it was when it is run again with the same folder.\n\n"
-    "Exit code: 0 fine (points that failed are listed), 2 bad input or every point failed, 130 stopped by Ctrl-C."
+    "Exit code: 0 fine (points that the scenario's rules refuse are listed), 1 points failed as they ran (all others "
+    "are written), 2 bad input or every point failed, 130 stopped by Ctrl-C."
 )
+EXIT_INCOMPLETE: Final = 1
 _STUDY, _WHERE = "Study", "Where it runs"
 DEFAULT_FOLDER: Final = "wirespeed-sweep"
 
@@ -169,7 +171,7 @@ def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], A
         if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
             print(f"wirespeed: {lacking}", file=sys.stderr)
         study.refuse_failed(found)
-        return 0
+        return EXIT_INCOMPLETE if text.failed(found.document) else 0
 
 
 def asked(scenario: str, vary: list[str] | None, settings: list[str] | None, given: dict[str, Any]) -> Ask:

@@ -6,10 +6,11 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
+from wirespeed.summary import Summary, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,12 @@ def columns(summary: Mapping[str, Any]) -> dict[str, float | str]:
 
     >>> columns({"loss": 0.5, "sojourn_ns": {"p99": 7}, "levels": [{"name": "L2", "hits": 3}], "wall_s": 9})
     {'loss': 0.5, 'sojourn_ns.p99': 7.0, 'levels.L2.hits': 3.0}
+    >>> columns({"packets": 0, "levels": [{"name": "L2", "hits": 3}]})
+    {'packets': 0.0}
     """
     texts = {name: str(summary[name]) for name in _TEXTS if name in summary}
-    measured = {name: value for name, value in summary.items() if name not in _LEFT_OUT}
-    return {**texts, **dict(_flat("", measured)), **_batches(summary.get("batches") or {})}
+    numbers = {name: value for name, value in measured(cast(Summary, summary)).items() if name not in _LEFT_OUT}
+    return {**texts, **dict(_flat("", numbers)), **_batches(summary.get("batches") or {})}
 
 
 def _batches(means: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -25,7 +25,7 @@ def page(document: Mapping[str, Any]) -> str:
     heads, rows = text.rows(document)
     axes = len(document["axes"])
     heads[:axes] = text.shortened(heads[:axes])
-    told = [*text.extremes(document), *text.widths(document)]
+    told = [*text.extremes(document), *text.widths(document), *text.warm_ups(document)]
     best = "".join(f"<li>{escape(line[:1].upper() + line[1:])}</li>" for line in told)
     failed = "".join(
         f"<li><code>{escape(where)}</code>: {escape(why)}</li>" for where, why in text.errors(document)[:_ROWS]
@@ -46,7 +46,7 @@ def fragment(document: Mapping[str, Any]) -> str:
     """What a notebook shows: the answer and the first points, without a style of its own."""
     heads, rows = text.rows(document)
     more = f"<p>and {len(rows) - _SHOWN} more</p>" if len(rows) > _SHOWN else ""
-    told = "".join(f"<li>{escape(line)}</li>" for line in text.extremes(document))
+    told = "".join(f"<li>{escape(line)}</li>" for line in (*text.extremes(document), *text.warm_ups(document)))
     return (
         f"<p><b>{escape(text.headline(document))}</b><br>{escape(text.counted(document))}</p>"
         f"<ul>{told}</ul>{table(heads, rows[:_SHOWN])}{more}"

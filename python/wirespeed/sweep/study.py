@@ -310,8 +310,10 @@ def _document(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
                 means[metric.name] = {"mean": mean, "half_width": wide}
         error = next((run["error"] for run in runs if run["error"] is not None), None)
         started = sum(run["key"] is not None for run in runs)
+        # Of the first run: its seed is that of the first run of every other point.
+        warmup = runs[0].get("warmup_packets")
         about = {"point": place, "at": plan.values(place), "runs": started, "same_packets": same, "error": error}
-        results.append({**about, **means})
+        results.append({**about, "warmup_packets": None if warmup is None else int(warmup), **means})
     return {"schema": SCHEMA, **plan.document(), "results": results}
 
 

@@ -18,6 +18,7 @@ from wirespeed.sweep.metrics import METRICS
 # Points that a terminal shows; all are in the files.
 _SHOWN: Final = 40
 _ERRORS_SHOWN: Final = 5
+_WARM_UP: Final = "run.warmup"
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -118,11 +119,15 @@ def closing(document: Mapping[str, Any]) -> str | None:
 
 def _lost(document: Mapping[str, Any]) -> str:
     """How many points have no result: refused by the scenario's rules before they ran, or failed as they ran."""
-    wrong = [result for result in document["results"] if result["error"] is not None]
-    refused = sum(result["runs"] == 0 for result in wrong)
-    told = [f"{q.count(refused)} cannot start"] if refused else []
-    told += [f"{q.count(len(wrong) - refused)} failed"] if len(wrong) > refused else []
+    wrong, broken = len(errors(document)), failed(document)
+    told = [f"{q.count(wrong - broken)} cannot start"] if wrong > broken else []
+    told += [f"{q.count(broken)} failed"] if broken else []
     return ", ".join(told)
+
+
+def failed(document: Mapping[str, Any]) -> int:
+    """Points that failed as they ran."""
+    return sum(result["error"] is not None and result["runs"] > 0 for result in document["results"])
 
 
 def value(name: str, of: Mapping[str, Any] | None) -> str:
@@ -205,6 +210,20 @@ def widths(document: Mapping[str, Any]) -> list[str]:
         if missed:
             lines.append(f"{each.text!r} is not met at {len(missed)} of {len(values)} points")
     return lines
+
+
+def warm_ups(document: Mapping[str, Any]) -> list[str]:
+    """That points are measured from different packets on, where nobody wanted it."""
+    cut = {n for result in document["results"] if (n := result.get("warmup_packets")) is not None}
+    if len(cut) < 2:
+        return []
+    varied = [override for axis in document["axes"] for level in axis["overrides"] for override in level]
+    if any(override.partition("=")[0].strip() == _WARM_UP for override in varied):
+        return []
+    return [
+        "points are not measured from the same packet on: their warm-ups end by themselves, after "
+        f"{q.count(min(cut))} to {q.count(max(cut))} packets; --set {_WARM_UP}={max(cut)} measures all from one on"
+    ]
 
 
 def has_width(result: Mapping[str, Any], metrics: Sequence[str]) -> bool:
@@ -329,7 +348,7 @@ def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
     if len(cells) > _SHOWN:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
     parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
-    parts += [Text(f"· {line}", "yellow") for line in widths(document)]
+    parts += [Text(f"· {line}", "yellow") for line in (*widths(document), *warm_ups(document))]
     wrong = errors(document)
     parts += [Text(f"· no result at {where}: {why}", "red") for where, why in wrong[:_ERRORS_SHOWN]]
     if len(wrong) > _ERRORS_SHOWN:
