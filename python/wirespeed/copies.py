@@ -1,4 +1,4 @@
-"""Workloads of copies on a machine with and without a copy table (`crates/sim/src/copies`)."""
+"""Workloads of copies on a machine with and without a copy table (`crates/studies/src/copies`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 //! Loops that measure the machine they run on: latencies, bandwidths, how many misses overlap, and what copies cost.
 //!
-//! Each loop is the native twin of one in `sim::loops`, of the same name and the same items, so that a machine can be
+//! Each loop is the native twin of one in `studies::loops`, of the same name and the same items, so that a machine can be
 //! judged by both. A loop runs on a thread of its own, pinned to one core, in many short rounds; told are the fastest
 //! round and the median, in nanoseconds of CPU time an item. Neighbours on a shared machine only ever make a round
 //! slower: they have the core every few milliseconds, and leave their own lines in its caches. So a set that may be

@@ -12,7 +12,7 @@ use crate::CalibrateError;
 pub(crate) const HUGE: usize = 2 << 20;
 const LINE: u64 = 64;
 
-/// What a loop does. An item is what its twin in `sim::loops` says; of [`Work::Multiply`], a square and an exclusive or.
+/// What a loop does. An item is what its twin in `studies::loops` says; of [`Work::Multiply`], a square and an exclusive or.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Work {

@@ -28,6 +28,6 @@ pub(crate) fn measure_loop(py: Python<'_>, spec: &str) -> PyResult<String> {
 #[pyo3(signature = (scenario, loops, *, seed=1))]
 pub(crate) fn run_loops(py: Python<'_>, scenario: &Scenario, loops: String, seed: u64) -> PyResult<String> {
     let machine = scenario.resolved.machine.clone();
-    let found = interruptible(py, None, move || sim::loops::run_json(&machine, &loops, seed))?;
+    let found = interruptible(py, None, move || studies::loops::run_json(&machine, &loops, seed))?;
     Ok(found.map_err(error)?.to_string())
 }

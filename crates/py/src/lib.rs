@@ -101,23 +101,23 @@ fn presets() -> Vec<(&'static str, &'static str, String)> {
     let scenarios = SCENARIOS.iter().map(|p| ("scenario", p.name, p.title().to_string()));
     let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title().to_string()));
     let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
-    let dram = sim::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
+    let dram = studies::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
     let cube = "HMC specification 2.1: a cube of 8 GiB, links and crossbar before the vaults of hmc-2.1-vault";
-    let dram = dram.chain([("dram", sim::memory::CUBE, cube.to_string())]);
-    let gpus = sim::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
-    let processors = sim::netproc::processor::PRESETS.iter().map(|p| ("microengines", p.name, title(p.text)));
+    let dram = dram.chain([("dram", studies::memory::CUBE, cube.to_string())]);
+    let gpus = studies::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
+    let processors = studies::netproc::processor::PRESETS.iter().map(|p| ("microengines", p.name, title(p.text)));
     scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).chain(processors).collect()
 }
 
 /// The TOML text of a shipped file.
 #[pyfunction]
 fn preset(kind: &str, name: &str) -> PyResult<String> {
-    if kind == "dram" && name == sim::memory::CUBE {
-        let cube = sim::memory::shipped_cube();
+    if kind == "dram" && name == studies::memory::CUBE {
+        let cube = studies::memory::shipped_cube();
         return toml::to_string(&cube).map_err(|e| PyRuntimeError::new_err(e.to_string()));
     }
     if kind == "dram" {
-        let standard = sim::memory::standard(name, None).map_err(error)?;
+        let standard = studies::memory::standard(name, None).map_err(error)?;
         return toml::to_string(&standard).map_err(|e| PyRuntimeError::new_err(e.to_string()));
     }
     let shipped = |list: &'static [sim::scenario::Preset]| {
@@ -127,8 +127,8 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
     let (text, names) = match kind {
         "machine" => shipped(MACHINES),
         "scenario" => shipped(SCENARIOS),
-        "gpu" => shipped(sim::simt::PRESETS),
-        "microengines" => shipped(sim::netproc::processor::PRESETS),
+        "gpu" => shipped(studies::simt::PRESETS),
+        "microengines" => shipped(studies::netproc::processor::PRESETS),
         "traffic" => (
             traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
             traffic_presets().map(|(name, _)| name).collect(),

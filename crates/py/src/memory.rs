@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
-use sim::memory::{ADDRESSES, Dram, DramSettings, levels};
+use studies::memory::{ADDRESSES, Dram, DramSettings, levels};
 use traffic::{MOST_REQUESTS, RequestFormat, Requests};
 use units::{CLASSES, DEVICE};
 
@@ -203,8 +203,8 @@ pub fn simulate_cache(
     let chain = self::levels(levels).map_err(|e| error(ScenarioError::Machine(e)))?;
     let requests = trace.requests.clone();
     let simulate = move || match sample {
-        Some(one_in) => sim::memory::sample_cache(&chain, &requests, one_in, seed),
-        None => sim::memory::simulate_cache(&chain, &requests, seed),
+        Some(one_in) => studies::memory::sample_cache(&chain, &requests, one_in, seed),
+        None => studies::memory::simulate_cache(&chain, &requests, seed),
     };
     let (done, cpu_s) = interruptible(py, None, move || timed(simulate))?;
     let mut document = done.map_err(|e| error(ScenarioError::Machine(e)))?;

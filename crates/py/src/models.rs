@@ -134,7 +134,7 @@ fn memory(asked: &MemoryQuestion) -> Result<Value, QueueError> {
 /// Runs a workload of copies; JSON to JSON.
 #[pyfunction]
 pub(crate) fn run_copies(py: Python<'_>, experiment: String) -> PyResult<String> {
-    let found = interruptible(py, None, move || sim::copies::run_json(&experiment))?;
+    let found = interruptible(py, None, move || studies::copies::run_json(&experiment))?;
     Ok(found.map_err(error)?.to_string())
 }
 

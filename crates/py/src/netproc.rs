@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use sim::ScenarioError;
-use sim::netproc::work::Application;
-use sim::netproc::{processor, rows, server_rows, study, today};
+use studies::netproc::work::Application;
+use studies::netproc::{processor, rows, study, today};
 use units::Size;
 
 use super::{InputError, Scenario, error, interruptible};
@@ -45,7 +45,7 @@ pub fn rows_of_scenario(py: Python<'_>, scenario: &Scenario, window: usize, pack
     let scenario = scenario.resolved.clone();
     let found = interruptible(py, None, move || {
         let loaded = sim::predict::load_one(&scenario)?;
-        server_rows::rows(&scenario, &loaded, window, packets, &mut || true)
+        sim::rows::rows(&scenario, &loaded, window, packets, &mut || true)
     })?;
     let found = found.map_err(error)?;
     found.map(|found| found.to_string()).ok_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err("stopped"))

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use sim::ScenarioError;
-use sim::simt::point::Workloads;
-use sim::simt::{HermesPreset, Point};
+use studies::simt::point::Workloads;
+use studies::simt::{HermesPreset, Point};
 
 use super::{InputError, error, json_of, pool};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use sim::slices::{Lookups, Point, SlicesError, SlicesSpec, left_out, preview};
+use studies::slices::{Lookups, Point, SlicesError, SlicesSpec, left_out, preview};
 
 use super::{InputError, Scenario, error as scenario_error, interruptible, json_of, pool};
 
@@ -25,7 +25,7 @@ pub(crate) fn slices_spec(text: Option<&str>) -> PyResult<String> {
 /// What a scenario's packet function looks up in its tables.
 #[pyclass(frozen, module = "wirespeed._wirespeed")]
 pub(crate) struct RecordedLookups {
-    recording: sim::lookups::Recording,
+    recording: studies::lookups::Recording,
     /// Names of the files that it was recorded from.
     files: Vec<(&'static str, PathBuf)>,
 }
@@ -40,7 +40,7 @@ impl RecordedLookups {
         let done = interruptible(py, None, move || {
             let loaded = sim::predict::load_one(&scenario)?;
             let files = loaded.inputs.iter().map(|file| (file.kind, PathBuf::from(&file.name))).collect();
-            let recording = sim::lookups::record(&scenario, &loaded, packets, line_bytes, &mut || true)?;
+            let recording = studies::lookups::record(&scenario, &loaded, packets, line_bytes, &mut || true)?;
             Ok(recording.map(|recording| RecordedLookups { recording, files }))
         })?;
         let recorded = done.map_err(scenario_error)?;

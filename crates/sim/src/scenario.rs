@@ -1399,7 +1399,7 @@ fn written(value: &toml::Value) -> String {
 }
 
 /// Appends the nearest right name to serde's message about an unknown one.
-pub(crate) fn with_nearest(message: &str) -> String {
+pub fn with_nearest(message: &str) -> String {
     // TOML's words end with the path, which the error has already.
     let message = message.trim_end();
     let message = message.rsplit_once("\nin `").map_or(message, |(front, _)| front).trim_end();
@@ -1451,7 +1451,8 @@ fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml::Table {
     }
 }
 
-pub(crate) fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
+/// The value at a path of keys.
+pub fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
     let (last, front) = path.split_last()?;
     let mut at = parent;
     for key in front {
@@ -1479,7 +1480,7 @@ fn drop_made_traffic(traffic: &mut toml::Table, shipped: bool) -> Vec<String> {
 }
 
 /// Applies `path=value`; gives what else was taken out for it.
-pub(crate) fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
+pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
     let error = |path: &str, message: &str| ScenarioError::Value {
         origin: "--set".into(),
         path: path.into(),

@@ -1,7 +1,6 @@
 //! Packet buffers of a scenario: what a run tells of them, what it refuses, and which DRAM rows packets touch.
 
 use serde_json::Value;
-use sim::netproc::server_rows;
 use sim::{Options, Overrides, Scenario, ScenarioError, predict};
 
 fn scenario(set: &[&str]) -> Scenario {
@@ -21,7 +20,7 @@ fn words(summary: &Value) -> String {
 fn rows(set: &[&str], window: usize) -> Value {
     let scenario = scenario(set);
     let loaded = predict::load_one(&scenario).unwrap();
-    server_rows::rows(&scenario, &loaded, window, 2000, &mut || true).unwrap().unwrap()
+    sim::rows::rows(&scenario, &loaded, window, 2000, &mut || true).unwrap().unwrap()
 }
 
 fn of<'a>(found: &'a Value, name: &str) -> &'a Value {

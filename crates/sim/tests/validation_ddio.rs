@@ -14,7 +14,6 @@ const TOLERANCE: f64 = 3.0;
 const DEVIATIONS: [(u32, u32); 1] = [(2, 2048)];
 /// Mbufs in circulation beyond the ring: a burst and the transmit ring.
 const BEYOND_THE_RING: u32 = 96;
-const LLC_WAYS: u32 = 11;
 
 struct Point {
     curve: &'static str,

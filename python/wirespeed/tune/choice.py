@@ -156,7 +156,7 @@ def machine_of(machine: str) -> _wirespeed.Scenario:
 
 
 def forward_loop(whole: Mapping[str, object], devices: Devices, size: int, **more: Any) -> dict[str, Any]:
-    """Settings as the simulator's loop has them (`crates/sim/src/loops/forward.rs`).
+    """Settings as the simulator's loop has them (`crates/studies/src/loops/forward.rs`).
 
     The pool that testpmd makes by itself has 163456 mbufs, as it prints.
     """

@@ -1,0 +1,10 @@
+//! Simulators that never see the server: caches and DRAM on their own, sliced LLCs, network processors, copies, loops of a
+//! program, and GPUs.
+
+pub mod copies;
+pub mod lookups;
+pub mod loops;
+pub mod memory;
+pub mod netproc;
+pub mod simt;
+pub mod slices;

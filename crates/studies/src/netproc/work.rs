@@ -1,0 +1,199 @@
+//! From packets to what a network processor's threads do: functions run to their end, and what they touch beyond
+//! the packet becomes references to SRAM.
+
+use std::collections::BTreeMap;
+
+use functions::{
+    Firewall, FirewallSpec, Forward, ForwardSpec, Function, Nat, NatKey, NatSpec, NextHop, PacketFunction, Template,
+    Verdict,
+};
+use machine::microengines::{Op, Step, Work, Workload};
+use packet::{L3, PROTO_ICMP, Packet, Prefix, layers};
+use probe::{Access, Event, Record, RegionId};
+use serde::{Deserialize, Serialize};
+use units::PortId;
+
+use super::traffic::ip_bytes;
+use sim::ScenarioError;
+
+/// What the processor does to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Application {
+    /// IP forwarding over 16 ports.
+    #[default]
+    L3fwd16,
+    /// Address translation between 2 ports.
+    Nat,
+    /// A packet filter between 2 ports.
+    Firewall,
+}
+
+impl Application {
+    /// Ports of the application (section 5.2).
+    pub const fn ports(self) -> u32 {
+        match self {
+            Application::L3fwd16 => 16,
+            _ => 2,
+        }
+    }
+}
+
+/// Bytes that a reference to SRAM moves: eight registers of four bytes.
+const SRAM_BYTES: u32 = 32;
+
+/// The templates of the firewall where none are given: what an edge keeps out. The paper does not list its own.
+const EDGE_TEMPLATES: &[&str] = &[
+    "@0.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00",
+    "@127.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00",
+    "@169.254.0.0/16 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00",
+    "@192.0.2.0/24 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00",
+    "@224.0.0.0/4 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00",
+    "@0.0.0.0/0 0.0.0.255/32 0 : 65535 0 : 65535 0x00/0x00",
+    "@0.0.0.0/0 255.255.255.255/32 0 : 65535 0 : 65535 0x00/0x00",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 137 : 139 0x11/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 135 : 139 0x06/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 445 : 445 0x06/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 1434 : 1434 0x11/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 69 : 69 0x11/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 111 : 111 0x11/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 111 : 111 0x06/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 2049 : 2049 0x11/0xFF",
+    "@0.0.0.0/0 0.0.0.0/0 0 : 65535 512 : 514 0x06/0xFF",
+];
+
+/// The work of `packets` under `application`, with a line of what came of them.
+///
+/// # Errors
+/// A function that cannot be built.
+pub fn workload(application: Application, packets: &[Packet]) -> Result<(Workload, String), ScenarioError> {
+    let mut function = match application {
+        Application::L3fwd16 => Function::Forward(forward(packets)?),
+        Application::Nat => Function::Nat(Nat::new(&NatSpec { sessions: 1 << 17, ..NatSpec::default() })?),
+        Application::Firewall => {
+            let templates: Result<Vec<Template>, _> =
+                EDGE_TEMPLATES.iter().map(|text| Template::parse(text, false)).collect();
+            Function::Firewall(Firewall::new(&templates?, &FirewallSpec::default())?)
+        }
+    };
+    let mut workload = Workload::default();
+    let mut flows: BTreeMap<(std::net::IpAddr, std::net::IpAddr, u8, u16, u16), u32> = BTreeMap::new();
+    let (mut record, mut verdicts, mut burst) = (Record::new(), Vec::new(), [Packet::default()]);
+    let (mut skipped, mut dropped) = (0u64, 0u64);
+    for packet in packets {
+        let (Some(bytes), Ok(layers)) = (ip_bytes(packet), layers(&packet.data)) else {
+            skipped += 1;
+            continue;
+        };
+        let key = layers.five_tuple;
+        let count = flows.len() as u32;
+        let flow = *flows.entry((key.src, key.dst, key.proto, key.src_port, key.dst_port)).or_insert(count);
+        burst[0].clone_from(packet);
+        // Both directions of a connection come in by different ports: the lower address is inside.
+        burst[0].port = PortId(u16::from(application != Application::L3fwd16 && key.src > key.dst));
+        if let (Function::Nat(nat), true) = (&mut function, burst[0].port.0 == 1) {
+            translated(nat, &mut burst[0], &layers);
+        }
+        record.clear();
+        verdicts.clear();
+        function.process_burst(packet.arrival, &mut burst, &mut record, &mut verdicts);
+        let from = workload.steps.len() as u32;
+        steps(&record, microcode(application), &mut workload.steps);
+        let port = match verdicts.first() {
+            Some(Verdict::Forward { port }) => Some(port.0),
+            _ => None,
+        };
+        dropped += u64::from(port.is_none());
+        workload.works.push(Work { bytes, flow, port, steps: (from, workload.steps.len() as u32) });
+    }
+    let note = format!(
+        "{} packets of {} flows, {skipped} not IPv4, {dropped} dropped by the function",
+        workload.works.len(),
+        flows.len()
+    );
+    Ok((workload, note))
+}
+
+/// A packet from outside comes to the outside address of its session, which has begun before the trace did if
+/// the trace has not seen it begin.
+fn translated(nat: &mut Nat, packet: &mut Packet, layers: &packet::Layers) {
+    let tuple = layers.five_tuple;
+    let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst), Some(l4)) = (tuple.src, tuple.dst, layers.l4_offset)
+    else {
+        return;
+    };
+    let (src_port, dst_port) = match tuple.proto {
+        PROTO_ICMP => {
+            let id = packet.data.get(usize::from(l4) + 4..).and_then(|rest| rest.first_chunk::<2>());
+            let id = u16::from_be_bytes(*id.unwrap_or(&[0; 2]));
+            (id, id)
+        }
+        _ => (tuple.dst_port, tuple.src_port),
+    };
+    let key = NatKey { src: dst, dst: src, src_port, dst_port, proto: tuple.proto };
+    let Some((address, port)) = nat.establish(packet.arrival, &key) else { return };
+    let l3 = usize::from(layers.l3_offset);
+    if let Some(destination) = packet.data.get_mut(l3 + 16..l3 + 20) {
+        destination.copy_from_slice(&address.octets());
+    }
+    let at = usize::from(l4) + if tuple.proto == PROTO_ICMP { 4 } else { 2 };
+    if let Some(word) = packet.data.get_mut(at..at + 2) {
+        word.copy_from_slice(&port.to_be_bytes());
+    }
+}
+
+/// Instructions of a microengine at the places where address translation and the packet filter report those of x86-64:
+/// assumed, since microcode has the header in registers and checks no bounds.
+const NAT_MICROCODE: [(u16, u32); 6] = [(23, 60), (25, 12), (27, 14), (31, 60), (33, 20), (40, 110)];
+const FIREWALL_MICROCODE: [(u16, u32); 3] = [(22, 30), (24, 16), (33, 25)];
+
+fn microcode(application: Application) -> &'static [(u16, u32)] {
+    match application {
+        Application::L3fwd16 => &[],
+        Application::Nat => &NAT_MICROCODE,
+        Application::Firewall => &FIREWALL_MICROCODE,
+    }
+}
+
+/// What a function left, as steps: references to the packet and its mbuf are to registers and FIFOs and take no time
+/// beyond the instructions.
+/// Instructions are those of `microcode` where that knows the place, and otherwise the function's own.
+fn steps(record: &Record, microcode: &[(u16, u32)], out: &mut Vec<Step>) {
+    let mut ticks = 0;
+    for event in record.iter() {
+        match event {
+            Event::Work { site, instructions } => {
+                ticks += microcode.iter().find(|(at, _)| *at == site).map_or(instructions, |(_, assumed)| *assumed);
+            }
+            Event::Touch(r)
+                if r.region != RegionId::PACKET && r.region != RegionId::MBUF && r.access != Access::Prefetch =>
+            {
+                for _ in 0..u32::from(r.bytes).div_ceil(SRAM_BYTES) {
+                    out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Sram });
+                }
+            }
+            Event::Lock(lock) => out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Lock(lock.0) }),
+            Event::Unlock(lock) => out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Unlock(lock.0) }),
+            _ => {}
+        }
+    }
+    if ticks > 0 {
+        out.push(Step { ticks, op: Op::Compute });
+    }
+}
+
+/// Routes to the networks of all destinations, spread over the ports.
+fn forward(packets: &[Packet]) -> Result<Forward, ScenarioError> {
+    let mut routes: BTreeMap<u32, u16> = BTreeMap::new();
+    for packet in packets.iter().filter(|packet| packet.l3 == L3::V4) {
+        let at = usize::from(packet.l3_offset) + 16;
+        if let Some(&[a, b, c, _]) = packet.data.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+            let network = u32::from_be_bytes([a, b, c, 0]);
+            routes.insert(network, (network.wrapping_mul(0x9e37_79b1) >> 28) as u16);
+        }
+    }
+    let routes = routes.into_iter().map(|(addr, port)| (Prefix::V4 { addr, len: 24 }, NextHop::from(port)));
+    // Sixteen next hops whatever the destinations are.
+    let spare = (0..16u16).map(|port| (Prefix::V4 { addr: u32::from(port) << 8, len: 24 }, NextHop::from(port)));
+    Ok(Forward::new(spare.chain(routes), 16, &ForwardSpec { prefetch: false, ..ForwardSpec::default() })?)
+}
