@@ -55,13 +55,13 @@ MAY_SEE_CLOCK = {"daemon", "router"}
 
 # Where we deviate: file, and why. ARCHITECTURE.md tells it to readers.
 IO_EXEMPT: dict[str, str] = {
-    "sim/src/own_machine.rs": "reads the machine that a scenario names, and nothing else",
-    "sim/src/tables.rs": "writes results, and nothing else: one writer for Python, benchmarks and whoever comes next",
+    "sim/src/scenario/own_machine.rs": "reads the machine that a scenario names, and nothing else",
+    "sim/src/answer/tables.rs": "writes results, and nothing else: one writer for Python, benchmarks and whoever comes next",
 }
 CLOCK_EXEMPT: dict[str, str] = {
     "fakehost/src/fuse.rs": "the interface of file systems has times of files, of which none is read",
     "py/src/lib.rs": "tells progress ten times a second, however fast the host is",
-    "sim/src/run.rs": "what the host took (wall_s) stands beside the result; nothing simulated depends on it",
+    "sim/src/run/mod.rs": "what the host took (wall_s) stands beside the result; nothing simulated depends on it",
 }
 
 IO = re.compile(

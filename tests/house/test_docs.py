@@ -68,7 +68,7 @@ def test_every_reason_is_described(result: wirespeed.Result) -> None:
 
 def test_every_reason_to_drop_is_described() -> None:
     verdicts = (ROOT / "crates" / "functions" / "src" / "verdict.rs").read_text()
-    losses = (ROOT / "crates" / "sim" / "src" / "server.rs").read_text()
+    losses = (ROOT / "crates" / "sim" / "src" / "server" / "mod.rs").read_text()
     names = re.findall(r' = "(\w+)";', verdicts) + re.findall(r'Loss::\w+ => "(\w+)"', losses)
     assert len(names) > 10
     missing = sorted(set(names) - documented())

@@ -281,7 +281,7 @@ fn what_a_device_overwrites_is_not_waited_for() {
 #[test]
 fn a_device_is_held_up_by_a_full_controller_and_nothing_is_lost() {
     let mut spec = spec("ddr3-1600k", None, ControllerSetting::default());
-    spec.llc.io_ways = 0;
+    spec.llc.io_ways = machine::memory::Ways::NONE;
     let mut memory = Hierarchy::new(&spec, 1, "machine").unwrap();
     let mut answers = Vec::new();
     let (mut held_up, mut last) = (0, Ps::ZERO);

@@ -53,13 +53,13 @@ fn error(e: ScenarioError) -> PyErr {
 fn bug(panic: Box<dyn Any + Send>) -> PyErr {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    PyRuntimeError::new_err(format!("a bug in wirespeed {}: {text}", sim::summary::VERSION))
+    PyRuntimeError::new_err(format!("a bug in wirespeed {}: {text}", sim::answer::summary::VERSION))
 }
 
 /// The version of the package.
 #[pyfunction]
 fn version() -> &'static str {
-    sim::summary::VERSION
+    sim::answer::summary::VERSION
 }
 
 /// The commit of this build, or "unknown".
@@ -77,7 +77,7 @@ fn schema() -> String {
 /// Paths of the settings of a scenario that may name files.
 #[pyfunction]
 fn file_settings() -> Vec<&'static str> {
-    sim::files::FILES.iter().map(|setting| setting.path).collect()
+    sim::scenario::files::FILES.iter().map(|setting| setting.path).collect()
 }
 
 /// Refuses a mask of ways that is written as a number in `text`, which is TOML.

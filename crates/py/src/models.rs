@@ -141,7 +141,7 @@ pub(crate) fn run_copies(py: Python<'_>, experiment: String) -> PyResult<String>
 /// What packets take on a scenario's machine: measured once, for predictions under any load.
 #[pyclass(frozen, module = "wirespeed._wirespeed")]
 pub(crate) struct Profile {
-    measured: sim::predict::Profile,
+    measured: sim::run::predict::Profile,
 }
 
 #[pymethods]
@@ -150,8 +150,8 @@ impl Profile {
     fn new(py: Python<'_>, scenario: &Scenario) -> PyResult<Profile> {
         let scenario = scenario.resolved.clone();
         let measured = interruptible(py, None, move || {
-            let loaded = sim::predict::load_one(&scenario)?;
-            sim::predict::Profile::new(&scenario, &loaded)
+            let loaded = sim::run::predict::load_one(&scenario)?;
+            sim::run::predict::Profile::new(&scenario, &loaded)
         })?;
         Ok(Profile { measured: measured.map_err(error)? })
     }

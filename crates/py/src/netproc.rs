@@ -44,8 +44,8 @@ pub fn rows_touched(
 pub fn rows_of_scenario(py: Python<'_>, scenario: &Scenario, window: usize, packets: u64) -> PyResult<String> {
     let scenario = scenario.resolved.clone();
     let found = interruptible(py, None, move || {
-        let loaded = sim::predict::load_one(&scenario)?;
-        sim::rows::rows(&scenario, &loaded, window, packets, &mut || true)
+        let loaded = sim::run::predict::load_one(&scenario)?;
+        sim::run::rows::rows(&scenario, &loaded, window, packets, &mut || true)
     })?;
     let found = found.map_err(error)?;
     found.map(|found| found.to_string()).ok_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err("stopped"))

@@ -38,7 +38,7 @@ impl RecordedLookups {
     fn new(py: Python<'_>, scenario: &Scenario, packets: u64, line_bytes: u32) -> PyResult<RecordedLookups> {
         let scenario = scenario.resolved.clone();
         let done = interruptible(py, None, move || {
-            let loaded = sim::predict::load_one(&scenario)?;
+            let loaded = sim::run::predict::load_one(&scenario)?;
             let files = loaded.inputs.iter().map(|file| (file.kind, PathBuf::from(&file.name))).collect();
             let recording = studies::lookups::record(&scenario, &loaded, packets, line_bytes, &mut || true)?;
             Ok(recording.map(|recording| RecordedLookups { recording, files }))

@@ -9,8 +9,8 @@
 //! Judged is packets a busy second of the receiving cores, which is throughput where more is offered than they carry. The first
 //! intervals, in which caches fill, are cut. A line a schedule and policy goes to the standard output as it is known.
 
+use sim::run::steer::ControlInterval;
 use sim::scenario::{SCENARIOS, find};
-use sim::steer::ControlInterval;
 use sim::{Options, Overrides, Scenario};
 
 const PHASES: usize = 3;

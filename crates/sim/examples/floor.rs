@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scenario =
         Scenario::read(preset.text, preset.name, &Overrides { set: args.collect(), ..Overrides::default() })?;
     let burst: usize = std::env::var("PACKETS_A_BURST").map_or(Ok(1), |n| n.parse())?;
-    let loaded = sim::predict::load_one(&scenario)?;
+    let loaded = sim::run::predict::load_one(&scenario)?;
     println!("{PACKETS} packets of {}, {burst} a burst", preset.name);
     let mut addresses = Vec::new();
     for depth in [Depth::Traffic, Depth::Function, Depth::Driver, Depth::Tags] {

@@ -2,7 +2,7 @@
 //! `cargo run --release -p wirespeed-sim --example predict_speed [SCENARIO] [PATH=VALUE]...`
 
 use clock::cpu_seconds;
-use sim::predict::{Profile, load_one};
+use sim::run::predict::{Profile, load_one};
 use sim::scenario::{SCENARIOS, find};
 use sim::{Overrides, Scenario};
 

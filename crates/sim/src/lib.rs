@@ -1,40 +1,21 @@
 //! Where traffic, functions and a machine meet: a scenario in, tables out.
+//!
+//! Rooms along the road; each sees those before it: a scenario is read ([`scenario`]), what it names is loaded ([`load`]), a
+//! server is built of it ([`server`]), simulated ([`run`]) and answers ([`answer`]).
 
-pub mod applications;
-mod clos;
-pub mod compare;
-pub mod files;
-mod load;
-pub mod measure;
-pub mod neighbours;
-mod own_machine;
-mod owners;
-pub mod predict;
-pub mod recorded;
-mod resolve;
-pub mod rows;
+pub mod answer;
+pub mod load;
 pub mod run;
-mod sampling;
 pub mod scenario;
-mod schedule;
-mod search;
 pub mod server;
-mod simulate;
-mod spread;
-pub mod steer;
-pub mod stepped;
-pub mod summary;
-pub mod tables;
-mod user_plane;
-pub mod verdict;
 
-pub use compare::compare;
+pub use answer::compare::compare;
+pub use answer::summary::{run_id, summary};
+pub use answer::tables::{TABLES, Tables};
+pub use answer::verdict::{Verdict, verdict};
 pub use load::{InputFile, Loaded, Routing, Stock};
-pub use owners::ApplicationFound;
+pub use run::schedule::Watch;
+pub use run::simulate::{Measured, Setup, WarmUp, WarmUpEnd};
 pub use run::{Options, Progress, RunResult, run, run_all, run_from};
 pub use scenario::{Overrides, Scenario, ScenarioError, Search};
-pub use schedule::Watch;
-pub use simulate::{Measured, Setup, WarmUp, WarmUpEnd};
-pub use summary::{run_id, summary};
-pub use tables::{TABLES, Tables};
-pub use verdict::{Verdict, verdict};
+pub use server::owners::ApplicationFound;

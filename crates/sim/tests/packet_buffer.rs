@@ -1,7 +1,7 @@
 //! Packet buffers of a scenario: what a run tells of them, what it refuses, and which DRAM rows packets touch.
 
 use serde_json::Value;
-use sim::{Options, Overrides, Scenario, ScenarioError, predict};
+use sim::{Options, Overrides, Scenario, ScenarioError};
 
 fn scenario(set: &[&str]) -> Scenario {
     let quick = ["function.forward.prefixes=2000", "run.packets=3000", "run.curve=[]", "mempool.size=8192"];
@@ -19,8 +19,8 @@ fn words(summary: &Value) -> String {
 
 fn rows(set: &[&str], window: usize) -> Value {
     let scenario = scenario(set);
-    let loaded = predict::load_one(&scenario).unwrap();
-    sim::rows::rows(&scenario, &loaded, window, 2000, &mut || true).unwrap().unwrap()
+    let loaded = sim::run::predict::load_one(&scenario).unwrap();
+    sim::run::rows::rows(&scenario, &loaded, window, 2000, &mut || true).unwrap().unwrap()
 }
 
 fn of<'a>(found: &'a Value, name: &str) -> &'a Value {

@@ -274,7 +274,7 @@ fn the_series_has_what_the_machine_did_and_sums_to_what_was_measured() {
     let scenario = scenario(&["traffic.load=0.1", "run.packets=20000"], None);
     let result = run(&scenario, Options::default(), &mut |_| true).unwrap();
     let measured = &result.measured;
-    let mut sum = sim::measure::Activity::default();
+    let mut sum = sim::run::measure::Activity::default();
     measured.measure.intervals.iter().for_each(|i| sum += i.activity);
     assert_eq!(sum.span, measured.span);
     assert_eq!(sum.llc_hits, measured.memory.llc.hits);

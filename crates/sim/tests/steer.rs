@@ -1,7 +1,7 @@
 //! A policy in the loop of a whole run: what it may never do, and that it does something.
 
+use sim::run::steer::ControlInterval;
 use sim::scenario::{SCENARIOS, find};
-use sim::steer::ControlInterval;
 use sim::{Options, Overrides, Scenario, ScenarioError};
 
 fn scenario(set: &[&str]) -> Result<Scenario, ScenarioError> {

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use sim::run::stepped::Stepped;
 use sim::scenario::{SCENARIOS, find};
-use sim::stepped::Stepped;
 use sim::{Overrides, Scenario, ScenarioError};
 use units::{Cbm, Clos, Ps};
 

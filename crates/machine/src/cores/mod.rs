@@ -30,7 +30,6 @@
 mod ahead;
 mod burst;
 mod fills;
-mod hits;
 mod ordered;
 mod spec;
 

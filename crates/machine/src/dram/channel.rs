@@ -13,10 +13,10 @@ use ::stats::Histogram;
 use units::Ps;
 
 use super::checker::Issued;
+use super::counters::{Counters, GAPS, Gap};
 use super::map::Place;
-use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
+use super::policy::{BatchBy, ControllerSpec, MOST_ENTRIES, Order, Page, Refresh, Writes};
 use super::standard::{Command, Level, Standard};
-use super::stats::{Counters, GAPS, Gap};
 use crate::MachineError;
 
 /// Internal clocks start here, so that "never" is far enough in the past of every constraint.
@@ -44,8 +44,6 @@ const WR: usize = 3;
 const NONE: usize = 4;
 const KINDS: [Command; 4] = [Command::Act, Command::Pre, Command::Rd, Command::Wr];
 
-/// Entries a queue can have: slot numbers fit into a byte.
-pub(super) const MOST_ENTRIES: u32 = 128;
 /// A key's lower half, from the top: 1 for row commands, age, bank.
 const ROW_CLASS: u32 = 1 << 31;
 const BANK_BITS: u32 = 6;

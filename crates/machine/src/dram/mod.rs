@@ -19,6 +19,7 @@ mod channel;
 pub mod checker;
 mod commanded;
 pub mod controller;
+mod counters;
 pub mod energy;
 pub mod hmc;
 pub mod map;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::channel::MOST_ENTRIES;
+pub use super::standard::Page;
 use super::standard::{Command, Standard};
 use crate::MachineError;
 
@@ -93,32 +93,6 @@ pub enum Writes {
     },
 }
 
-/// When rows are closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Page {
-    /// When another row of the bank is wanted: lazy precharge.
-    Open,
-    /// When no waiting request wants it: eager precharge.
-    Closed,
-    /// When no waiting request has wanted it for a while. The while of a bank doubles when the row
-    /// that was closed is the next one wanted, and halves when another one is; between 16 and 4096
-    /// clocks (assumed).
-    Adaptive {
-        /// The first while, in clocks.
-        timeout: u32,
-    },
-}
-
-impl Page {
-    pub(super) const LEAST_TIMEOUT: u32 = 16;
-    pub(super) const GREATEST_TIMEOUT: u32 = 4096;
-
-    pub(super) fn timeout(self) -> u32 {
-        if let Page::Adaptive { timeout } = self { timeout } else { 0 }
-    }
-}
-
 /// How rows are refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -131,6 +105,9 @@ pub enum Refresh {
     /// A bank at a time, every tREFI over the number of banks, round robin, while others work.
     PerBank,
 }
+
+/// Entries a queue can have: slot numbers fit into a byte.
+pub(super) const MOST_ENTRIES: u32 = 128;
 
 impl ControllerSpec {
     pub(super) fn check(&self, standard: &Standard) -> Result<(), MachineError> {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::policy::Page;
-use super::standard::{Command, Currents, Level, Row, Standard};
+use super::standard::{Command, Currents, Level, Page, Row, Standard};
 use Command::{Act, Pre, Rd, Ref, RefBank, Wr};
 use Level::{Bank, Group, OtherRank, Rank};
 

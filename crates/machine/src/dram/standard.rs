@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::policy::Page;
 use crate::MachineError;
 
 /// What goes over the command bus.
@@ -506,5 +505,31 @@ impl Standard {
 
     fn error(&self, field: &str, came: String, allowed: &str, remedy: String) -> MachineError {
         MachineError::new(format!("dram.{}.{field}", self.name), came, allowed, remedy)
+    }
+}
+
+/// When rows are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Page {
+    /// When another row of the bank is wanted: lazy precharge.
+    Open,
+    /// When no waiting request wants it: eager precharge.
+    Closed,
+    /// When no waiting request has wanted it for a while. The while of a bank doubles when the row
+    /// that was closed is the next one wanted, and halves when another one is; between 16 and 4096
+    /// clocks (assumed).
+    Adaptive {
+        /// The first while, in clocks.
+        timeout: u32,
+    },
+}
+
+impl Page {
+    pub(super) const LEAST_TIMEOUT: u32 = 16;
+    pub(super) const GREATEST_TIMEOUT: u32 = 4096;
+
+    pub(super) fn timeout(self) -> u32 {
+        if let Page::Adaptive { timeout } = self { timeout } else { 0 }
     }
 }

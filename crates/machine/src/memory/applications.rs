@@ -131,7 +131,7 @@ impl Reuse {
     /// Whether `line` was missed before; it is now.
     fn again(&mut self, line: Line) -> bool {
         let number = line.0 as u32;
-        let at = super::llc::mix(number) as usize & (self.missed.len() - 1);
+        let at = super::mix::mix(number) as usize & (self.missed.len() - 1);
         std::mem::replace(&mut self.missed[at], number) == number
     }
 }

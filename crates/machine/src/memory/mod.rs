@@ -31,6 +31,7 @@ mod latest;
 #[cfg(test)]
 mod links_tests;
 mod llc;
+mod mix;
 mod pending;
 mod placement;
 #[cfg(test)]

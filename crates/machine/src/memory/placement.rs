@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use units::Line;
 
-use super::llc::mix;
+use super::mix::mix;
 
 /// Whose slices: an application by number, or everyone else.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use probe::{Access, Request};
 use units::Line;
 
 use super::LevelCounters;
-use super::llc::mix;
+use super::mix::mix;
 use crate::divisor::Divisor;
 use crate::{MachineError, Served};
 

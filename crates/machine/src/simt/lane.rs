@@ -3,8 +3,6 @@
 use probe::{Access, Probe, Ref, RegionId, RegionSpec};
 use units::LockId;
 
-use super::merge::SECTOR_BITS;
-
 /// Bytes of a sector: what the lanes of a warp coalesce into.
 pub const SECTOR_BYTES: u64 = 32;
 
@@ -92,6 +90,8 @@ pub struct LaneRecorder {
 }
 
 /// Tables may take 32 GiB: so many lines has a word of a program room for.
+/// Of a word: the bits of its two sectors, the line of a table below them.
+pub(super) const SECTOR_BITS: u32 = 29;
 const TABLE_SECTORS: u64 = 2 << SECTOR_BITS;
 
 impl LaneRecorder {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind};
+use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind, SECTOR_BITS};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
@@ -172,8 +172,6 @@ impl Placement {
 /// Sectors of a packet, and lines of one: 2^20, of which a packet has 2 Ki at most.
 pub(super) const LANE_SHIFT: u32 = 20;
 const OFFSET: u32 = (1 << LANE_SHIFT) - 1;
-/// Of a word: the bits of its two sectors, the line of a table below them.
-pub(super) const SECTOR_BITS: u32 = 29;
 const TABLE_LINE: u32 = (1 << SECTOR_BITS) - 1;
 
 /// Whether a word names both sectors of its line, or one.

@@ -13,8 +13,7 @@ use std::collections::VecDeque;
 use machine::memory::Transaction;
 use units::{LINE_BYTES, Line, Ps};
 
-use super::pending::HandedOver;
-use super::{Event, Leaving, Observer, PRIORITY_NIC, Server};
+use super::{Event, HandedOver, Leaving, Observer, PRIORITY_NIC, Server};
 
 /// What the NIC has to send.
 #[derive(Debug)]

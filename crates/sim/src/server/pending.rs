@@ -13,7 +13,7 @@ use machine::nic::Received;
 use units::{PortId, Ps};
 
 use super::output::Block;
-use super::{Event, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
+use super::{Event, HandedOver, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
 
 /// Built for a machine whose memory has controllers.
 #[derive(Debug)]
@@ -74,14 +74,6 @@ struct Reading {
     crossed: Ps,
     since: Ps,
     state: Result<Ps, Transaction>,
-}
-
-/// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HandedOver {
-    pub core: usize,
-    pub at: Ps,
-    pub in_memory: Ps,
 }
 
 impl Pending {

@@ -4,7 +4,7 @@
 //! Functional first: packets of a profile, a capture or a made trace go through forwarding, address translation or a
 //! packet filter, which leave steps of instructions and SRAM references ([`work`]); a
 //! [`machine::microengines::NetworkProcessor`] replays them ([`study`]). [`today`] puts the same allocators in front
-//! of the command-level controllers of `machine::dram`, [`rows`] shows which rows a stream touches, as [`sim::rows`] does for a scenario's
+//! of the command-level controllers of `machine::dram`, [`rows`] shows which rows a stream touches, as [`sim::run::rows`] does for a scenario's
 //! server. [`processor`] runs a processor that a person describes, from a preset.
 //!
 //! **Source**: Hasan, Chandra, Vijaykumar, "Efficient use of memory bandwidth to improve network processor

@@ -15,3 +15,9 @@ pub mod workload;
 pub use point::{Point, System};
 pub use preset::{HermesPreset, PRESETS};
 pub use workload::{Application, Workload, WorkloadSpec};
+
+use sim::ScenarioError;
+
+fn wrong(path: &str, came: impl std::fmt::Display, allowed: &str) -> ScenarioError {
+    ScenarioError::Value { origin: "simt".into(), path: path.into(), message: format!("{came}: allowed is {allowed}") }
+}

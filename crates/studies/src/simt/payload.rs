@@ -8,7 +8,7 @@ use packet::Packet;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-use super::workload::wrong;
+use super::wrong;
 use sim::ScenarioError;
 
 /// The strings.

@@ -10,7 +10,8 @@ use packet::Packet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::workload::{Workload, WorkloadSpec, wrong};
+use super::workload::{Workload, WorkloadSpec};
+use super::wrong;
 use crate::netproc::study::interval;
 use sim::ScenarioError;
 

@@ -8,7 +8,7 @@ use packet::{L3, PROTO_TCP, PROTO_UDP, Packet, Rule, internet_checksum};
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-use super::workload::wrong;
+use super::wrong;
 use sim::ScenarioError;
 
 /// The rules.

@@ -19,6 +19,7 @@ use units::{PacketRate, Ps};
 
 use super::payload::StringsSpec;
 use super::rules::RulesSpec;
+use super::wrong;
 use sim::ScenarioError;
 
 /// What is done to packets.
@@ -139,10 +140,6 @@ const MOST_PACKETS: usize = 1 << 20;
 const MOST_THEN: usize = 5;
 /// Ports of the router: the paper's is not told; only what a verdict says depends on it.
 const PORTS: u16 = 16;
-
-pub(super) fn wrong(path: &str, came: impl std::fmt::Display, allowed: &str) -> ScenarioError {
-    ScenarioError::Value { origin: "simt".into(), path: path.into(), message: format!("{came}: allowed is {allowed}") }
-}
 
 impl Workload {
     /// Records a workload.

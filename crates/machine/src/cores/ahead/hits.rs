@@ -1,0 +1,161 @@
+use probe::{Access, Act, Layout, RegionId, Script};
+use stats::Reason;
+use units::{Addr, LINE_BYTES, Line, Ps};
+
+use super::{Ahead, REFERENCES};
+use crate::{Memory, Served};
+
+/// Where the regions of a layout begin for a core and the packet it works on, as far as that is known.
+#[derive(Clone, Debug)]
+pub(in crate::cores) struct Bases([u64; 64]);
+
+/// Of a region that does not lie in one piece, or was not asked for. References to it take the long way.
+const NOWHERE: u64 = u64::MAX;
+
+impl Bases {
+    pub(super) const UNKNOWN: Bases = Bases([NOWHERE; 64]);
+
+    #[inline(always)]
+    fn of(&self, region: RegionId) -> u64 {
+        self.0.get(usize::from(region.0)).copied().unwrap_or(NOWHERE)
+    }
+
+    /// The packet whose references come next is another one.
+    pub(super) fn forget_packet(&mut self) {
+        (self.0[usize::from(RegionId::PACKET.0)], self.0[usize::from(RegionId::MBUF.0)]) = (NOWHERE, NOWHERE);
+    }
+
+    #[inline(always)]
+    fn set(&mut self, region: RegionId, base: Option<Addr>) {
+        if let Some(entry) = self.0.get_mut(usize::from(region.0)) {
+            *entry = base.map_or(NOWHERE, |addr| addr.0);
+        }
+    }
+}
+
+impl Ahead {
+    /// Replays from the cursor on as long as L1 serves all references.
+    ///
+    /// What it does to a reference is what [`Ahead::request`] does to one that L1 serves, without going through the
+    /// stages of one that it does not. State that each reference changes is written back at the end.
+    #[inline(always)]
+    pub(super) fn replay_hits<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L, limit: Ps) {
+        let (l1_reason, l1_latency) = memory.private_latency(Served::L1);
+        let (l2_reason, l2_latency) = memory.private_latency(Served::L2);
+        let port_free = self.l1_port.is_free();
+        let Ahead { burst, history, done, fills, bases, .. } = self;
+        let Some(mut levels) = memory.private_levels(burst.placed.core) else { return };
+        let (in_order, rob, rob_time, ps_x1024) = (self.in_order, self.rob, self.rob_time, self.instruction_ps_x1024);
+        let (mut instructions, mut front_end, mut owed) = (self.instructions, self.front_end, self.owed_work);
+        let (mut retired, mut references) = (burst.retired, self.references);
+        let (mut worked, mut cursor) = (self.worked, burst.cursor);
+        // Charged to whoever retires when this changes.
+        let (mut work, mut l1_time, mut l2_time, mut address) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
+        let (mut served, mut l2_hits) = (0, 0);
+        while let Some(step) = script.step(cursor) {
+            let before = step.instructions();
+            if !worked && before != 0 {
+                let time = Ps((u64::from(before) * ps_x1024) >> 10);
+                instructions += u64::from(before);
+                front_end += time;
+                owed += time;
+            }
+            worked = true;
+            let Some((access, region, offset, bytes, dep)) = step.simple() else {
+                let index = match script.act(cursor).0 {
+                    Act::Begin(packet) => burst.begin(packet),
+                    Act::End => burst.end(),
+                    _ => break,
+                };
+                work += owed;
+                retired += owed;
+                burst.charge_all([
+                    (Reason::Core, work),
+                    (l1_reason, l1_time),
+                    (l2_reason, l2_time),
+                    (Reason::Mshr, address),
+                ]);
+                burst.retiring = index;
+                (owed, work, l1_time, l2_time, address) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
+                for region in [RegionId::PACKET, RegionId::MBUF] {
+                    bases.set(region, layout.base(region, &burst.placed()));
+                }
+                (worked, cursor) = (false, cursor + 1);
+                continue;
+            };
+            let mut base = bases.of(region);
+            if base == NOWHERE {
+                bases.set(region, layout.base(region, &burst.placed()));
+                base = bases.of(region);
+                if base == NOWHERE {
+                    break;
+                }
+            }
+            let addr = base + offset;
+            if addr % LINE_BYTES + u64::from(bytes.max(1)) > LINE_BYTES {
+                break;
+            }
+            let line = Line(addr / LINE_BYTES);
+            if in_order {
+                front_end = front_end.max(retired + owed);
+            } else {
+                while instructions >= history.end {
+                    front_end = front_end.max(history.pop(rob));
+                }
+            }
+            let source = match usize::from(dep) {
+                0 => Ps::ZERO,
+                dep => done[references.wrapping_sub(dep) % REFERENCES],
+            };
+            let start = front_end.max(source);
+            let (waits, write) = (access == Access::Load, access == Access::Store);
+            let (mut latency, mut from_l2) = (l1_latency, false);
+            if !levels.repeats(line, write) {
+                if front_end > limit {
+                    break;
+                }
+                match levels.use_l1(line, write) {
+                    Some(true) => {}
+                    // The port into L1 has its turns on the long way.
+                    None if port_free && levels.use_l2(line, write) => {
+                        (latency, from_l2) = (l2_latency, true);
+                        l2_hits += 1;
+                    }
+                    _ => break,
+                }
+            }
+            served += 1;
+            let mut at = front_end;
+            if waits {
+                at = start + latency;
+                work += owed;
+                retired += owed;
+                owed = Ps::ZERO;
+                // The tag is there, but the data may still be on their way.
+                if let Some((until, path)) = fills.under_way(line, at) {
+                    at = until;
+                    if until > retired {
+                        burst.charge_tail(path, until - retired);
+                        retired = until;
+                    }
+                } else if at > retired {
+                    let wait = at - retired;
+                    *(if from_l2 { &mut l2_time } else { &mut l1_time }) += wait.min(latency);
+                    address += wait.since(latency);
+                    retired = at;
+                }
+                if !in_order && retired > front_end + rob_time {
+                    history.push(instructions, retired, rob);
+                }
+            }
+            done[references % REFERENCES] = at;
+            references = references.wrapping_add(1);
+            (worked, cursor) = (false, cursor + 1);
+        }
+        memory.count_private_hits(served - l2_hits, l2_hits);
+        burst.charge_all([(Reason::Core, work), (l1_reason, l1_time), (l2_reason, l2_time), (Reason::Mshr, address)]);
+        (burst.retired, burst.cursor) = (retired, cursor);
+        (self.instructions, self.front_end, self.owed_work) = (instructions, front_end, owed);
+        (self.references, self.worked) = (references, worked);
+    }
+}

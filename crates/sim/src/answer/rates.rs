@@ -1,0 +1,41 @@
+//! What words and numbers of a run both rest on.
+
+use stats::stationarity;
+use units::LINE_BYTES;
+
+use crate::run::measure::{Counted, Measure};
+use crate::run::simulate::Measured;
+
+/// Rates over the measured time.
+pub(crate) struct Rates {
+    seconds: f64,
+}
+
+impl Rates {
+    pub(crate) fn of(m: &Measure) -> Rates {
+        Rates { seconds: m.window().as_secs() }
+    }
+
+    pub(crate) fn mpps(&self, counted: &Counted) -> f64 {
+        counted.packets as f64 / self.seconds / 1e6
+    }
+
+    pub(crate) fn gbps(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.seconds / 1e9
+    }
+}
+
+/// Between the halves of a run, a difference of less than this share of the mean is no trend: with
+/// many packets the warming of a cache is significant long after it stops to matter.
+const TREND: f64 = 0.02;
+
+/// Whether the batch means of the sojourn show no trend; unknown of too few.
+pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
+    let trend = stationarity(&m.sojourn.batch_means()).ok()?;
+    Some(!(trend.is_significant() && trend.difference.abs() > TREND * m.sojourn.histogram().mean()))
+}
+
+/// Bytes a second to and from DRAM.
+pub(crate) fn dram_bandwidth(measured: &Measured) -> f64 {
+    ((measured.dram.reads + measured.dram.writes) * LINE_BYTES) as f64 / measured.span.as_secs()
+}

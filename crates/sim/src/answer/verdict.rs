@@ -1,0 +1,838 @@
+//! A run in words: does it keep wire speed, why, and what to try. From what was measured only.
+
+use machine::buffer::Allocation;
+use machine::dram::stats::Shares;
+use serde_json::{Value, json};
+use stats::Reason;
+
+use crate::answer::rates::{Rates, dram_bandwidth, is_stationary};
+use crate::run::search::buffered_packets;
+use crate::run::simulate::{WarmUp, WarmUpEnd};
+use crate::run::{RunResult, SearchOutcome};
+use crate::scenario::{FunctionKind, Search};
+use crate::server::Loss;
+
+/// A core busier than this has no time left.
+const SATURATED: f64 = 0.95;
+/// A link that is busy for more than this share of the time, headers included, is nearly full.
+const LINK_FULL: f64 = 0.95;
+/// DRAM that moves more than this share of its peak queues.
+const DRAM_FULL: f64 = 0.7;
+/// DRAM whose data buses could take nothing more for all but this share of the time is full, whatever they moved.
+const DRAM_IDLE: f64 = 0.05;
+/// Below this share of the mean sojourn a part is not worth a remark.
+const REMARKABLE: f64 = 0.25;
+/// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
+/// of what is sent has been evicted before, or when packets are lost.
+const DDIO_COSTS: f64 = 0.05;
+/// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
+const STILL_FILLING: f64 = 0.8;
+/// A fall by fewer misses a packet is nothing.
+const LEAST_FALL: f64 = 0.01;
+/// A share of rejected packets that lightens the load.
+const MANY_REJECTED: f64 = 0.05;
+/// A share of rejected packets that the headline speaks of.
+const SOME_REJECTED: f64 = 0.01;
+/// A load of at least this share of the line rate is line rate: rates are rounded.
+const LINE_RATE: f64 = 0.9999;
+/// What a packet buffer takes.
+const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
+/// Parts of the sojourn that are named.
+const NAMED: usize = 3;
+
+/// What a core waits for when it waits for memory.
+const MEMORY: [Reason; 16] = [
+    Reason::L1,
+    Reason::L2,
+    Reason::Tlb,
+    Reason::Interconnect,
+    Reason::SliceQueue,
+    Reason::Llc,
+    Reason::Snoop,
+    Reason::Mshr,
+    Reason::DramQueue,
+    Reason::BankBusy,
+    Reason::RowHit,
+    Reason::RowMiss,
+    Reason::RowConflict,
+    Reason::Bus,
+    Reason::Refresh,
+    Reason::Copy,
+];
+
+/// How a run ended, for symbols and colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Line rate was offered, and nothing was lost.
+    LineRate,
+    /// Less than line rate was offered, and nothing was lost.
+    Carries,
+    /// Packets were lost.
+    Loses,
+    /// The function rejected many packets, and nothing was lost.
+    Rejects,
+    /// The run was ended early.
+    Partial,
+    /// A search found a rate below line rate.
+    Found,
+    /// Nothing was measured, no rate was found, or too few packets were offered to lose one.
+    Nothing,
+}
+
+impl Status {
+    /// As the summary has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::LineRate => "line_rate",
+            Status::Carries => "carries",
+            Status::Loses => "loses",
+            Status::Rejects => "rejects",
+            Status::Partial => "partial",
+            Status::Found => "found",
+            Status::Nothing => "nothing",
+        }
+    }
+}
+
+/// The answer in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How the run ended.
+    pub status: Status,
+    /// One sentence.
+    pub headline: String,
+    /// What was measured that makes it so.
+    pub reasons: Vec<String>,
+    /// What to try, each with the setting that tries it.
+    pub advice: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether line rate was carried without loss; [`None`] where that was not tried: less was offered, much of it was rejected, or the run was
+    /// ended early.
+    pub fn keeps_wire_speed(&self) -> Option<bool> {
+        match self.status {
+            Status::LineRate => Some(true),
+            Status::Loses | Status::Found => Some(false),
+            Status::Carries | Status::Rejects | Status::Partial | Status::Nothing => None,
+        }
+    }
+
+    /// As the summary has it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "status": self.status.name(),
+            "keeps_wire_speed": self.keeps_wire_speed(),
+            "headline": self.headline,
+            "reasons": self.reasons,
+            "advice": self.advice,
+        })
+    }
+}
+
+/// Judges a run.
+pub fn verdict(result: &RunResult) -> Verdict {
+    let facts = Facts::of(result);
+    if facts.packets == 0 {
+        return Verdict {
+            status: Status::Nothing,
+            headline: "No verdict: no packet was measured.".into(),
+            reasons: vec!["The run ended before its warm-up was over.".into()],
+            advice: Vec::new(),
+        };
+    }
+    let mut reasons = Vec::new();
+    let mut advice = Vec::new();
+    facts.loss(&mut reasons, &mut advice);
+    facts.limits(&mut reasons, &mut advice);
+    facts.time(&mut reasons, &mut advice);
+    facts.memory(&mut reasons, &mut advice);
+    if let Some(found) = &result.search {
+        let (n, enough) = (found.packets, found.sufficient_packets);
+        if n < enough {
+            advice.push(format!(
+                "Trials of {} packets are too short: an overload by the resolution ({} of line rate) has filled rings and NIC memory only after {}; leave out run.search_packets, or raise it.",
+                count(n),
+                percent(result.scenario.run.search_resolution),
+                count(enough)
+            ));
+        } else if facts.lost as f64 > found.loss_limit * facts.packets as f64 {
+            advice.push(if facts.packets < n {
+                format!(
+                    "The run lost more than its trials of {} packets, which leave cold caches further behind: make it as long as they are (--set run.packets={n}), or cut more as warm-up (run.warmup).",
+                    count(n)
+                )
+            } else {
+                format!(
+                    "The run lost more than its trials, which were shorter or luckier: search with longer ones (--set run.search_packets={}).",
+                    facts.packets.saturating_mul(2)
+                )
+            });
+        }
+    }
+    reasons.push(warmup_text(&result.measured.warmup));
+    // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
+    if result.measured.warmup.end == WarmUpEnd::Limit && facts.stationary != Some(true) {
+        let n = result.measured.warmup.packets.saturating_mul(4);
+        advice.push(format!("What was cut as warm-up may be too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
+    } else if facts.stationary == Some(false) {
+        let n = result.scenario.run.packets.saturating_mul(4);
+        advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
+    }
+    let (status, headline) = facts.answer();
+    if status == Status::Nothing && result.search.is_none() {
+        let n = facts.held().saturating_mul(20);
+        advice = vec![format!(
+            "Offer more packets: --set run.packets={n}, and traffic.looped=true where a capture has fewer."
+        )];
+    } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
+        advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
+    }
+    Verdict { status, headline, reasons, advice }
+}
+
+/// What was cut as warm-up, and why so much.
+pub fn warmup_text(w: &WarmUp) -> String {
+    let lead = format!("The first {} packets were cut as warm-up", count(w.packets));
+    let settled = match w.settled_after {
+        None => "too few packets were sent to tell whether the sojourn had settled".to_string(),
+        Some(0) => "by MSER-5 the sojourn was settled from the start".to_string(),
+        Some(n) => format!("by MSER-5 the sojourn had settled after {}", count(n)),
+    };
+    match w.end {
+        WarmUpEnd::Given => format!("{lead}, as run.warmup says."),
+        WarmUpEnd::Settled => {
+            format!("{lead}: all {} packet buffers had been used, and {settled}.", count(w.mbufs))
+        }
+        WarmUpEnd::Limit if w.stored < w.mbufs => {
+            let (used, all) = (count(w.stored), count(w.mbufs));
+            format!("{lead}, the most that is cut by itself, though only {used} of {all} packet buffers had been used.")
+        }
+        WarmUpEnd::Limit => {
+            format!(
+                "{lead}, the most that is cut by itself: by MSER-5 the sojourn had not settled in the first half of them."
+            )
+        }
+    }
+}
+
+/// What the words are made from.
+struct Facts<'a> {
+    result: &'a RunResult,
+    packets: u64,
+    lost: u64,
+    rejected: u64,
+    offered_gbps: f64,
+    offered_mpps: f64,
+    /// What was not lost, whether sent or rejected.
+    served_mpps: f64,
+    busy: Vec<f64>,
+    stationary: Option<bool>,
+}
+
+impl Facts<'_> {
+    fn of(result: &RunResult) -> Facts<'_> {
+        let m = &result.measured.measure;
+        let rates = Rates::of(m);
+        let lost: u64 = m.lost.values().sum();
+        let offered_mpps = rates.mpps(&m.offered);
+        let span = result.measured.span.as_secs();
+        Facts {
+            result,
+            packets: m.offered.packets,
+            lost,
+            rejected: m.rejected.values().sum(),
+            offered_gbps: rates.gbps(m.offered.l1_bytes),
+            offered_mpps,
+            served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
+            busy: result.measured.cores.iter().map(|c| c.busy.as_secs() / span).collect(),
+            stationary: is_stationary(m),
+        }
+    }
+
+    fn offered(&self) -> String {
+        format!("{} Gbps ({} Mpps)", digits(self.offered_gbps), digits(self.offered_mpps))
+    }
+
+    /// The status, and the answer in a sentence.
+    fn answer(&self) -> (Status, String) {
+        let (status, mut headline) = match &self.result.search {
+            Some(found) => self.found(found),
+            None => self.carried(),
+        };
+        if self.result.partial {
+            let asked = count(self.result.scenario.run.packets);
+            let after = match &self.result.search {
+                Some(found) => format!("{} trials", found.trials.len()),
+                None => format!("{} of {asked} packets", count(self.packets)),
+            };
+            return (Status::Partial, format!("Ended early, after {after}: {headline}"));
+        }
+        let Some(why) = self.why_rejected().filter(|_| status != Status::Rejects) else { return (status, headline) };
+        if matches!(status, Status::LineRate | Status::Found) {
+            // A rate that is found with packets that were not worked on is no rate of the function.
+            let gbps = digits(self.result.load * self.result.scenario.nic.rate.gbps());
+            return (Status::Rejects, format!("Trials passed {gbps} Gbps. {why}"));
+        }
+        headline = format!("{headline} {why}");
+        (status, headline)
+    }
+
+    /// What a run at one rate says.
+    fn carried(&self) -> (Status, String) {
+        let line = self.result.scenario.nic.rate;
+        let (offered, n) = (self.offered(), count(self.packets));
+        // What was asked for: what came of it differs by chance.
+        let (is_line, of_line) = (self.result.load >= LINE_RATE, percent(self.result.load));
+        if self.lost > 0 {
+            let loss = percent(self.lost as f64 / self.packets as f64);
+            let served = digits(self.served_mpps);
+            let lead = if is_line {
+                format!("Does not keep wire speed: of {offered} offered")
+            } else {
+                format!("Loses packets at {of_line} of line rate: of {offered} offered")
+            };
+            return (Status::Loses, format!("{lead}, {loss} of the packets are lost; {served} Mpps get through."));
+        }
+        if let Some(why) = self.why_rejected() {
+            return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
+        }
+        let (all, held) = (self.packets + self.result.measured.warmup.packets, self.held());
+        if all <= held {
+            let held = count(held);
+            let text =
+                format!("No verdict: {} packets are too few, since rings and NIC memory take in {held}.", count(all));
+            return (Status::Nothing, text);
+        }
+        if is_line {
+            return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
+        }
+        let gbps = digits(self.offered_gbps);
+        (Status::Carries, format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."))
+    }
+
+    /// Packets that the receive side takes in before it can lose one.
+    fn held(&self) -> u64 {
+        let offered = &self.result.measured.measure.offered;
+        buffered_packets(&self.result.scenario, offered.l2_bytes as f64 / offered.packets as f64)
+    }
+
+    /// What a search says.
+    fn found(&self, found: &SearchOutcome) -> (Status, String) {
+        let line = self.result.scenario.nic.rate;
+        let loss = self.lost as f64 / self.packets as f64;
+        let confirmed = loss <= found.loss_limit;
+        let what = match found.kind {
+            Search::Ndr => "without loss".to_string(),
+            Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
+        };
+        let trials = found.trials.len();
+        let gbps = digits(found.load * line.gbps());
+        if found.load <= 0.0 {
+            let least = percent(self.result.scenario.run.search_resolution);
+            return (Status::Nothing, format!("No rate {what} was found down to {least} of {line}."));
+        }
+        if !confirmed {
+            // Rings take in a short overload: what a trial passes, a longer run may not.
+            let (n, loss) = (count(self.packets), percent(loss));
+            let text = format!("Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {loss}.");
+            return (Status::Loses, text);
+        }
+        if found.load >= 1.0 && self.lost == 0 {
+            return (
+                Status::LineRate,
+                format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials)),
+            );
+        }
+        let share = percent(found.load);
+        (Status::Found, format!("The highest rate {what} is {gbps} Gbps, {share} of {line}, in {trials} trials."))
+    }
+
+    /// Says so where the function rejected many packets, which lightens the load.
+    fn why_rejected(&self) -> Option<String> {
+        let rejected = self.rejected as f64 / self.packets as f64;
+        if rejected <= SOME_REJECTED {
+            return None;
+        }
+        let why = self.result.measured.measure.rejected.iter().max_by_key(|(_, n)| **n);
+        let why = why.map_or(String::new(), |(name, _)| format!(", most for \"{}\"", name.replace('_', " ")));
+        Some(format!(
+            "But {} of the packets are rejected by the function{why}: less work than forwarding them.",
+            percent(rejected)
+        ))
+    }
+
+    fn loss(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let m = &self.result.measured.measure;
+        let n = count(self.packets);
+        if self.lost == 0 {
+            let bound = scientific(3.0 / self.packets as f64);
+            reasons.push(format!("No loss in {n} packets: the loss ratio is below 3/n = {bound} at 95 %."));
+        } else {
+            let loss = m.loss.estimate();
+            let width =
+                if loss.half_width.is_finite() { format!(" ± {}", percent(loss.half_width)) } else { String::new() };
+            let lost = count(self.lost);
+            reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
+        }
+        let rejected = self.rejected;
+        if rejected > 0
+            && let Some((name, most)) = m.rejected.iter().max_by_key(|(_, n)| **n)
+        {
+            let share = percent(rejected as f64 / self.packets as f64);
+            let name = name.replace('_', " ");
+            reasons.push(format!(
+                "The function itself rejected {} packets ({share}), most of them for \"{name}\" ({}): that is not loss.",
+                count(rejected),
+                count(*most)
+            ));
+            let scenario = &self.result.scenario;
+            let made = [FunctionKind::Forward, FunctionKind::Lookup].iter().any(|&kind| scenario.function.has(kind))
+                && scenario.traffic.capture.is_some()
+                && scenario.function.forward.table.is_none();
+            if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
+                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
+            } else if scenario.function.forward.table.is_some()
+                && let Some(&lacking) = m.rejected.get("no_route")
+                && lacking as f64 > MANY_REJECTED * self.packets as f64
+            {
+                let share = percent(lacking as f64 / self.packets as f64);
+                advice.push(format!("{share} of the packets were rejected because the routing table does not know where they go, and cost less than what is forwarded: is it the table of the place where the traffic was captured?"));
+            }
+        }
+    }
+
+    /// Which resource ran out, or how much is left.
+    fn limits(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let lost = |loss: Loss| self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0);
+        let cores = self.busy.len();
+        let (most, busiest) = self
+            .busy
+            .iter()
+            .copied()
+            .enumerate()
+            .map(|(i, b)| (b, i))
+            .fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
+        let least = self.busy.iter().copied().fold(f64::INFINITY, f64::min);
+        let saturated = self.busy.iter().filter(|b| **b > SATURATED).count();
+        let ring = lost(Loss::NoRxDescriptor);
+        let memory_full = self.dram_shares().is_some_and(|shares| shares.idle < DRAM_IDLE);
+        if ring > 0 {
+            let n = scenario.nic.rx_descriptors;
+            let lead = format!("{} packets found no free receive descriptor", count(ring));
+            if saturated == cores {
+                reasons.push(format!(
+                    "{lead}: {} saturated (busy at least {} of the time), so the rings fill.",
+                    all_cores(cores),
+                    percent(least)
+                ));
+                if !memory_full {
+                    advice.push(format!(
+                        "The cores are the limit: try more of them (--set machine.cores={}).",
+                        cores + 1
+                    ));
+                }
+            } else if let Some(pipeline) = &scenario.pipeline
+                && self.busy[..pipeline.rx_cores as usize].iter().all(|b| *b > SATURATED)
+            {
+                reasons.push(format!("{lead}: the cores that receive are saturated, those that work are not."));
+                advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
+            } else if saturated > 0 {
+                reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
+                if !memory_full {
+                    advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
+                }
+            } else {
+                reasons.push(format!("{lead} although no core is saturated (the busiest is busy {}): bursts are longer than {n} descriptors hold.", percent(most)));
+                advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));
+            }
+        } else if self.lost == 0 {
+            let state = if most > SATURATED { "has no time left" } else { "is the busiest" };
+            reasons.push(format!(
+                "Core {busiest} {state}: busy {} of the time, {} on average over {}.",
+                percent(most),
+                percent(self.busy.iter().sum::<f64>() / cores.max(1) as f64),
+                cores_text(cores)
+            ));
+            if most > SATURATED && !memory_full {
+                advice.push(format!(
+                    "A saturated core has nothing in reserve: try more cores (--set machine.cores={}).",
+                    cores + 1
+                ));
+            }
+        }
+        let wanted: u64 = self.result.measured.cores.iter().map(|c| c.rx_nombuf).sum();
+        if wanted > 0 || lost(Loss::NoMbuf) > 0 {
+            let pool = scenario.mempool.size;
+            let held = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
+            let queued = u64::from(scenario.machine.cores)
+                * u64::from(scenario.nic.ports)
+                * u64::from(scenario.nic.tx_descriptors);
+            let cached = u64::from(scenario.machine.cores) * u64::from(scenario.mempool.cache) * 3 / 2;
+            let enough = held + queued + cached + u64::from(scenario.machine.cores) * u64::from(scenario.nic.burst);
+            reasons.push(format!(
+                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, transmit queues {}, the cores' caches {}.",
+                count(wanted),
+                count(lost(Loss::NoMbuf)),
+                count(pool.into()),
+                count(held),
+                count(queued),
+                count(cached)
+            ));
+            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={enough}), or shorter rings and queues."));
+        }
+        let rate = scenario.nic.pcie.rate;
+        let span = self.result.measured.span.as_secs();
+        let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
+        let (up, down) = (gbps(self.result.measured.pcie_bytes.0), gbps(self.result.measured.pcie_bytes.1));
+        let (carried_up, carried_down) = self.result.measured.pcie_carried;
+        let (busy_up, busy_down) = (gbps(carried_up) / rate.gbps(), gbps(carried_down) / rate.gbps());
+        let fifo = lost(Loss::NicFifoFull);
+        if fifo > 0 {
+            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload and its headers, of {rate}).", count(fifo), percent(busy_up), digits(up)));
+            let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
+            advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
+        } else if busy_up.max(busy_down) > LINK_FULL {
+            reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload and its headers, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
+            advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
+        }
+        let buffer = lost(Loss::NoBuffer);
+        if buffer > 0
+            && let Some(spec) = &scenario.buffer
+        {
+            let done = self.result.measured.buffer.unwrap_or_default();
+            let too_long = done.too_long.min(buffer);
+            if too_long > 0 {
+                reasons.push(format!(
+                    "{} packets were longer than buffer.longest = {}.",
+                    count(too_long),
+                    spec.longest
+                ));
+                advice.push(format!(
+                    "Longer packets are refused: raise buffer.longest, and with fixed or piecewise buffer.page (now {}), to the longest frame.",
+                    spec.page.unwrap_or(units::Size::from_bytes(spec.allocation.usual_page()))
+                ));
+            }
+            if buffer > too_long {
+                let unused = percent(done.fragmentation());
+                let stalled = if done.stalls_with_room > 0 { ", with cells free elsewhere" } else { "" };
+                reasons.push(format!(
+                    "{} packets found no room in the packet buffer of {} ({}{stalled}); of the memory taken {unused} held no packet.",
+                    count(buffer - too_long),
+                    spec.size,
+                    spec.allocation.name(),
+                ));
+                advice.push(format!(
+                    "The packet buffer is the limit: try a larger one (--set buffer.size=\"{}\"), or another allocation (buffer.allocation).",
+                    units::Size::from_bytes(spec.size.bytes() * 2)
+                ));
+            }
+        }
+        let queue = lost(Loss::QueueFull);
+        if queue > 0 {
+            let workers = cores - scenario.receiving_cores() as usize;
+            let state = if saturated > 0 {
+                "saturated cores do not take them out in time"
+            } else {
+                "they come in longer bursts than a queue holds"
+            };
+            reasons.push(format!("{} packets found the software queue of their worker full: {state}.", count(queue)));
+            if !memory_full {
+                advice.push(format!(
+                    "The {workers} workers are the limit: try more cores (--set machine.cores={}), or longer queues (pipeline.queue) if loss comes in bursts.",
+                    cores + 1
+                ));
+            }
+        }
+        let tx = lost(Loss::NoTxDescriptor);
+        if tx > 0 {
+            let ports = scenario.nic.ports;
+            reasons.push(format!(
+                "{} packets found no free transmit descriptor: what leaves by a port is more than it sends.",
+                count(tx)
+            ));
+            advice.push(format!("The transmit side is the limit: try more ports (--set nic.ports={}) or longer queues (nic.tx_descriptors).", ports + 1));
+        }
+        let bandwidth = dram_bandwidth(&self.result.measured);
+        if let Some(shares) = self.dram_shares().filter(|_| memory_full) {
+            let gaps = [
+                (
+                    shares.turnaround,
+                    "turning between reads and writes",
+                    "longer runs of writes (machine.dram.controller.writes), or more channels".to_string(),
+                ),
+                (
+                    shares.bank_group,
+                    "bursts of one bank group (tCCD_L)",
+                    "another map of addresses (machine.dram.controller.map), or more channels".to_string(),
+                ),
+                (shares.row_miss + shares.bank_conflict, "opening and closing rows", self.rows_remedy()),
+                (
+                    shares.refresh,
+                    "refresh",
+                    "refresh by bank (machine.dram.controller.refresh), or more channels".to_string(),
+                ),
+            ];
+            let Some((most, why, remedy)) = gaps.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+            reasons.push(format!(
+                "DRAM has no time left: its data buses are idle for want of work {} of the time, and move data {} of it; {} goes to {why}.",
+                percent(shares.idle),
+                percent(shares.data),
+                percent(most)
+            ));
+            let remedy = if most > shares.data { remedy } else { "more channels".to_string() };
+            advice.push(format!("DRAM is the limit, so that more cores would wait longer: try {remedy} (--set machine.dram.channels={}).", scenario.machine.dram.channels + 1));
+        } else if bandwidth > DRAM_FULL * self.result.measured.dram_peak {
+            reasons.push(format!(
+                "DRAM moves {} of its peak of {} GB/s.",
+                percent(bandwidth / self.result.measured.dram_peak),
+                digits(self.result.measured.dram_peak / 1e9)
+            ));
+            advice.push(format!(
+                "DRAM bandwidth is nearly used up: try more channels (--set machine.dram.channels={}).",
+                scenario.machine.dram.channels + 1
+            ));
+        }
+    }
+
+    /// What helps where rows are opened and closed, of what is not set already.
+    fn rows_remedy(&self) -> String {
+        let scenario = &self.result.scenario;
+        let controller = scenario.machine.dram.controller.as_ref();
+        let mut remedies = Vec::new();
+        if controller.is_some_and(|c| !c.order.to_string().starts_with("fr-fcfs")) {
+            remedies.push("an order that looks for open rows (machine.dram.controller.order=\"fr-fcfs=16\"), ");
+        }
+        let in_one_piece =
+            scenario.buffer.as_ref().is_some_and(|b| matches!(b.allocation.name(), "piecewise" | "linear"));
+        if !in_one_piece {
+            remedies.push("packets in one piece (buffer.allocation=\"piecewise\"), ");
+        }
+        if !remedies.is_empty() {
+            remedies.push("or ");
+        }
+        remedies.push("more channels");
+        remedies.concat()
+    }
+
+    /// Where the time of DRAM's data buses went; none where DRAM answers at once.
+    fn dram_shares(&self) -> Option<Shares> {
+        self.result.measured.controllers.as_ref().map(|c| c.report.shares)
+    }
+
+    fn time(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let m = &self.result.measured.measure;
+        let total = m.attribution.total().as_ns();
+        if total == 0.0 {
+            return;
+        }
+        let share = |reason: Reason| m.attribution[reason] as f64 / 1e3 / total;
+        let mut parts: Vec<Reason> = Reason::ALL.into_iter().filter(|r| m.attribution[*r] > 0).collect();
+        parts.sort_by_key(|r| std::cmp::Reverse(m.attribution[*r]));
+        let named: Vec<String> =
+            parts.iter().take(NAMED).map(|r| format!("{} {}", percent(share(*r)), r.label())).collect();
+        reasons.push(format!(
+            "A packet stays {} on average: {}.",
+            duration(m.sojourn.histogram().mean() / 1e3),
+            named.join(", ")
+        ));
+        let memory: f64 = MEMORY.into_iter().map(share).sum();
+        let core = share(Reason::Core);
+        if core + memory > 0.0 {
+            reasons.push(format!(
+                "While a core works on a packet itself, it waits for memory {} of the time.",
+                percent(memory / (core + memory))
+            ));
+        }
+        let burst = self.result.scenario.nic.burst;
+        if self.lost == 0 && share(Reason::Burst) > REMARKABLE && burst > 1 {
+            advice.push(format!(
+                "Packets wait most for others of their burst: compare with shorter ones (--set nic.burst={}).",
+                (burst / 2).max(1)
+            ));
+        }
+    }
+
+    /// LLC misses of the cores for each packet, in the first and the second half of the run.
+    fn llc_misses_by_half(&self) -> (f64, f64) {
+        let intervals = &self.result.measured.measure.intervals;
+        let misses = |half: &[crate::run::measure::Interval]| {
+            let missed: u64 = half.iter().map(|i| i.activity.llc_lookups - i.activity.llc_hits).sum();
+            missed as f64 / half.iter().map(|i| i.offered).sum::<u64>().max(1) as f64
+        };
+        let (first, second) = intervals.split_at(intervals.len() / 2);
+        (misses(first), misses(second))
+    }
+
+    fn memory(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let c = &self.result.measured.memory;
+        let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
+        let writes = missed(&c.dma_write);
+        let has_ddio = scenario.machine.llc.io_ways.count() != 0;
+        if !has_ddio {
+            reasons.push(
+                "Devices write to DRAM: the LLC has no I/O ways (machine.llc.io_ways = 0), so that cores fetch what arrives."
+                    .into(),
+            );
+        }
+        if has_ddio && writes > REMARKABLE {
+            let (mib, llc) = (f64::from(1 << 20), scenario.machine.llc.size.bytes() as f64);
+            let lie = match &scenario.buffer {
+                Some(buffer) => {
+                    format!("packets lie in a buffer of {} MiB", digits(buffer.size.bytes() as f64 / mib))
+                }
+                None => format!(
+                    "the {} packet buffers span {} MiB",
+                    count(u64::from(scenario.mempool.size)),
+                    digits(f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0)
+                ),
+            };
+            reasons.push(format!(
+                "DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; {lie}, the LLC has {} MiB.",
+                percent(writes),
+                digits(llc / mib)
+            ));
+            let ring = scenario.nic.rx_descriptors;
+            let smaller = (ring / 4).max(scenario.nic.burst.next_power_of_two()).max(64);
+            let mut tries = Vec::new();
+            // With a buffer of their own, packets lie where that puts them, whatever mbuf comes next.
+            let in_mbufs = scenario.buffer.is_none();
+            if in_mbufs && scenario.mempool.kind == machine::nic::MempoolKind::Fifo {
+                tries.push("buffers reused while hot (--set mempool.kind=lifo)".to_string());
+            }
+            // Rings that overflow do not want to be shorter.
+            let overflows = self.result.measured.measure.lost.contains_key(Loss::NoRxDescriptor.name());
+            if in_mbufs && smaller < ring && !overflows {
+                tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
+            }
+            // A frontier goes round all of its buffer; a stack takes what was given back last.
+            let for_devices =
+                llc * f64::from(scenario.machine.llc.io_ways.count()) / f64::from(scenario.machine.llc.ways.max(1));
+            if let Some(buffer) = &scenario.buffer
+                && matches!(buffer.allocation, Allocation::Linear | Allocation::Piecewise)
+                && buffer.size.bytes() as f64 > for_devices
+            {
+                let half = units::Size::from_bytes(buffer.size.bytes() / 2);
+                tries.push(format!("a smaller packet buffer (--set buffer.size=\"{half}\")"));
+            }
+            if scenario.machine.llc.io_ways.count() < scenario.machine.llc.ways {
+                tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
+            }
+            let total = self.result.measured.measure.attribution.total().0.max(1) as f64;
+            let held = self.result.measured.measure.attribution[Reason::DmaMemory] as f64 / total;
+            let costs = self.lost > 0 || held > DDIO_COSTS || missed(&c.dma_read) > DDIO_COSTS;
+            if costs && !tries.is_empty() {
+                advice.push(format!("Device writes miss the LLC: compare with {}.", tries.join(", or ")));
+            }
+        }
+        let (llc, reads) = (missed(&c.llc), missed(&c.dma_read));
+        if c.llc.hits + c.llc.misses > 0 && self.packets > 0 {
+            let each =
+                c.llc.misses as f64 / self.result.measured.cores.iter().map(|c| c.packets).sum::<u64>().max(1) as f64;
+            reasons.push(format!(
+                "{} of the cores' LLC lookups miss: {} DRAM reads a packet.",
+                percent(llc),
+                digits(each)
+            ));
+            let (before, after) = self.llc_misses_by_half();
+            if after < before * STILL_FILLING && before - after > LEAST_FALL {
+                reasons.push(format!(
+                    "The LLC was still being filled: its misses fell from {} to {} a packet between the halves of the run, so a longer one has a higher hit rate.",
+                    digits(before),
+                    digits(after)
+                ));
+            }
+            if llc > REMARKABLE && each > 1.0 {
+                let fewer = match scenario.function.kind {
+                    FunctionKind::Forward => "fewer routes (function.forward.prefixes)",
+                    FunctionKind::Upf => "fewer sessions (function.upf.load.ues)",
+                    FunctionKind::Classify => "fewer rules (function.classify.made)",
+                    FunctionKind::Inspect => "fewer strings (function.inspect.made)",
+                    FunctionKind::Nat => "fewer sessions (function.nat.sessions)",
+                    _ => "smaller tables",
+                };
+                advice.push(format!("Cores miss in the LLC: compare with a larger one (machine.llc.size), or {fewer} to see what the table costs."));
+            }
+        }
+        if reads > REMARKABLE {
+            advice.push(format!(
+                "{} of what the NIC sends has left the LLC before it is sent: packets are evicted while they wait.",
+                percent(reads)
+            ));
+        }
+    }
+}
+
+fn s(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+fn cores_text(n: usize) -> String {
+    if n == 1 { "one core".into() } else { format!("{n} cores") }
+}
+
+fn all_cores(n: usize) -> String {
+    if n == 1 { "the only core is".into() } else { format!("all {n} cores are") }
+}
+
+/// Three significant digits.
+fn digits(x: f64) -> String {
+    let x = if x.is_finite() { x } else { 0.0 };
+    if x != 0.0 && x.abs() < 1e-3 {
+        return scientific(x);
+    }
+    let places = (2 - x.abs().max(1e-3).log10().floor() as i32).clamp(0, 4) as usize;
+    let text = format!("{x:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+fn percent(share: f64) -> String {
+    if share != 0.0 && share.abs() < 1e-4 { scientific(share) } else { format!("{} %", digits(share * 100.0)) }
+}
+
+fn scientific(x: f64) -> String {
+    let text = format!("{x:.1e}");
+    text.replace(".0e", "e")
+}
+
+fn count(n: u64) -> String {
+    let text = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in text.chars().enumerate() {
+        if i > 0 && (text.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn duration(ns: f64) -> String {
+    match ns {
+        _ if ns < 1e3 => format!("{} ns", digits(ns)),
+        _ if ns < 1e6 => format!("{} µs", digits(ns / 1e3)),
+        _ => format!("{} ms", digits(ns / 1e6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        let texts = [
+            digits(49.96),
+            digits(0.0042),
+            digits(2.02e-5),
+            digits(1234.6),
+            percent(0.5),
+            percent(3e-6),
+            count(1_234_567),
+            duration(4120.5),
+        ];
+        assert_eq!(texts, ["50", "0.0042", "2e-5", "1235", "50 %", "3e-6", "1,234,567", "4.12 µs"]);
+    }
+}

@@ -1,0 +1,493 @@
+//! Runs scenarios: loads what they need, simulates their points on several threads, and gathers the results.
+//!
+//! A run's independent parts are simulations of their own: the run at the scenario's rate, each point of a curve, each
+//! trial of a search. What to simulate next follows from what is known ([`schedule`]), so the result is the
+//! same, bit for bit, on any number of threads.
+
+pub mod measure;
+pub mod predict;
+pub mod rows;
+pub(crate) mod sampling;
+pub(crate) mod schedule;
+pub(crate) mod search;
+pub(crate) mod simulate;
+pub mod steer;
+pub mod stepped;
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Instant;
+
+use traffic::Load;
+use units::{Ps, Rate};
+
+use crate::load::{InputFile, Loaded, Routing, Stock, load};
+use crate::run::schedule::{Stage, Watch};
+use crate::run::search::{Bisection, sufficient_packets, trial_packets};
+use crate::run::simulate::{Measured, Setup};
+use crate::scenario::{Scenario, ScenarioError, Search};
+
+/// Where a run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// "load", "warm-up", "run", "trial at 50.00 %", "curve 2/8".
+    pub phase: String,
+    /// Packets offered in this phase.
+    pub done: u64,
+    /// Packets to offer in this phase.
+    pub total: u64,
+    /// A few words more.
+    pub note: String,
+}
+
+/// A point of the curve, or a trial of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Share of line rate offered.
+    pub load: f64,
+    /// Offered rate.
+    pub offered_mpps: f64,
+    /// Carried rate.
+    pub carried_mpps: f64,
+    /// Packets lost for want of resources.
+    pub lost: u64,
+    /// Packets offered and measured.
+    pub packets: u64,
+    /// Packets cut before.
+    pub warmup_packets: u64,
+    /// Median sojourn.
+    pub p50_ns: f64,
+    /// 99th percentile of the sojourn.
+    pub p99_ns: f64,
+}
+
+impl Trial {
+    /// Lost over offered.
+    pub fn loss(&self) -> f64 {
+        self.lost as f64 / self.packets.max(1) as f64
+    }
+
+    fn of(measured: &Measured, load: f64) -> Trial {
+        let m = &measured.measure;
+        let us = m.window().as_secs() * 1e6;
+        let quantile = |q| m.sojourn.histogram().quantile(q).map_or(f64::NAN, Ps::as_ns);
+        Trial {
+            load,
+            offered_mpps: m.offered.packets as f64 / us,
+            carried_mpps: m.carried.packets as f64 / us,
+            lost: m.lost.values().sum(),
+            packets: m.offered.packets,
+            warmup_packets: measured.warmup.packets,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+        }
+    }
+}
+
+/// The outcome of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchOutcome {
+    /// What was searched for.
+    pub kind: Search,
+    /// The loss that passes.
+    pub loss_limit: f64,
+    /// The highest share of line rate that passed; 0 if none did.
+    pub load: f64,
+    /// Every trial, in order.
+    pub trials: Vec<Trial>,
+    /// Packets of each trial.
+    pub packets: u64,
+    /// Packets that a trial needs for an overload by the resolution to fill the receive side's buffers.
+    pub sufficient_packets: u64,
+}
+
+/// A complete result.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// The scenario with everything filled in.
+    pub scenario: Scenario,
+    /// The run at the scenario's rate, or at the rate that a search found.
+    pub measured: Measured,
+    /// The curve, if the scenario asks for one.
+    pub curve: Vec<Trial>,
+    /// The search, if the scenario asks for one.
+    pub search: Option<SearchOutcome>,
+    /// What was assumed or found in the input, in words.
+    pub notes: Vec<String>,
+    /// What a capture's first pass found.
+    pub capture: Option<traffic::CaptureReport>,
+    /// The routing table.
+    pub routing: Routing,
+    /// The files that decide over the result.
+    pub inputs: Vec<InputFile>,
+    /// Mean frame with FCS, in bytes.
+    pub mean_frame_bytes: f64,
+    /// Share of line rate offered.
+    pub load: f64,
+    /// The user ended it early.
+    pub partial: bool,
+    /// Host seconds from the first to the last simulation of this scenario.
+    pub wall_s: f64,
+    /// Host seconds of the run at the scenario's rate alone.
+    pub run_wall_s: f64,
+    /// Host seconds of loading tables and traffic.
+    pub load_s: f64,
+}
+
+/// How scenarios are run. Results depend on `same_packets` alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Simulations at a time, at least 1.
+    pub threads: usize,
+    /// Whether all are to be measured from the same packet on, for comparisons: where their warm-ups end at
+    /// different packets, the shorter ones are run again with the longest.
+    pub same_packets: bool,
+}
+
+impl Default for Options {
+    /// As many threads as there are cores.
+    fn default() -> Options {
+        Options { threads: std::thread::available_parallelism().map_or(1, usize::from), same_packets: false }
+    }
+}
+
+/// A simulation of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    scenario: usize,
+    kind: Kind,
+    /// The share of line rate that is offered, as bits (the shares of a search are halves of halves, so equal ones
+    /// are equal); [`None`] for the scenario's own rate.
+    share: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Trial,
+    /// At the scenario's rate, or the one that was found.
+    Run,
+    /// The run once more, with a warm-up of so many packets.
+    Again(u64),
+    Curve(usize),
+}
+
+/// What came of a part, and when on the host.
+struct Outcome {
+    measured: Result<Measured, ScenarioError>,
+    began: Instant,
+    ended: Instant,
+}
+
+/// Runs `scenario`. `progress` is called now and then; when it returns `false` the run ends early
+/// and its result is marked partial.
+///
+/// # Errors
+/// Input that cannot be read, a machine or traffic that cannot be, [`ScenarioError::Stopped`] while loading.
+pub fn run(
+    scenario: &Scenario,
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<RunResult, ScenarioError> {
+    let results = run_all(std::slice::from_ref(scenario), options, progress)?;
+    results.into_iter().next().ok_or_else(|| ScenarioError::Stopped { during: "scenario".into() })
+}
+
+/// Runs `scenarios`, side by side where there are threads; what they have in common is loaded once.
+///
+/// # Errors
+/// As [`run`], for the first scenario that has one.
+pub fn run_all(
+    scenarios: &[Scenario],
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Vec<RunResult>, ScenarioError> {
+    run_from(&Arc::new(Stock::new()), scenarios, options, progress)
+}
+
+/// As [`run_all`], and loads only what is not in `stock`.
+///
+/// # Errors
+/// As [`run`], for the first scenario that has one.
+pub fn run_from(
+    stock: &Arc<Stock>,
+    scenarios: &[Scenario],
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Vec<RunResult>, ScenarioError> {
+    let started = Instant::now();
+    let loaded = load(scenarios, stock, &mut |what| {
+        progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
+    })?;
+    let load_s = started.elapsed().as_secs_f64();
+    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| Plan::new(i, s, l));
+    let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+    let (mut outcomes, stopped) = schedule::run(
+        options.threads,
+        |known| wanted(&plans, known, options),
+        |part, watch| {
+            let began = Instant::now();
+            let measured = plans[part.scenario].simulate(part, watch);
+            Outcome { measured, began, ended: Instant::now() }
+        },
+        &mut |stages| progress(&described(&plans, stages)),
+    );
+    let again = warmup_of_all(&plans, &outcomes, options);
+    let results = plans.iter().map(|plan| plan.result(&mut outcomes, again, stopped, load_s));
+    results.collect()
+}
+
+type Outcomes = BTreeMap<Part, Outcome>;
+
+/// The parts that are wanted, the most urgent first; none after an error.
+fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
+    if known.values().any(|o| o.measured.is_err()) {
+        return Vec::new();
+    }
+    let mut sure = Vec::new();
+    let mut perhaps = Vec::new();
+    for plan in plans {
+        match plan.run_part(known) {
+            Ok(run) => sure.push(run),
+            Err(search) => {
+                // Trials that may not be wanted are begun only where a core would idle.
+                let idle = std::thread::available_parallelism().map_or(1, NonZero::get);
+                let shares = search.ahead(options.threads.clamp(1, idle)).into_iter();
+                let mut trials = shares.map(|share| plan.part(Kind::Trial, Some(share)));
+                sure.extend(trials.next());
+                perhaps.extend(trials);
+            }
+        }
+        let curve = plan.scenario.run.curve.iter().enumerate();
+        sure.extend(curve.map(|(i, share)| plan.part(Kind::Curve(i), Some(*share))));
+    }
+    if let Some(packets) = warmup_of_all(plans, known, options) {
+        for plan in plans.iter().filter(|p| p.ran(known).is_some_and(|m| m.warmup.packets < packets)) {
+            sure.extend(plan.run_part(known).map(|run| Part { kind: Kind::Again(packets), ..run }));
+        }
+    }
+    sure.extend(perhaps);
+    sure.retain(|part| !known.contains_key(part));
+    sure
+}
+
+/// The warm-up that all need to be measured from the same packet on, if not all have it; [`None`] too as long as not
+/// all have run.
+fn warmup_of_all(plans: &[Plan], known: &Outcomes, options: Options) -> Option<u64> {
+    let packets: Vec<u64> = plans.iter().map(|p| Some(p.ran(known)?.warmup.packets)).collect::<Option<_>>()?;
+    let most = *packets.iter().max()?;
+    (options.same_packets && packets.iter().any(|n| *n < most)).then_some(most)
+}
+
+/// What is under way, by the oldest part of it.
+fn described(plans: &[Plan], stages: &[Stage<Part>]) -> Progress {
+    let Some(first) = stages.first() else {
+        return Progress { phase: "run".into(), done: 0, total: 0, note: String::new() };
+    };
+    let share = first.key.share.map_or(0.0, f64::from_bits);
+    let phase = match first.key.kind {
+        Kind::Run | Kind::Again(_) if first.warming => "warm-up".to_string(),
+        Kind::Run | Kind::Again(_) => "run".to_string(),
+        Kind::Trial => format!("trial at {:.2} %", share * 100.0),
+        Kind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
+    };
+    let mut note = Vec::new();
+    if plans.len() > 1 {
+        note.push(format!("of scenario {}/{}", first.key.scenario + 1, plans.len()));
+    }
+    if stages.len() > 1 {
+        note.push(format!("and {} more", stages.len() - 1));
+    }
+    Progress { phase, done: first.done, total: first.total, note: note.join(" ") }
+}
+
+/// A scenario that is ready to be simulated.
+struct Plan<'a> {
+    index: usize,
+    scenario: &'a Scenario,
+    loaded: &'a Loaded,
+    line: Rate,
+    trial_packets: u64,
+}
+
+impl Plan<'_> {
+    fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<Plan<'a>, ScenarioError> {
+        let trial_packets = trial_packets(scenario, &loaded.blueprint);
+        let plan = Plan { index, scenario, loaded, line: scenario.nic.rate, trial_packets };
+        let share = plan.share(&scenario.traffic.offered(plan.line))?;
+        if share > 1.0 + 1e-9 {
+            return Err(ScenarioError::Value {
+                origin: "scenario".into(),
+                path: "traffic".into(),
+                message: format!(
+                    "the offered rate is {:.1} % of the port's line rate of {}: allowed is up to 100 % (lower the rate, or raise nic.rate)",
+                    share * 100.0,
+                    plan.line
+                ),
+            });
+        }
+        Ok(plan)
+    }
+
+    /// `load` as a share of line rate (L1).
+    fn share(&self, load: &Load) -> Result<f64, ScenarioError> {
+        let pps = self.loaded.blueprint.packets_per_second(load)?;
+        Ok(pps * self.loaded.blueprint.mean_size().l1 * 8.0 / (self.line.gbps() * 1e9))
+    }
+
+    fn part(&self, kind: Kind, share: Option<f64>) -> Part {
+        Part { scenario: self.index, kind, share: share.map(f64::to_bits) }
+    }
+
+    /// The run, once it is known at which rate; before that where the search for it is.
+    fn run_part(&self, known: &Outcomes) -> Result<Part, Bisection> {
+        let search = match self.scenario.run.search {
+            None => return Ok(self.part(Kind::Run, None)),
+            Some(_) => self.searched(known),
+        };
+        match search.next {
+            None => Ok(self.part(Kind::Run, Some(self.found(search)))),
+            Some(_) => Err(search),
+        }
+    }
+
+    fn ran<'a>(&self, known: &'a Outcomes) -> Option<&'a Measured> {
+        known.get(&self.run_part(known).ok()?)?.measured.as_ref().ok()
+    }
+
+    fn loss_limit(&self) -> f64 {
+        match self.scenario.run.search {
+            Some(Search::Pdr) => self.scenario.run.loss_limit,
+            _ => 0.0,
+        }
+    }
+
+    /// Where the search is, by what is known.
+    fn searched(&self, known: &Outcomes) -> Bisection {
+        let mut search = Bisection::new(self.scenario.run.search_resolution);
+        while let Some(share) = search.next
+            && let Some(trial) = self.trial(share, known)
+        {
+            search = search.after(trial.loss() <= self.loss_limit());
+        }
+        search
+    }
+
+    /// The share of line rate to run at after a search; one that has found nothing is told by the lowest it looks at.
+    fn found(&self, search: Bisection) -> f64 {
+        if search.found() > 0.0 { search.found() } else { self.scenario.run.search_resolution }
+    }
+
+    fn trial(&self, share: f64, known: &Outcomes) -> Option<Trial> {
+        let measured = known.get(&self.part(Kind::Trial, Some(share)))?.measured.as_ref().ok()?;
+        (!measured.partial).then(|| Trial::of(measured, share))
+    }
+
+    fn offered(&self, part: Part) -> Load {
+        match part.share.map(f64::from_bits) {
+            None => self.scenario.traffic.offered(self.line),
+            Some(share) => Load::LineShare { share, line: self.line },
+        }
+    }
+
+    fn simulate(&self, part: Part, watch: &Watch) -> Result<Measured, ScenarioError> {
+        let packets = match part.kind {
+            Kind::Trial => self.trial_packets,
+            Kind::Curve(_) => self.scenario.run.curve_packets,
+            Kind::Run | Kind::Again(_) => self.scenario.run.packets,
+        };
+        let scenario = &self.scenario_of(part);
+        let setup = Setup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
+        setup.simulate(&self.offered(part), packets, watch)
+    }
+
+    /// The scenario that gives `part` again when it is run alone.
+    fn scenario_of(&self, part: Part) -> Scenario {
+        let mut scenario = self.scenario.clone();
+        if let Kind::Again(warmup) = part.kind {
+            scenario.run.warmup = Some(warmup);
+        }
+        scenario
+    }
+
+    fn result(
+        &self,
+        outcomes: &mut Outcomes,
+        again: Option<u64>,
+        stopped: bool,
+        load_s: f64,
+    ) -> Result<RunResult, ScenarioError> {
+        let own = |part: &Part| part.scenario == self.index;
+        if let Some(failed) = outcomes.iter().find(|(part, o)| own(part) && o.measured.is_err()).map(|(part, _)| *part)
+            && let Some(Outcome { measured: Err(error), .. }) = outcomes.remove(&failed)
+        {
+            return Err(error);
+        }
+        let times = outcomes.iter().filter(|(part, _)| own(part)).map(|(_, o)| (o.began, o.ended));
+        let began = times.clone().map(|t| t.0).min();
+        let ended = times.map(|t| t.1).max();
+        let search = self.scenario.run.search.map(|kind| {
+            let mut at = Bisection::new(self.scenario.run.search_resolution);
+            let mut trials = Vec::new();
+            while let Some(share) = at.next
+                && let Some(trial) = self.trial(share, outcomes)
+            {
+                at = at.after(trial.loss() <= self.loss_limit());
+                trials.push(trial);
+            }
+            SearchOutcome {
+                kind,
+                loss_limit: self.loss_limit(),
+                load: at.found(),
+                trials,
+                packets: self.trial_packets,
+                sufficient_packets: sufficient_packets(self.scenario, &self.loaded.blueprint),
+            }
+        });
+        let point = |(i, share): (usize, &f64)| {
+            let measured = outcomes.get(&self.part(Kind::Curve(i), Some(*share)))?.measured.as_ref().ok()?;
+            (!measured.partial).then(|| Trial::of(measured, *share))
+        };
+        let curve = self.scenario.run.curve.iter().enumerate().filter_map(point).collect();
+        // A search that was stopped has not come to its run: this one ends before it begins.
+        let mut part = match self.run_part(outcomes) {
+            Ok(part) => part,
+            Err(search) => self.part(Kind::Run, Some(self.found(search))),
+        };
+        if let Some(warmup) = again
+            && let last = (Part { kind: Kind::Again(warmup), ..part })
+            && outcomes.get(&last).is_some_and(|o| !stopped || o.measured.as_ref().is_ok_and(|m| !m.partial))
+        {
+            part = last;
+        }
+        let (measured, run_wall_s) = match outcomes.remove(&part) {
+            Some(outcome) => (outcome.measured?, outcome.ended.duration_since(outcome.began).as_secs_f64()),
+            None => {
+                let watch = Watch::default();
+                watch.stop();
+                (self.simulate(part, &watch)?, 0.0)
+            }
+        };
+        Ok(RunResult {
+            load: self.share(&self.offered(part))?,
+            scenario: self.scenario_of(part),
+            partial: stopped || measured.partial,
+            notes: {
+                let mut notes = self.loaded.notes.clone();
+                notes.extend(self.scenario.idle_settings());
+                notes.extend(sampling::note(&self.scenario_of(part), &measured));
+                notes
+            },
+            measured,
+            curve,
+            search,
+            capture: self.loaded.blueprint.capture_report().cloned(),
+            routing: (*self.loaded.routing).clone(),
+            inputs: self.loaded.inputs.clone(),
+            mean_frame_bytes: self.loaded.blueprint.mean_size().l2,
+            wall_s: began.zip(ended).map_or(0.0, |(a, b)| b.duration_since(a).as_secs_f64()),
+            run_wall_s,
+            load_s,
+        })
+    }
+}

@@ -1,0 +1,326 @@
+//! What no single component can check, and each component: all that is wrong with a scenario.
+
+use std::collections::BTreeMap;
+
+use machine::buffer::PacketBuffer;
+use machine::memory::MAX_CORES;
+use units::LINE_BYTES;
+
+use super::clos::{CLASSES, number};
+use super::error::{Found, ScenarioError};
+use super::functions::FunctionKind;
+use super::spec::{RunSpec, Scenario};
+
+/// The longest frame with preamble and gap.
+const MOST_FRAME_BYTES: u32 = 1538;
+
+impl Scenario {
+    /// Checks what no single component can, and each component: all that is wrong.
+    pub(super) fn check(&self, origin: &str) -> Vec<ScenarioError> {
+        let mut found = Found { origin, errors: Vec::new() };
+        self.check_traffic(&mut found);
+        // Before what hangs on it: a pool for so many cores would be blamed.
+        let cores = self.machine.cores;
+        let cores_fit = (1..=MAX_CORES).contains(&cores);
+        if !cores_fit {
+            let allowed = format!("{cores}: allowed are 1 to {MAX_CORES} (simulated cores, not those of this host)");
+            found.add("machine.cores", allowed);
+        }
+        self.run.check(&mut found);
+        self.check_function(&mut found);
+        self.check_machine(&mut found);
+        if cores_fit {
+            self.check_server(&mut found);
+        }
+        found.errors
+    }
+
+    fn check_traffic(&self, found: &mut Found) {
+        let t = &self.traffic;
+        let rates = [
+            ("load", t.load.is_some()),
+            ("rate", t.rate.is_some()),
+            ("packet_rate", t.packet_rate.is_some()),
+            ("speed", t.speed.is_some()),
+        ];
+        let given: Vec<_> = rates.iter().filter(|r| r.1).map(|r| r.0).collect();
+        if given.len() > 1 {
+            let given = given.join(" and ");
+            found.add("traffic", format!("{given} given: allowed is one of them (remove the others)"));
+        }
+        let made = [
+            ("profile", t.profile.is_some()),
+            ("sizes", t.sizes.is_some()),
+            ("mix", t.mix.is_some()),
+            ("flows", t.flows.is_some()),
+            ("payload", t.payload.is_some()),
+            ("phases", !t.phases.is_empty()),
+        ];
+        for (key, _) in made.into_iter().filter(|(_, given)| *given && t.capture.is_some()) {
+            let remedy = "a capture brings its own packets";
+            let message = format!("given with traffic.capture: allowed is one of them (remove the other; {remedy})");
+            found.add(format!("traffic.{key}"), message);
+        }
+        if let Some(load) = t.load
+            && !(load > 0.0 && load <= 1.0)
+        {
+            found.add("traffic.load", format!("{load}: allowed is a share of line rate, above 0 up to 1"));
+        }
+        if let Some(speed) = t.speed {
+            if t.capture.is_none() {
+                let message = "only a capture has timestamps (set traffic.capture, or give load or rate)";
+                found.add("traffic.speed", message.into());
+            }
+            if !(speed > 0.0 && speed <= 1e9) {
+                found.add("traffic.speed", format!("{speed}: allowed is above 0 up to 1e9"));
+            }
+        }
+        self.check_span(found);
+    }
+
+    /// That the last packet comes before simulated time ends.
+    fn check_span(&self, found: &mut Found) {
+        let t = &self.traffic;
+        let bits = f64::from(MOST_FRAME_BYTES) * 8.0;
+        let line = self.nic.rate.gbps() * 1e9;
+        let (path, per_second) = match (t.load, t.rate, t.packet_rate) {
+            (Some(load), ..) => ("traffic.load", load * line / bits),
+            (_, Some(rate), _) => ("traffic.rate", rate.gbps() * 1e9 / bits),
+            (.., Some(rate)) => ("traffic.packet_rate", rate.mpps() * 1e6),
+            _ => return,
+        };
+        if let Some(message) = self.run.outlasts_time(per_second) {
+            found.add(path, message);
+        }
+    }
+
+    fn check_function(&self, found: &mut Found) {
+        let f = &self.function.forward;
+        if !(1..=4_000_000).contains(&f.prefixes) {
+            found.add("function.forward.prefixes", format!("{}: allowed are 1 to 4000000", f.prefixes));
+        }
+        if !(1..=1_000_000).contains(&f.next_hops) {
+            found.add("function.forward.next_hops", format!("{}: allowed are 1 to 1000000", f.next_hops));
+        }
+        if let Err((path, message)) = self.function.check_applications() {
+            found.add(path, message);
+        }
+        let (copy, socket) = (&self.function.copy, &self.function.socket);
+        for (path, checked) in [
+            ("function.copy", copy.as_ref().map(|copy| copy.check("function.copy"))),
+            ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
+        ] {
+            if checked.is_some() && self.function.kind != FunctionKind::Forward {
+                found.add(path, "goes with forwarding only (remove it, or function.kind)".into());
+            }
+            if let Some(Err(e)) = checked {
+                let (path, message) = match e {
+                    functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
+                    other => (path.into(), other.to_string()),
+                };
+                found.add(path, message);
+            }
+        }
+        if copy.is_some() && socket.is_some() {
+            found.add("function", "copy and socket given: allowed is one of them (remove the other)".into());
+        }
+        if self.function.kind == FunctionKind::Upf {
+            let u = &self.function.upf;
+            found.take(u.load.check("load").map_err(ScenarioError::UserPlane));
+            if !(0.0..=1.0).contains(&u.uplink) {
+                found.add("function.upf.uplink", format!("{}: allowed is a share of 0 to 1", u.uplink));
+            }
+        }
+    }
+
+    fn check_machine(&self, found: &mut Found) {
+        let m = &self.machine;
+        found.take(m.memory().check_times("machine"));
+        found.take(m.core.check("machine.core"));
+        found.take(m.dram.energy("machine.dram"));
+        let lookahead = m.core.lookahead;
+        if m.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
+            found.add(
+                "machine.core.lookahead",
+                format!(
+                    "{lookahead} with machine.dram.controller: allowed is 0 ns (leave it out; a core that looks ahead \
+                     needs DRAM that answers at once)"
+                ),
+            );
+        }
+        if m.dram.controller.is_some() && m.copy_engine.is_some() {
+            found.add(
+                "machine.copy_engine",
+                "with machine.dram.controller: allowed is one of them (remove the other; a copy table goes with \
+                 controllers)"
+                    .into(),
+            );
+        }
+        let beside_tails = [
+            ("sampling", m.sampling > 1),
+            ("sockets", m.sockets.is_some()),
+            ("copy_table", m.copy_table.is_some()),
+            ("copy_engine", m.copy_engine.is_some()),
+            ("applications", !m.applications.is_empty()),
+        ];
+        if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
+            let message =
+                format!("{} with machine.{field}: allowed is one of them (remove the other)", self.nic.cache_cells);
+            found.add("nic.cache_cells", message);
+        }
+        if let Some(sockets) = &m.sockets {
+            let one_socket = [(!m.applications.is_empty(), "applications"), (m.stacked.is_some(), "stacked")];
+            for (_, field) in one_socket.into_iter().filter(|(given, _)| *given) {
+                let message =
+                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)";
+                found.add(format!("machine.{field}"), message.into());
+            }
+            found.take(sockets.check("machine.sockets"));
+        }
+    }
+
+    fn check_server(&self, found: &mut Found) {
+        found.take(self.nic.check("nic"));
+        if let Some(pipeline) = &self.pipeline {
+            found.take(pipeline.check("pipeline", self.machine.cores));
+        }
+        if let Some(policy) = &self.policy
+            && let Err((field, message)) = policy.check(self.machine.llc.ways)
+        {
+            found.add(format!("policy.{field}"), message);
+        }
+        for (i, neighbour) in self.neighbours.iter().enumerate() {
+            if let Err((field, message)) = neighbour.check() {
+                found.add(format!("neighbours[{i}].{field}"), message);
+            }
+        }
+        if let Err((path, message)) = check_classes(self) {
+            found.add(path, message);
+        }
+        found.take(self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst));
+        if let Some(buffer) = &self.buffer {
+            if buffer.cell.bytes() < LINE_BYTES {
+                let allowed = "allowed are 64 B or more (a server's memory works in lines)";
+                found.add("buffer.cell", format!("{}: {allowed}", buffer.cell));
+            } else {
+                found.take(PacketBuffer::new(buffer, "buffer", |_| 0));
+            }
+        }
+    }
+}
+
+impl RunSpec {
+    fn check(&self, found: &mut Found) {
+        if !(1_000..=1_000_000_000_000).contains(&self.packets) {
+            found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
+        }
+        if let Some(n) = self.warmup.filter(|n| *n > 1_000_000_000_000) {
+            found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));
+        }
+        for (i, x) in self.curve.iter().enumerate().filter(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
+            found.add(format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
+        }
+        if self.curve.len() > 1000 {
+            found.add("run.curve", format!("{} points: allowed are up to 1000", self.curve.len()));
+        }
+        for (path, n) in [("run.curve_packets", Some(self.curve_packets)), ("run.search_packets", self.search_packets)]
+        {
+            if let Some(n) = n.filter(|n| !(1_000..=1_000_000_000).contains(n)) {
+                found.add(path, format!("{n}: allowed are 1000 to 1e9"));
+            }
+        }
+        if !(self.search_resolution >= 1e-5 && self.search_resolution <= 0.5) {
+            found.add("run.search_resolution", format!("{}: allowed are 1e-5 to 0.5", self.search_resolution));
+        }
+        if !(self.loss_limit >= 0.0 && self.loss_limit < 1.0) {
+            found.add("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", self.loss_limit));
+        }
+    }
+}
+
+/// Checks `machine.clos` of a scenario; what is wrong begins with its path.
+fn check_classes(scenario: &Scenario) -> Result<(), (String, String)> {
+    let classes = &scenario.machine.clos;
+    if !classes.is_empty() && scenario.policy.is_some() {
+        let message = "with policy: allowed is one of them (the policy sets the ways of all classes; remove the other)";
+        return Err(("machine.clos".into(), message.into()));
+    }
+    let mut of_core = BTreeMap::new();
+    let mut of_neighbour = BTreeMap::new();
+    for (key, class) in classes {
+        let path = format!("machine.clos.{key}");
+        if number(key).is_none() {
+            return Err((path, format!("allowed are classes 0 to {}", CLASSES - 1)));
+        }
+        for &core in &class.cores {
+            if core >= scenario.machine.cores {
+                let allowed = format!("{core}: allowed are cores 0 to {} (machine.cores)", scenario.machine.cores - 1);
+                return Err((format!("{path}.cores"), allowed));
+            }
+            if let Some(other) = of_core.insert(core, key) {
+                return Err((
+                    format!("{path}.cores"),
+                    format!("core {core} is in class {other}, too: allowed is one class"),
+                ));
+            }
+        }
+        for name in &class.neighbours {
+            if !scenario.neighbours.iter().any(|n| n.name == *name) {
+                let names: Vec<&str> = scenario.neighbours.iter().map(|n| n.name.as_str()).collect();
+                let allowed =
+                    if names.is_empty() { "none, as there are no neighbours".into() } else { names.join(", ") };
+                return Err((format!("{path}.neighbours"), format!("{name:?}: allowed are {allowed}")));
+            }
+            if let Some(other) = of_neighbour.insert(name, key) {
+                let message = format!("{name:?} is in class {other}, too: allowed is one class");
+                return Err((format!("{path}.neighbours"), message));
+            }
+        }
+    }
+    if classes.contains_key("0") && scenario.machine.llc.core_ways.is_some() {
+        let message =
+            "with machine.llc.core_ways, which are the ways of class 0: allowed is one of them (remove the other)";
+        return Err(("machine.clos.0".into(), message.into()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Overrides;
+
+    fn read(set: &[&str]) -> Result<Scenario, String> {
+        let set = set.iter().map(|s| s.to_string()).collect();
+        Scenario::read("", "t", &Overrides { set, ..Overrides::default() }).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn classes_that_cannot_be_are_refused() {
+        let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\"}]";
+        read(&[tenant, "machine.cores=4", "machine.clos.2={ways=\"0b11\", cores=[2, 3], neighbours=[\"tenant\"]}"])
+            .unwrap();
+        for (set, expected) in [
+            (&["machine.clos.16.ways=1"][..], "machine.clos.16: allowed are classes 0 to 15"),
+            (&["machine.clos.01.ways=1"], "machine.clos.01: allowed are classes 0 to 15"),
+            (&["machine.clos.x.ways=1"], "machine.clos.x: allowed are classes 0 to 15"),
+            (&["machine.clos.2={ways=1, cores=[99]}"], "machine.clos.2.cores: 99: allowed are cores 0 to "),
+            (
+                &["machine.clos={2={ways=1, cores=[0]}, 3={ways=2, cores=[0]}}"],
+                "machine.clos.3.cores: core 0 is in class 2, too: allowed is one class",
+            ),
+            (
+                &["machine.clos.2={ways=1, neighbours=[\"x\"]}"],
+                "machine.clos.2.neighbours: \"x\": allowed are none, as there are no neighbours",
+            ),
+            (&["machine.clos.1.ways=1", "policy={}"], "machine.clos: with policy: allowed is one of them"),
+            (
+                &["machine.clos.0.ways=1", "machine.llc.core_ways=3"],
+                "machine.clos.0: with machine.llc.core_ways, which are the ways of class 0",
+            ),
+        ] {
+            let error = read(set).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Classes of service of the LLC as a person sets them: which ways a class may fill, and which cores and programs are in it,
+//! as `pqos -e` and `-a` do.
+//!
+//! Packet cores that no class names are in class 1, or in class 2 where they work on what others have received; neighbours
+//! are in class 0, and so is whoever is in a class that was given no ways. A mask limits fills; hits are anywhere. Left
+//! out: memory bandwidth of a class (MBA), and classes that change while packets go through, which is what `policy` does.
+
+use std::collections::BTreeMap;
+
+use machine::memory::Ways;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Clos;
+
+use super::neighbours::NeighbourSpec;
+
+/// The class of cores that receive, and of all packet cores where there is no pipeline.
+pub const RX_CLASS: Clos = Clos(1);
+
+/// The class of cores that work on what others have received.
+pub const WORK_CLASS: Clos = Clos(2);
+
+/// A class of service of the LLC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClosSpec {
+    /// The ways that it may fill: how many, from the lowest on, or which, as text ("0xf0") of bits that are contiguous.
+    pub ways: Ways,
+    /// Packet cores that are in it, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<u32>,
+    /// Neighbours that are in it, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<String>,
+}
+
+/// Classes that resctrl and `pqos` tell apart on today's processors.
+pub(crate) const CLASSES: usize = 16;
+
+/// All classes by number, as `machine.clos` has them.
+pub type Classes = BTreeMap<String, ClosSpec>;
+
+pub(crate) fn number(key: &str) -> Option<u8> {
+    // Written otherwise (`01`, `+1`) it would be a class twice.
+    key.parse().ok().filter(|clos: &u8| usize::from(*clos) < CLASSES && clos.to_string() == key)
+}
+
+/// The class that names a packet core.
+pub(crate) fn of_core(classes: &Classes, core: u32) -> Option<Clos> {
+    let (key, _) = classes.iter().find(|(_, class)| class.cores.contains(&core))?;
+    number(key).map(Clos)
+}
+
+/// The class of a neighbour.
+pub(crate) fn of_neighbour(classes: &Classes, neighbour: &NeighbourSpec) -> Clos {
+    let named = classes.iter().find(|(_, class)| class.neighbours.contains(&neighbour.name));
+    Clos(named.and_then(|(key, _)| number(key)).unwrap_or(0))
+}

@@ -1,0 +1,34 @@
+//! What is simulated: a scenario in TOML, its presets, overrides and errors.
+
+mod check;
+pub mod clos;
+mod error;
+pub mod files;
+mod functions;
+mod idle;
+pub mod neighbours;
+mod overlay;
+mod own_machine;
+mod policy;
+mod presets;
+mod read;
+mod resolve;
+mod spec;
+mod words;
+
+pub use clos::ClosSpec;
+pub use error::ScenarioError;
+pub use functions::{
+    CheckSpec, ClassificationSpec, FilterSpec, ForwardingSpec, FunctionKind, FunctionSpec, InspectionSpec, LookupSpec,
+    TraceSpec, UserPlaneSpec,
+};
+pub use neighbours::NeighbourSpec;
+pub use overlay::{apply, get_mut, refuse_counted_masks};
+pub use policy::{PolicyKind, PolicySpec};
+pub use presets::{MACHINES, Preset, SCENARIOS, find, known};
+pub use read::Overrides;
+pub use spec::{MachineSpec, RunSpec, Scenario, Search, TrafficSpec};
+pub use words::with_nearest;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Settings over settings: a machine's, a file's own, those of the command line; and what moves with what.
+
+use std::path::Path;
+
+use machine::nic::PipelineSpec;
+
+use super::error::ScenarioError;
+use super::presets::{SCENARIOS, find, known};
+use super::resolve::resolve;
+use super::spec::MachineSpec;
+
+/// Applies `path=value`; gives what else was taken out for it.
+pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
+    let error = |path: &str, message: &str| ScenarioError::Value {
+        origin: "--set".into(),
+        path: path.into(),
+        message: message.into(),
+    };
+    let (path, value) = set
+        .split_once('=')
+        .ok_or_else(|| error(set, "a path and a value are wanted, for example machine.llc.ways=8"))?;
+    let path = path.trim();
+    let keys: Vec<&str> = path.split('.').collect();
+    let Some((last, front)) = keys.split_last().filter(|_| keys.iter().all(|k| !k.is_empty())) else {
+        return Err(error(path, "not a path of names with dots between, such as machine.llc.ways"));
+    };
+    let value = value.trim();
+    // A bare word such as `min64` or `40 Gbps` is a string, and so is a mask where a bare number is a count.
+    let is_mask = last.ends_with("ways") && (value.starts_with("0b") || value.starts_with("0x"));
+    refuse_counted_masks(value, "--set")?;
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
+    let parsed = parsed.filter(|_| !is_mask).map(|parsed| match parsed {
+        // `1e6` is how many write a million.
+        toml::Value::Float(x) if value.contains(['e', 'E']) && x.fract() == 0.0 && x.abs() < 9e15 => {
+            toml::Value::Integer(x as i64)
+        }
+        other => other,
+    });
+    let value = parsed.unwrap_or_else(|| toml::Value::String(value.into()));
+    let mut at = scenario;
+    for key in front {
+        let next = at.entry(*key).or_insert_with(|| toml::Table::new().into());
+        at = next
+            .as_table_mut()
+            .ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
+    }
+    // A capture and a profile replace each other, with what belongs to a profile.
+    let mut replaced = Vec::new();
+    if front == ["traffic"] && *last == "capture" {
+        replaced = drop_made_traffic(at, shipped);
+    } else if front == ["traffic"] && *last == "profile" {
+        at.remove("capture");
+    }
+    // A rate replaces whatever rate the scenario has.
+    const RATES: [&str; 4] = ["load", "rate", "packet_rate", "speed"];
+    if front == ["traffic"] && RATES.contains(last) {
+        RATES.iter().for_each(|r| {
+            at.remove(*r);
+        });
+    }
+    at.insert((*last).into(), value);
+    Ok(replaced)
+}
+
+/// Drops what says what made packets are, because a capture brings its own; gives what it dropped as `key = value`. A
+/// capture also has its own gaps, so that those of a `shipped` scenario go, too; those of a user's file are meant.
+pub(super) fn drop_made_traffic(traffic: &mut toml::Table, shipped: bool) -> Vec<String> {
+    let keys = OF_A_PROFILE.iter().chain(shipped.then_some(&"arrivals"));
+    keys.filter_map(|key| traffic.remove(*key).map(|value| format!("{key} = {value}"))).collect()
+}
+
+pub(super) fn merge(base: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(over)) => merge(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The value at a path of keys.
+pub fn get_mut<'a>(parent: &'a mut toml::Table, path: &[&str]) -> Option<&'a mut toml::Value> {
+    let (last, front) = path.split_last()?;
+    let mut at = parent;
+    for key in front {
+        at = at.get_mut(*key)?.as_table_mut()?;
+    }
+    at.get_mut(*last)
+}
+
+pub(super) fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml::Table {
+    let entry = parent.entry(key).or_insert_with(|| toml::Table::new().into());
+    if !entry.is_table() {
+        // A wrong kind of value is reported by the schema; here it only must not be in the way.
+        *entry = toml::Table::new().into();
+    }
+    match entry {
+        toml::Value::Table(table) => table,
+        _ => unreachable!("made a table above"),
+    }
+}
+
+/// Keys of `traffic` that say what made packets are.
+const OF_A_PROFILE: [&str; 6] = ["profile", "sizes", "mix", "flows", "payload", "phases"];
+
+/// Refuses a mask of ways that is written as a number: it reads as the number that it is, and would be taken for a count.
+///
+/// # Errors
+/// The first such setting in `text`, which is TOML.
+pub fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
+    match text.lines().find_map(counted_mask) {
+        None => Ok(()),
+        Some((path, value)) => Err(ScenarioError::Value {
+            origin: origin.into(),
+            path,
+            message: format!("{value}: a bare number is how many ways (write a mask as text: \"{value}\")"),
+        }),
+    }
+}
+
+/// The key that ends in `ways` and its mask, where a line has one.
+pub(super) fn counted_mask(line: &str) -> Option<(String, String)> {
+    const KEY: &str = "ways";
+    let line = line.split('#').next().unwrap_or(line);
+    line.match_indices(KEY).find_map(|(at, _)| {
+        let value = line[at + KEY.len()..].trim_start_matches(['"', ' ', '\t']).strip_prefix('=')?.trim_start();
+        let end = value.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(value.len());
+        let start = line[..at].rfind(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).map_or(0, |n| n + 1);
+        let mask = value.starts_with("0b") || value.starts_with("0x");
+        mask.then(|| (line[start..at + KEY.len()].to_string(), value[..end].to_string()))
+    })
+}
+
+/// A module has one channel, or two of half its width; stacks have 16 and more.
+const MODULE_CHANNELS: u32 = 2;
+
+/// Gives a machine the DRAM of a shipped standard. Its controller stays, and where the standard is one of modules so do
+/// its channels, each as many as a module has (two with DDR5). A stack brings its own.
+pub(super) fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
+    if !machine::dram::presets::NAMES.contains(&name) {
+        return Err(format!("{name:?}: no such standard: {}", known(&machine::dram::presets::NAMES, name)));
+    }
+    let dram = table(table(merged, "machine"), "dram");
+    let overhead = match dram.get("overhead").cloned().map(toml::Value::try_into::<units::Span>) {
+        Some(Ok(overhead)) => overhead,
+        _ => units::Span::from_ns(0.0),
+    };
+    let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
+    let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
+    // Those of the devices that it replaces.
+    dram.remove("currents");
+    if spec.channels <= MODULE_CHANNELS
+        && let Some(toml::Value::Integer(channels)) = dram.get("channels")
+    {
+        own.insert("channels".into(), (channels * i64::from(spec.channels)).into());
+    }
+    merge(dram, own);
+    Ok(())
+}
+
+/// The path of a value that is no number, if there is one. Checks see the settings that take part; this sees all, since a
+/// scenario that has one somewhere does not equal itself.
+pub(super) fn not_a_number(table: &toml::Table) -> Option<String> {
+    fn within(value: &toml::Value) -> Option<String> {
+        match value {
+            toml::Value::Float(x) => x.is_nan().then(String::new),
+            toml::Value::Array(values) => {
+                values.iter().enumerate().find_map(|(at, value)| Some(format!("[{at}]{}", within(value)?)))
+            }
+            toml::Value::Table(table) => not_a_number(table).map(|path| format!(".{path}")),
+            _ => None,
+        }
+    }
+    table.iter().find_map(|(key, value)| Some(format!("{key}{}", within(value)?)))
+}
+
+/// The ways that settings give the LLC.
+pub(super) fn ways_of(settings: &mut toml::Table) -> Option<u32> {
+    get_mut(settings, &["machine", "llc", "ways"])?.as_integer().and_then(|n| u32::try_from(n).ok())
+}
+
+/// An LLC of other ways than `usual` has keeps its sets, and so has another size: what is to be said about it.
+pub(super) fn fit_size(merged: &mut toml::Table, usual: &toml::Table, ways: u32) -> Option<String> {
+    let mut usual = usual.clone();
+    let before = ways_of(&mut usual).filter(|before| *before > 0 && *before != ways)?;
+    let size = get_mut(&mut usual, &["machine", "llc", "size"])?.clone().try_into::<units::Size>().ok()?;
+    let bytes = size.bytes() / u64::from(before) * u64::from(ways);
+    let fitted = units::Size::from_bytes(bytes);
+    *get_mut(merged, &["machine", "llc", "size"])? = toml::Value::String(fitted.to_string());
+    Some(format!(
+        "machine.llc.ways = {ways}: the sets stay, so the LLC has {} in place of {} (set machine.llc.size, too, for another \
+         one; to hold cores to some ways, as CAT does, set machine.llc.core_ways)",
+        mib(bytes),
+        mib(size.bytes()),
+    ))
+}
+
+pub(super) fn mib(bytes: u64) -> String {
+    let text = format!("{:.2}", bytes as f64 / f64::from(1 << 20));
+    format!("{} MiB", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
+/// takes of what can hold mbufs, to the next power of two. A pool that stayed as it is would starve, and what was
+/// asked for would not be seen.
+pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
+    let mut number = |path: &[&str]| {
+        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u64::try_from(n).ok()).filter(|&n| n < 1 << 24)
+    };
+    let cores = number(&["machine", "cores"]).unwrap_or(0);
+    let receiving = number(&["pipeline", "rx_cores"]).unwrap_or(cores).min(cores);
+    let queued = match number(&["pipeline", "rx_cores"]) {
+        Some(_) => {
+            (cores - receiving).saturating_mul(number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE.into()))
+        }
+        None => 0,
+    };
+    let sent = number(&["nic", "ports"]).unwrap_or(0).saturating_mul(number(&["nic", "tx_descriptors"]).unwrap_or(0));
+    let held = [
+        receiving.saturating_mul(number(&["nic", "rx_descriptors"]).unwrap_or(0)),
+        cores.saturating_mul(sent),
+        cores.saturating_mul(number(&["mempool", "cache"]).unwrap_or(0)),
+        queued,
+    ];
+    let wanted = held.into_iter().fold(0, u64::saturating_add);
+    let size = get_mut(merged, &["mempool", "size"])?;
+    let before = size.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n < wanted)?;
+    let grown = i64::try_from(wanted.checked_next_power_of_two()?).ok()?;
+    *size = toml::Value::Integer(grown);
+    Some(format!(
+        "mempool.size is {grown} in place of the machine's {before}: rings, queues and caches hold up to {wanted} mbufs (set it for \
+         another one)"
+    ))
+}
+
+/// Says so where a core has another frequency and its caches, whose latencies are times, have not.
+pub(super) fn clock_alone(own: &mut toml::Table) -> Option<String> {
+    get_mut(own, &["machine", "core", "frequency"])?;
+    let kept = |cache: &str, own: &mut toml::Table| get_mut(own, &["machine", cache, "latency"]).is_none();
+    (kept("l1", own) && kept("l2", own)).then(|| {
+        "machine.core.frequency: the latencies of L1 and L2 stay the times that the machine has (set machine.l1.latency and \
+         machine.l2.latency to keep their cycles)"
+            .into()
+    })
+}
+
+/// The title of a scenario of which settings were changed: what it was, and what is another now; none where nothing is,
+/// or where it was given a title of its own. How much is run and how often is no other scenario.
+pub(super) fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> Option<String> {
+    if before.get("name") != after.get("name") {
+        return None;
+    }
+    let mut changes = Vec::new();
+    changed("", before, after, &mut changes);
+    changes.retain(|(path, _)| !path.starts_with("run."));
+    if changes.is_empty() {
+        return None;
+    }
+    let own = before.get("name").and_then(toml::Value::as_str).unwrap_or_default();
+    // A shipped title tells of shipped traffic.
+    let replaced = changes.iter().any(|(path, _)| path == "traffic.capture") && find(SCENARIOS, origin).is_some();
+    let base = if replaced || own.is_empty() { origin } else { own };
+    Some(format!("{base} ({})", listed(&changes)))
+}
+
+/// What `after` has otherwise than `before`, by path; what it lacks has been replaced. Of a file the name alone.
+pub(super) fn changed(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut Vec<(String, String)>) {
+    let none = toml::Table::new();
+    for (key, is) in after {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let was = before.get(key);
+        match is.as_table() {
+            // An empty table is no setting by itself, but asks for its defaults where there was none: `copy_table = {}`.
+            Some(is) if is.is_empty() && was.is_none() => found.push((path, "{}".into())),
+            Some(is) => changed(&path, was.and_then(toml::Value::as_table).unwrap_or(&none), is, found),
+            None if was != Some(is) => found.push((path, written(is))),
+            None => {}
+        }
+    }
+}
+
+pub(super) fn written(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) if text.contains(['/', '\\']) => {
+            Path::new(text).file_name().map_or(text.clone(), |name| name.to_string_lossy().into_owned())
+        }
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Changes that a title names.
+const NAMED_CHANGES: usize = 3;
+
+/// The name of a machine, with what of it is another than its preset, `usual`, has.
+pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String {
+    let mut changes = Vec::new();
+    if let Some(preset) = resolve(usual.clone(), usual).scenario
+        && let (Ok(was), Ok(is)) = (toml::Table::try_from(&preset.machine), toml::Table::try_from(machine))
+    {
+        changed("", &was, &is, &mut changes);
+    }
+    // A standard brings its timings with it.
+    let by_standard = changes.iter().any(|(path, _)| path == "dram.standard");
+    changes.retain(|(path, _)| {
+        !["name", "preset"].contains(&path.as_str())
+            && (!by_standard || path == "dram.standard" || !path.starts_with("dram."))
+    });
+    let with = if changes.is_empty() { "" } else { " with " };
+    format!("{}{with}{}", machine.name, listed(&changes))
+}
+
+/// The first of some changes, and how many more there are.
+pub(super) fn listed(changes: &[(String, String)]) -> String {
+    let named: Vec<String> =
+        changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
+    let more = changes.len().saturating_sub(NAMED_CHANGES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}

@@ -1,0 +1,226 @@
+//! A scenario's text becomes a scenario, or all that is wrong with it.
+
+use std::path::{Path, PathBuf};
+
+use super::error::ScenarioError;
+use super::files::FILES;
+use super::overlay::{
+    apply, apply_standard, clock_alone, drop_made_traffic, fit_size, get_mut, grow_pool, machine_name, merge,
+    not_a_number, refuse_counted_masks, table, title, ways_of,
+};
+use super::own_machine;
+use super::presets::{MACHINES, SCENARIOS, find, known, names};
+use super::resolve::{Resolved, as_error, resolve, unbuildable};
+use super::spec::{Scenario, Search};
+
+/// What the command line says beyond the scenario file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `path=value`, the value in TOML or a bare string.
+    pub set: Vec<String>,
+    /// Replays this capture instead of the scenario's traffic.
+    pub capture: Option<PathBuf>,
+    /// Routes by this table.
+    pub table: Option<PathBuf>,
+    /// In place of `run.seed`.
+    pub seed: Option<u64>,
+    /// In place of `run.search`.
+    pub search: Option<Search>,
+}
+
+impl Overrides {
+    /// That nothing is said twice: by an option and by a setting, or by two settings that exclude each other.
+    fn check(&self) -> Result<(), ScenarioError> {
+        let paths: Vec<&str> = self.set.iter().map(|set| set.split('=').next().unwrap_or_default().trim()).collect();
+        let by_profile = paths.contains(&"traffic.profile");
+        let said = [
+            ("--capture", self.capture.is_some(), "traffic.capture"),
+            ("--capture", self.capture.is_some(), "traffic.profile"),
+            ("--table", self.table.is_some(), "function.forward.table"),
+            ("--seed", self.seed.is_some(), "run.seed"),
+            ("--search", self.search.is_some(), "run.search"),
+            ("--set traffic.profile", by_profile, "traffic.capture"),
+        ];
+        match said.into_iter().find(|(_, given, path)| *given && paths.contains(path)) {
+            Some((option, _, path)) => Err(ScenarioError::Value {
+                origin: "--set".into(),
+                path: path.into(),
+                message: format!("given with {option}: allowed is one of them (remove the other)"),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario: the machine preset, then the text, then the overrides, each over what came
+    /// before. Relative paths in the text are relative to `origin`'s folder.
+    ///
+    /// # Errors
+    /// See [`ScenarioError`]; every message names the path in the scenario.
+    pub fn read(text: &str, origin: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+        let mut own = own_settings(text, origin)?;
+        let before = own.clone();
+        overrides.check()?;
+        let shipped = find(SCENARIOS, origin).is_some();
+        let replaced = overrides.put_over(&mut own, origin, shipped)?;
+        let title = title(&before, &own, origin);
+        let (preset, usual) = machine(&mut own, origin)?;
+        let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
+        let touches_machine = own.get("machine").is_some();
+        let (mut merged, moved) = laid_over(&usual, own, origin)?;
+        table(&mut merged, "machine").insert("preset".into(), preset.into());
+        if let Some(title) = title {
+            merged.insert("name".into(), title.into());
+        }
+        let mut scenario = judged(merged, &usual, origin)?;
+        if !keeps_name && touches_machine {
+            scenario.machine.name = machine_name(&scenario.machine, &usual);
+        }
+        scenario.replaced.extend(moved);
+        // A shipped scenario's traffic is nobody's choice.
+        if !shipped && !replaced.is_empty() {
+            let list = replaced.join(", ");
+            scenario.replaced.push(format!("the capture takes the place of what {origin} says of traffic: {list}"));
+        }
+        Ok(scenario)
+    }
+}
+
+fn value(origin: &str, path: impl Into<String>, message: impl Into<String>) -> ScenarioError {
+    ScenarioError::Value { origin: origin.into(), path: path.into(), message: message.into() }
+}
+
+/// What the text of a scenario says.
+fn own_settings(text: &str, origin: &str) -> Result<toml::Table, ScenarioError> {
+    let mut own: toml::Table = toml::from_str(text)
+        .map_err(|e| ScenarioError::Syntax { origin: origin.into(), message: e.to_string().trim_end().to_string() })?;
+    refuse_counted_masks(text, origin)?;
+    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+    for setting in FILES {
+        setting.beside(&mut own, folder);
+    }
+    Ok(own)
+}
+
+impl Overrides {
+    /// Puts what the command line says over `own`; gives what of its traffic a capture took the place of.
+    fn put_over(&self, own: &mut toml::Table, origin: &str, shipped: bool) -> Result<Vec<String>, ScenarioError> {
+        let mut replaced = Vec::new();
+        if let Some(capture) = &self.capture {
+            let traffic = table(own, "traffic");
+            replaced = drop_made_traffic(traffic, shipped);
+            traffic.insert("capture".into(), capture.to_string_lossy().into_owned().into());
+        }
+        // A capture comes before what is said beside it, in whatever order.
+        let is_capture = |set: &&String| set.split('=').next().is_some_and(|path| path.trim() == "traffic.capture");
+        let (captures, others): (Vec<&String>, Vec<&String>) = self.set.iter().partition(is_capture);
+        for set in captures.into_iter().chain(others) {
+            replaced.extend(apply(own, set, shipped)?);
+        }
+        refuse_no_tables(own, origin)?;
+        if let Some(path) = &self.table {
+            let forward = table(table(own, "function"), "forward");
+            forward.insert("table".into(), path.to_string_lossy().into_owned().into());
+        }
+        if let Some(seed) = self.seed {
+            let most = || value("--seed", "run.seed", format!("{seed}: allowed are 0 to {}", i64::MAX));
+            table(own, "run").insert("seed".into(), i64::try_from(seed).map_err(|_| most())?.into());
+        }
+        if let Some(search) = self.search {
+            let name = if search == Search::Ndr { "ndr" } else { "pdr" };
+            table(own, "run").insert("search".into(), name.into());
+        }
+        Ok(replaced)
+    }
+}
+
+/// Refuses a value where a table of settings is wanted, which the options would otherwise overwrite.
+fn refuse_no_tables(own: &toml::Table, origin: &str) -> Result<(), ScenarioError> {
+    if own.get("neighbours").is_some_and(toml::Value::is_table) {
+        let message = "one table: a list of them is wanted (write [[neighbours]] above each)";
+        return Err(value(origin, "neighbours", message));
+    }
+    for section in ["traffic", "function", "machine", "nic", "mempool", "run"] {
+        if let Some(other) = own.get(section).filter(|v| !v.is_table()) {
+            let message = format!("{other}: a table of settings is wanted (write [{section}] above them)");
+            return Err(value(origin, section, message));
+        }
+    }
+    Ok(())
+}
+
+/// The name of the machine that `own` wants, and what it says.
+fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, toml::Table), ScenarioError> {
+    let path = "machine.preset";
+    let name = match get_mut(own, &["machine", "preset"]) {
+        None => MACHINES[0].name.to_string(),
+        Some(toml::Value::String(name)) => name.clone(),
+        Some(other) => {
+            let message = format!("{other}: a name is wanted, one of {}", names(MACHINES).join(", "));
+            return Err(value(origin, path, message));
+        }
+    };
+    let text = match find(MACHINES, &name) {
+        Some(preset) => preset.text.to_string(),
+        None if name.ends_with(".toml") => own_machine::text(origin, &name)?,
+        None => {
+            let known = known(&names(MACHINES), &name);
+            return Err(ScenarioError::Preset { origin: origin.into(), path: path.into(), known, name });
+        }
+    };
+    refuse_counted_masks(&text, &name)?;
+    match toml::from_str(&text) {
+        Ok(usual) => Ok((name, usual)),
+        Err(e) => Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
+    }
+}
+
+/// `own` over what the machine says, and what moved with it, in words.
+fn laid_over(
+    usual: &toml::Table,
+    mut own: toml::Table,
+    origin: &str,
+) -> Result<(toml::Table, Vec<String>), ScenarioError> {
+    let mut merged = usual.clone();
+    let slower = clock_alone(&mut own);
+    let ways = ways_of(&mut own).filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
+    let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
+    if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
+        apply_standard(&mut merged, standard).map_err(|e| value(origin, "machine.dram.standard", e))?;
+    }
+    let looks_ahead = get_mut(&mut own, &["machine", "core", "lookahead"]).is_some();
+    merge(&mut merged, own);
+    if !looks_ahead && get_mut(&mut merged, &["machine", "dram", "controller"]).is_some() {
+        // Cores that look ahead need answers at once.
+        table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
+    }
+    let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
+    let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
+    Ok((merged, moved.into_iter().chain(grown).chain(slower).collect()))
+}
+
+/// The scenario that `merged` says, or all that is wrong with it; `usual` is what holds without it.
+fn judged(merged: toml::Table, usual: &toml::Table, origin: &str) -> Result<Scenario, ScenarioError> {
+    let not_a_number = not_a_number(&merged);
+    let Resolved { scenario, faults } = resolve(merged, usual);
+    let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
+    let mut errors: Vec<ScenarioError> =
+        faults.into_iter().map(|(path, message)| value(origin, path, message)).collect();
+    if let Some(scenario) = &scenario {
+        // What follows from a value that was replaced is nobody's mistake.
+        let mut found = scenario.check(origin);
+        found.retain(|error| !error.concerns(&paths));
+        errors.append(&mut found);
+        let machine = unbuildable(scenario, usual).into_iter().map(ScenarioError::Machine);
+        let known: Vec<String> = errors.iter().filter_map(ScenarioError::path).map(String::from).collect();
+        errors.extend(machine.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
+    }
+    if let Some(path) = not_a_number
+        && errors.is_empty()
+    {
+        errors.push(value(origin, path, "nan: a number is wanted"));
+    }
+    as_error(errors)?;
+    scenario.ok_or_else(|| value(origin, "", "it cannot be read"))
+}

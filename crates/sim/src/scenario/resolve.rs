@@ -1,0 +1,177 @@
+//! Settings become a scenario, or every fault that they have is told at once.
+
+use machine::MachineError;
+use machine::memory::Hierarchy;
+use serde_path_to_error::Segment;
+
+use super::error::ScenarioError;
+use super::spec::Scenario;
+use super::words::with_nearest;
+
+/// Faults of one scenario that are told, at most.
+const MOST_FAULTS: usize = 50;
+/// Numbers that may be written as text in one scenario: each is read anew with all the others.
+const MOST_WRITTEN: usize = 200;
+
+/// What came of the settings.
+pub(crate) struct Resolved {
+    /// What they say; where a value cannot be, what holds without it. [`None`] where that cannot be either.
+    pub scenario: Option<Scenario>,
+    /// What cannot be, by path.
+    pub faults: Vec<(String, String)>,
+}
+
+/// Reads `merged`. Counts may be written as people write them (`20k`), shares as `50 %`. A value that cannot be is replaced by that of
+/// `usual`, which holds without it, and what follows is read all the same.
+pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved {
+    let mut faults: Vec<(String, String)> = Vec::new();
+    let mut written = 0;
+    while faults.len() < MOST_FAULTS {
+        let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
+            Ok(scenario) => return Resolved { scenario: Some(scenario), faults },
+            Err(error) => error,
+        };
+        let (path, segments) = (error.path().to_string(), segments(error.path()));
+        let message = error.into_inner().to_string();
+        if let Some(value) = at(&mut merged, &segments)
+            && let Some(meant) = as_written(value, &message)
+        {
+            written += 1;
+            if written > MOST_WRITTEN {
+                let allowed = format!(
+                    "{value}: allowed are {MOST_WRITTEN} numbers with a prefix or a percent sign (write it out)"
+                );
+                faults.push((path, allowed));
+                break;
+            }
+            *value = meant;
+            continue;
+        }
+        faults.push((path, with_nearest(&message)));
+        if !put_back(&mut merged, usual, &segments, &message) {
+            break;
+        }
+    }
+    Resolved { scenario: None, faults }
+}
+
+/// Why the machine of `scenario` cannot be built. What cannot be is replaced by that of `usual`, and what comes after it is looked
+/// at all the same.
+pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<MachineError> {
+    let build = |scenario: &Scenario| {
+        let machine = &scenario.machine;
+        Hierarchy::sampled(&machine.memory(), machine.cores, machine.sampling, "machine").err()
+    };
+    let mut found = Vec::new();
+    let mut left = scenario.clone();
+    while found.len() < MOST_FAULTS
+        && let Some(error) = build(&left)
+    {
+        let path: Vec<Step> = error.path.split('.').map(|key| Step::Key(key.into())).collect();
+        found.push(error);
+        let Ok(mut table) = toml::Table::try_from(&left) else { break };
+        if !replace(&mut table, usual, &path) {
+            break;
+        }
+        match toml::Value::Table(table).try_into() {
+            Ok(other) => left = other,
+            Err(_) => break,
+        }
+    }
+    found
+}
+
+/// The faults as one error; `origin` is the file.
+pub(crate) fn as_error(mut errors: Vec<ScenarioError>) -> Result<(), ScenarioError> {
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(errors.remove(0)),
+        _ => Err(ScenarioError::Several(errors)),
+    }
+}
+
+/// A step of a path: a key, or a place in a list.
+#[derive(Clone, Debug)]
+enum Step {
+    Key(String),
+    Place(usize),
+}
+
+fn segments(path: &serde_path_to_error::Path) -> Vec<Step> {
+    let steps = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(Step::Place(*index)),
+        Segment::Map { key } => Some(Step::Key(key.clone())),
+        // An enum's arm is the key of a table, where there is one.
+        Segment::Enum { variant } => Some(Step::Key(variant.clone())),
+        Segment::Unknown => None,
+    });
+    steps.collect()
+}
+
+fn at<'a>(table: &'a mut toml::Table, path: &[Step]) -> Option<&'a mut toml::Value> {
+    let (Step::Key(first), rest) = path.split_first()? else { return None };
+    let mut value = table.get_mut(first)?;
+    for step in rest {
+        value = match step {
+            Step::Key(key) => value.as_table_mut()?.get_mut(key)?,
+            Step::Place(place) => value.as_array_mut()?.get_mut(*place)?,
+        };
+    }
+    Some(value)
+}
+
+/// The number that the text of a setting means, where `message` says that a number is wanted.
+fn as_written(value: &toml::Value, message: &str) -> Option<toml::Value> {
+    let text = value.as_str()?;
+    let expected = message.strip_prefix("invalid type: ")?.split_once(", expected ")?.1;
+    let expected = expected.split_whitespace().next()?;
+    if ["u8", "u16", "u32", "u64", "usize", "i64"].contains(&expected) {
+        return i64::try_from(units::quantity::count(text)?).ok().map(toml::Value::Integer);
+    }
+    let share = ["f64", "f32"].contains(&expected).then(|| text.trim().strip_suffix('%')).flatten()?;
+    share.trim().parse::<f64>().ok().filter(|x| x.is_finite()).map(|percent| toml::Value::Float(percent / 100.0))
+}
+
+/// Puts what `usual` has at `path` in place of what cannot be, or takes that out: whether anything changed. An unknown name is
+/// not at the path of the table that it is in.
+fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[Step], message: &str) -> bool {
+    if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
+        let last = Step::Key(unknown.into());
+        if path.last().is_some_and(|step| matches!(step, Step::Key(key) if key == unknown)) {
+            return replace(merged, usual, path);
+        }
+        return replace(merged, usual, &[path, &[last]].concat());
+    }
+    // Of an enum's arm the table that holds it has the value.
+    (1..=path.len()).rev().any(|n| replace(merged, usual, &path[..n]))
+}
+
+fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[Step]) -> bool {
+    let Some((last, front)) = path.split_last() else { return false };
+    let mut usual = usual.clone();
+    let instead = at(&mut usual, path).cloned();
+    if front.is_empty() {
+        let Step::Key(key) = last else { return false };
+        let before = merged.remove(key);
+        let changed = before.is_some() && before != instead;
+        if let Some(instead) = instead {
+            merged.insert(key.clone(), instead);
+        }
+        return changed;
+    }
+    match (at(merged, front), last) {
+        (Some(toml::Value::Table(table)), Step::Key(key)) => {
+            let before = table.remove(key);
+            let changed = before.is_some() && before != instead;
+            if let Some(instead) = instead {
+                table.insert(key.clone(), instead);
+            }
+            changed
+        }
+        (Some(toml::Value::Array(list)), Step::Place(place)) if *place < list.len() => {
+            list.remove(*place);
+            true
+        }
+        _ => false,
+    }
+}

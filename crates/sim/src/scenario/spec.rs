@@ -1,0 +1,376 @@
+//! The parts of a scenario, with everything filled in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use machine::buffer::BufferSpec;
+use machine::cache::{CacheSpec, PrefetcherSpec};
+use machine::cores::CoreSpec;
+use machine::dram::DramSpec;
+use machine::memory::{
+    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MemorySpec, SocketsSpec, StackedTablesSpec,
+    TlbSpec,
+};
+use machine::nic::{MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
+use units::{Addr, PacketRate, Rate};
+
+use super::clos::ClosSpec;
+use super::functions::FunctionSpec;
+use super::neighbours::NeighbourSpec;
+use super::policy::PolicySpec;
+
+/// Simulated time of a run, at most: far below what 64 bits of picoseconds hold.
+const LONGEST_RUN_S: f64 = 1e6;
+
+/// A scenario with everything filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// A title for people.
+    #[serde(default)]
+    pub name: String,
+    /// What arrives and when.
+    #[serde(default)]
+    pub traffic: TrafficSpec,
+    /// What is done to each packet.
+    #[serde(default)]
+    pub function: FunctionSpec,
+    /// Cores, caches and DRAM.
+    pub machine: MachineSpec,
+    /// Ports, rings and PCIe.
+    pub nic: NicSpec,
+    /// Packet buffers.
+    pub mempool: MempoolSpec,
+    /// Where the NIC places packets, in a buffer of its own; in their mbufs when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferSpec>,
+    /// How packets pass from receiving to working cores; every core does both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineSpec>,
+    /// Who sets the ways of the LLC while packets go through; nobody when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
+    /// Other programs on cores of their own: a control plane, tenants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<NeighbourSpec>,
+    /// How long and how often.
+    #[serde(default)]
+    pub run: RunSpec,
+    /// What the command line took out of the scenario's own file, in words.
+    #[serde(skip)]
+    pub(crate) replaced: Vec<String>,
+}
+
+impl Scenario {
+    /// Cores that poll a queue of the NIC.
+    pub fn receiving_cores(&self) -> u32 {
+        self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
+    }
+
+    /// As TOML, with everything filled in.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_else(|e| format!("# not representable: {e}\n"))
+    }
+
+    /// The JSON Schema of a scenario file: nothing is required, since presets fill in.
+    pub fn schema() -> String {
+        let mut schema = serde_json::to_value(schemars::schema_for!(Scenario)).unwrap_or_default();
+        relax(&mut schema);
+        if let Some(object) = schema.as_object_mut() {
+            object.insert("title".into(), "wirespeed scenario".into());
+        }
+        serde_json::to_string_pretty(&schema).unwrap_or_default()
+    }
+}
+
+/// Drops `required` where a machine preset fills in: in the specifications of the machine.
+fn relax(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(map) => {
+            map.remove("required");
+            map.values_mut().for_each(relax);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(relax),
+        _ => {}
+    }
+}
+
+/// What arrives and when. At most one of `load`, `rate`, `packet_rate` and `speed`; without any,
+/// `load` is 0.5.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrafficSpec {
+    /// Offered load as a share of the port's line rate, above 0 up to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Offered bit rate on the wire (L1, with preamble and gap).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Offered packet rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_rate: Option<PacketRate>,
+    /// The capture's own timestamps, this many times as fast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// A shipped profile (isp, imix, min64) or the path of a profile file; isp by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The path of a capture to replay, in place of a profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// When packets arrive, in place of the profile's or the capture's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalSpec>,
+    /// How long frames are, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<SizeSpec>,
+    /// Protocols, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<MixSpec>,
+    /// Flows and destinations, in place of the profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowSpec>,
+    /// How often a capture is replayed; as often as packets are wanted by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// What made packets carry, for functions that look at it; nothing but headers when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadSpec>,
+    /// Times of other rates and sizes that follow each other, and begin again after the last; the load is their mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSpec>,
+}
+
+impl TrafficSpec {
+    /// The traffic without its rate.
+    pub fn source(&self) -> SourceSpec {
+        SourceSpec {
+            profile: self.profile.clone(),
+            capture: self.capture.clone(),
+            arrivals: self.arrivals.clone(),
+            sizes: self.sizes.clone(),
+            mix: self.mix,
+            flows: self.flows.clone(),
+            rounds: self.rounds,
+            payload: self.payload,
+            phases: self.phases.clone(),
+        }
+    }
+
+    /// The rate.
+    pub fn offered(&self, line: Rate) -> traffic::Load {
+        if let Some(rate) = self.rate {
+            traffic::Load::L1(rate)
+        } else if let Some(rate) = self.packet_rate {
+            traffic::Load::Packets(rate)
+        } else if let Some(speed) = self.speed {
+            traffic::Load::Timestamps(speed)
+        } else {
+            traffic::Load::LineShare { share: self.load.unwrap_or(0.5), line }
+        }
+    }
+}
+
+/// Cores, caches and DRAM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSpec {
+    /// The machine that fills in what is left out, here and in `nic` and `mempool`: a shipped one, or the path of a
+    /// file of one's own, which ends in `.toml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// A title for people.
+    #[serde(default)]
+    pub name: String,
+    /// Cores that forward packets, each with a receive queue of its own unless there is a `pipeline`.
+    pub cores: u32,
+    /// Each core.
+    pub core: CoreSpec,
+    /// First-level data cache of each core.
+    pub l1: CacheSpec,
+    /// Second-level cache of each core.
+    pub l2: CacheSpec,
+    /// Address translation of each core; free when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<TlbSpec>,
+    /// What each core's L2 asks for before it is wanted; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetcher: Option<PrefetcherSpec>,
+    /// The shared last-level cache.
+    pub llc: LlcSpec,
+    /// DRAM.
+    pub dram: DramSpec,
+    /// A copy table beside the LLC, which makes copies of whole lines by pointers; copies are loads and stores when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_table: Option<CopyTableSpec>,
+    /// Who else makes copies: non-temporal stores, a DMA engine, an engine in the memory controller; not with a copy
+    /// table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_engine: Option<CopyEngineSpec>,
+    /// Whose lines the LLC tells apart, for slices or ways of their own, skipping, bypass: by name `tables` (all memory of
+    /// the packet function), one of its regions, `neighbours`, or one of these; nobody's when left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub applications: BTreeMap<String, ApplicationSpec>,
+    /// Tables in a stacked DRAM of their own, a copy a channel; in `dram` with all else when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacked: Option<StackedTablesSpec>,
+    /// One of so many sets of the LLC is followed, and other lines do as followed ones of their kind did: a power
+    /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
+    #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
+    pub sampling: u32,
+    /// Classes of service of the LLC by number, 0 to 15: which ways each may fill, and which cores and neighbours are in it.
+    /// Packet cores that none names are in class 1, or in class 2 where they work on what others have received; neighbours
+    /// are in class 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub clos: BTreeMap<String, ClosSpec>,
+    /// Several sockets: which cores, the NIC and memory are on, and the links between them. One when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<SocketsSpec>,
+}
+
+fn all_sets() -> u32 {
+    1
+}
+
+fn is_all_sets(one_in: &u32) -> bool {
+    *one_in == 1
+}
+
+impl MachineSpec {
+    /// The memory system with DRAM that answers at once, for whoever does not wait for controllers.
+    pub fn memory_at_once(&self) -> MemorySpec {
+        let mut memory = self.memory();
+        memory.dram.controller = None;
+        memory
+    }
+
+    /// The bytes of a page of the region `name` of `group`.
+    pub(crate) fn page_of(&self, group: &str, name: &str) -> u64 {
+        self.tlb.as_ref().map_or(4096, |tlb| tlb.alignment(group, name))
+    }
+
+    /// What the packet buffer begins with a multiple of: a page, and a pair of halves where a controller's map has some.
+    pub(crate) fn buffer_alignment(&self, group: &str, name: &str) -> u64 {
+        let page = self.page_of(group, name);
+        let halves = self.dram.controller.as_ref().and_then(|controller| controller.halves);
+        halves.map_or(page, |halves| {
+            let pair = 2 * halves.bytes().max(1);
+            let (mut divisor, mut left) = (page, pair);
+            while left > 0 {
+                (divisor, left) = (left, divisor % left);
+            }
+            page / divisor * pair
+        })
+    }
+
+    /// Puts `memory` where the machine says: page tables, pages of regions, sockets.
+    ///
+    /// # Errors
+    /// Regions that there are not, sockets with what is modelled for one.
+    pub(crate) fn place(&self, memory: &mut Hierarchy, layout: &ServerLayout) -> Result<(), machine::MachineError> {
+        memory.tables_at(Addr(layout.bytes()));
+        if let Some(tlb) = &self.tlb {
+            memory.map_pages(tlb, layout.extents(), "machine")?;
+        }
+        if let Some(sockets) = &self.sockets {
+            memory.on_sockets(sockets, &self.memory_at_once(), layout.extents(), "machine")?;
+        }
+        Ok(())
+    }
+
+    /// The channels of all sockets.
+    pub(crate) fn dram_channels(&self) -> u32 {
+        self.dram.channels * self.sockets.as_ref().map_or(1, |sockets| sockets.count)
+    }
+
+    /// The memory system.
+    pub fn memory(&self) -> MemorySpec {
+        MemorySpec {
+            l1: self.l1.clone(),
+            l2: self.l2.clone(),
+            tlb: self.tlb.clone(),
+            prefetcher: self.prefetcher,
+            waiting_prefetches: self.core.waiting_prefetches.unwrap_or(0),
+            llc: self.llc.clone(),
+            dram: self.dram.clone(),
+            copy_table: self.copy_table.clone(),
+            copy_engine: self.copy_engine.clone(),
+        }
+    }
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// Packets offered after warm-up.
+    pub packets: u64,
+    /// Packets offered before measurement begins. Left out: as many as it takes, by MSER-5, for the sojourn to
+    /// settle, but at least a tenth of `packets` and until every mbuf has been used, and at most `packets`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<u64>,
+    /// Every random draw follows from it.
+    pub seed: u64,
+    /// Loads, as shares of the line rate, at which the curve of carried over offered rate is measured
+    /// too, with `curve_packets` packets each.
+    pub curve: Vec<f64>,
+    /// Packets of each point of the curve.
+    pub curve_packets: u64,
+    /// Searches for the highest rate without loss (ndr) or with a loss of at most `loss_limit`
+    /// (pdr), as RFC 2544 section 26.1, instead of running at the given rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Search>,
+    /// Packets of each trial of a search. Left out: as many as it takes for an overload by
+    /// `search_resolution` to fill all receive rings and the NIC's packet memory, and at least 200000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_packets: Option<u64>,
+    /// The search ends when its interval is narrower than this share of the line rate.
+    pub search_resolution: f64,
+    /// Loss that `pdr` accepts.
+    pub loss_limit: f64,
+}
+
+impl Default for RunSpec {
+    fn default() -> Self {
+        RunSpec {
+            packets: 1_000_000,
+            warmup: None,
+            seed: 1,
+            curve: Vec::new(),
+            curve_packets: 100_000,
+            search: None,
+            search_packets: None,
+            search_resolution: 0.005,
+            loss_limit: 0.001,
+        }
+    }
+}
+
+impl RunSpec {
+    /// Says so where packets at so many a second come later than simulated time holds.
+    pub(crate) fn outlasts_time(&self, per_second: f64) -> Option<String> {
+        // Without a warm-up that is given up to as many packets as are measured come before.
+        let packets = self.packets as f64 + self.warmup.unwrap_or(self.packets) as f64;
+        let seconds = packets / per_second;
+        (seconds > LONGEST_RUN_S).then(|| {
+            format!(
+                "{packets:.0} packets may take {seconds:.1e} s: allowed are {LONGEST_RUN_S:.0e} s of simulated time (raise the rate, \
+                 or lower run.packets and run.warmup)"
+            )
+        })
+    }
+}
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Search {
+    /// The highest rate without loss (no-drop rate).
+    Ndr,
+    /// The highest rate with a loss of at most `loss_limit` (partial-drop rate).
+    Pdr,
+}

@@ -1,0 +1,333 @@
+use std::path::PathBuf;
+
+use machine::memory::Ways;
+use units::Rate;
+
+use super::*;
+
+fn read(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
+    let set = set.iter().map(|s| s.to_string()).collect();
+    Scenario::read(text, "test.toml", &Overrides { set, ..Overrides::default() })
+}
+
+#[test]
+fn every_shipped_machine_and_scenario_is_valid() {
+    for machine in MACHINES {
+        let s = read(&format!("[machine]\npreset = {:?}", machine.name), &[]).unwrap();
+        machine::memory::Hierarchy::new(&s.machine.memory(), s.machine.cores, "machine").unwrap();
+        assert!(!s.machine.name.is_empty());
+        assert!(machine.title().len() > 10, "{}", machine.name);
+    }
+    for scenario in SCENARIOS {
+        read(scenario.text, &[]).unwrap();
+        assert!(scenario.title().len() > 10, "{}", scenario.name);
+    }
+}
+
+#[test]
+fn a_title_tells_what_was_changed_and_whose_traffic_it_is() {
+    let forwarding = find(SCENARIOS, "forwarding").unwrap().text;
+    let name = |text: &str, origin: &str, set: &[&str], capture: Option<&str>| {
+        let set = set.iter().map(|s| s.to_string()).collect();
+        let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+        Scenario::read(text, origin, &overrides).unwrap().name
+    };
+    let shipped = name(forwarding, "forwarding", &[], None);
+    assert_eq!(name(forwarding, "forwarding", &["run.packets=5000", "run.seed=3"], None), shipped);
+    let changed = name(forwarding, "forwarding", &["machine.llc.ways=8", "traffic.rate=40 Gbps"], None);
+    assert_eq!(changed, format!("{shipped} (machine.llc.ways=8, traffic.rate=40 Gbps)"));
+    assert_eq!(name(forwarding, "forwarding", &[], Some("a/b.pcap")), "forwarding (traffic.capture=b.pcap)");
+    assert_eq!(name("name = \"mine\"", "mine.toml", &[], Some("b.pcap")), "mine (traffic.capture=b.pcap)");
+    assert_eq!(name(forwarding, "forwarding", &["name=other", "nic.burst=8"], None), "other");
+    let switched = name(forwarding, "forwarding", &["machine.copy_table={}"], None);
+    assert_eq!(switched, format!("{shipped} (machine.copy_table={{}})"));
+    let many = ["nic.burst=8", "nic.ports=1", "nic.fifo=1 MiB", "mempool.cache=64"];
+    assert!(name(forwarding, "forwarding", &many, None).ends_with(" and 1 more)"));
+}
+
+#[test]
+fn a_capture_and_a_profile_are_one_or_the_other() {
+    let read = |text: &str, set: &[&str], capture: Option<&str>| {
+        let set = set.iter().map(|s| s.to_string()).collect();
+        let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+        Scenario::read(text, "own.toml", &overrides).map(|s| s.traffic).map_err(|e| e.to_string())
+    };
+    let both =
+        "given with traffic.capture: allowed is one of them (remove the other; a capture brings its own packets)";
+    for (set, key) in [
+        ("traffic.sizes={fixed=\"64 B\"}", "sizes"),
+        ("traffic.payload=text", "payload"),
+        ("traffic.phases=[{time=\"1 ms\"}]", "phases"),
+    ] {
+        assert_eq!(read("", &[set], Some("b.pcap")).unwrap_err(), format!("own.toml: traffic.{key}: {both}"));
+    }
+    let text = "traffic = { capture = \"b.pcap\", profile = \"imix\" }";
+    assert_eq!(read(text, &[], None).unwrap_err(), format!("own.toml: traffic.profile: {both}"));
+    // What comes later replaces what the file has.
+    let own = "traffic = { profile = \"imix\", payload = \"text\", phases = [{ time = \"1 ms\" }] }";
+    assert!(read(own, &[], Some("b.pcap")).unwrap().phases.is_empty());
+    let found = read("traffic = { profile = \"imix\" }", &["traffic.capture=b.pcap"], None).unwrap();
+    assert_eq!((found.profile, found.capture), (None, Some("b.pcap".into())));
+    let found = read("traffic = { capture = \"b.pcap\" }", &["traffic.profile=imix"], None).unwrap();
+    assert_eq!((found.profile, found.capture), (Some("imix".into()), None));
+    assert!(read("", &["traffic.arrivals=poisson"], Some("b.pcap")).unwrap().arrivals.is_some());
+}
+
+#[test]
+fn a_capture_keeps_the_gaps_of_a_users_file_and_tells_what_it_takes_the_place_of() {
+    let read = |origin: &str, set: &[&str], capture: Option<&str>| {
+        let text = "traffic = { profile = \"imix\", flows = { count = 5 }, arrivals = \"poisson\" }";
+        let set = set.iter().map(|s| s.to_string()).collect();
+        let overrides = Overrides { set, capture: capture.map(PathBuf::from), ..Overrides::default() };
+        Scenario::read(text, origin, &overrides).unwrap()
+    };
+    for (set, capture) in [(&[][..], Some("b.pcap")), (&["traffic.capture=b.pcap"], None)] {
+        let own = read("mine.toml", set, capture);
+        assert!(own.traffic.arrivals.is_some());
+        let notes = own.idle_settings();
+        assert!(notes[0].contains("mine.toml") && notes[0].contains("profile = \"imix\", flows = {"), "{notes:?}");
+        let shipped = read("forwarding", set, capture);
+        assert!(shipped.traffic.arrivals.is_none());
+        assert_eq!(shipped.idle_settings(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_is_said_twice_is_refused() {
+    let read = |overrides: Overrides| Scenario::read("", "own.toml", &overrides).unwrap_err().to_string();
+    let set = |set: &[&str]| Overrides { set: set.iter().map(|s| s.to_string()).collect(), ..Overrides::default() };
+    for (overrides, path, option) in [
+        (
+            Overrides { table: Some("a".into()), ..set(&["function.forward.table=b"]) },
+            "function.forward.table",
+            "--table",
+        ),
+        (Overrides { seed: Some(3), ..set(&["run.seed=4"]) }, "run.seed", "--seed"),
+        (Overrides { search: Some(Search::Ndr), ..set(&["run.search=pdr"]) }, "run.search", "--search"),
+        (set(&["traffic.capture=a.pcap", "traffic.profile=isp"]), "traffic.capture", "--set traffic.profile"),
+    ] {
+        let allowed = "allowed is one of them (remove the other)";
+        assert_eq!(read(overrides), format!("--set: {path}: given with {option}: {allowed}"));
+    }
+}
+
+#[test]
+fn a_table_without_a_lookup_is_told_of() {
+    let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+    assert_eq!(idle(&["function.forward.table=t"]), Vec::<String>::new());
+    assert!(idle(&["function.forward.table=t", "function.kind=nat"])[0].ends_with("only says where made packets go"));
+    let left = idle(&["function.forward.table=t", "function.kind=nat", "traffic.capture=a.pcap"]);
+    assert!(left[0].ends_with("it has nothing to do"));
+}
+
+#[test]
+fn what_is_modelled_for_one_socket_is_refused_with_several() {
+    let two = "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}";
+    read("", &[two]).unwrap();
+    for (set, field) in [("machine.applications={tables={}}", "applications"), ("machine.stacked={}", "stacked")] {
+        let error = read("", &[two, set]).unwrap_err().to_string();
+        assert!(error.contains(&format!("machine.{field}: with machine.sockets")), "{error}");
+    }
+}
+
+#[test]
+fn a_copy_engine_without_copies_is_told_of() {
+    let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+    assert_eq!(idle(&[]), Vec::<String>::new());
+    assert!(idle(&["machine.copy_table={}"])[0].starts_with("machine.copy_table has nothing to do"));
+    assert!(idle(&["machine.copy_engine={by=\"dma\"}"])[0].starts_with("machine.copy_engine has nothing to do"));
+    assert_eq!(idle(&["machine.copy_table={}", "function.copy={}"]), Vec::<String>::new());
+}
+
+#[test]
+fn ages_and_masks_that_nobody_looks_at_are_told_of() {
+    let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
+    assert!(idle(&["machine.llc.core_age=1"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));
+    assert!(idle(&["machine.llc.io_age=0"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));
+    assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age"]).is_empty());
+    assert!(idle(&["machine.llc.io_age=0", "machine.llc.replacement=age_random"]).is_empty());
+    assert!(idle(&["machine.llc.core_ways=2"]).is_empty());
+}
+
+#[test]
+fn the_energy_of_every_machine_is_known_or_its_standard_has_no_currents() {
+    for machine in MACHINES {
+        let s = read("", &[&format!("machine.preset={}", machine.name)]).unwrap();
+        let named = s.machine.dram.of_currents().unwrap_or_else(|| panic!("{} names no currents", machine.name));
+        let standard = machine::dram::presets::preset(named).unwrap();
+        let known = s.machine.dram.energy("machine.dram").unwrap().is_some();
+        assert_eq!(known, standard.currents.is_some(), "{}", machine.name);
+        assert_eq!(known, !named.starts_with("ddr5"), "{}", machine.name);
+    }
+}
+
+#[test]
+fn controllers_need_no_more_than_a_standard_and_read_back_equal() {
+    let s = read("", &["machine.dram.standard=ddr4-3200aa", "machine.dram.controller.order=fcfs"]).unwrap();
+    assert_eq!(read(&s.to_toml(), &[]).unwrap(), s);
+    machine::memory::Hierarchy::new(&s.machine.memory(), 1, "machine").unwrap();
+}
+
+#[test]
+fn what_is_resolved_reads_back_equal() {
+    let s = read("[traffic]\nrate = \"40 Gbps\"", &["machine.llc.ways=8", "nic.rx_descriptors=256"]).unwrap();
+    assert_eq!((s.machine.llc.ways, s.nic.rx_descriptors), (8, 256));
+    // The preset's two I/O ways of eleven are the top two of eight; a mask that is given stays.
+    assert_eq!(s.machine.llc.io_ways.highest("", 8), Ok(units::Cbm(0b1100_0000)));
+    // 8 of 11 ways of 24.75 MiB; it is told of.
+    assert_eq!(s.machine.llc.size, "18 MiB".parse().unwrap());
+    assert!(s.idle_settings().iter().any(|note| note.contains("18 MiB in place of 24.75 MiB")));
+    let sized = read("", &["machine.llc.ways=8", "machine.llc.size=22.5 MiB"]).unwrap();
+    assert_eq!(sized.machine.llc.size, "22.5 MiB".parse().unwrap());
+    let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
+    assert_eq!(given.machine.llc.io_ways, Ways::Mask(units::Cbm(0b11)));
+    assert_eq!(read(&s.to_toml(), &[]).unwrap().to_toml(), s.to_toml());
+}
+
+#[test]
+fn ways_of_cores_are_counted_as_cat_counts_them() {
+    let ways = |set: &str| read("", &[set]).map(|s| s.machine.llc.core_ways.unwrap()).map_err(|e| e.to_string());
+    assert_eq!(ways("machine.llc.core_ways=8"), Ok(Ways::Count(8)));
+    assert_eq!(ways("machine.llc.core_ways=0b110"), Ok(Ways::Mask(units::Cbm(0b110))));
+    assert!(ways("machine.llc.core_ways=2047").unwrap_err().contains("write a mask as text: \"0x7ff\""));
+    for text in [
+        "[machine.llc]\ncore_ways = 0b11",
+        "machine.llc.core_ways = 0x3 # two",
+        "[machine]\nllc = { slices = 18, \"core_ways\" = 0b11 }",
+        "machine.llc.io_ways = 0b11",
+        "[machine.clos.1]\nways = 0xf",
+    ] {
+        let error = read(text, &[]).unwrap_err().to_string();
+        assert!(error.contains("ways: 0") && error.contains("a bare number is how many ways"), "{error}");
+    }
+    assert!(read("", &["machine.clos.1={ways=0b11}"]).unwrap_err().to_string().contains("a bare number"));
+    let all = read("", &["machine.llc.core_ways=8"]).unwrap();
+    assert_eq!((all.machine.llc.size, all.machine.llc.ways), (read("", &[]).unwrap().machine.llc.size, 11));
+    assert_eq!(read(&all.to_toml(), &[]).unwrap(), all);
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let text = "[machine]\ncores = \"many\"\n[machine.llc]\nwyas = 3\n[traffic]\nload = 3.0\nspeed = 2.0\n[run]\n\
+                packets = \"20 parsecs\"\nloss_limit = 2.0\n[nic]\nburst = 0\nrate = \"100 apples\"\n";
+    let error = read(text, &[]).unwrap_err().to_string();
+    for path in
+        ["machine.cores", "machine.llc.wyas", "traffic", "traffic.load", "traffic.speed", "run.packets", "nic.rate"]
+    {
+        assert!(error.lines().any(|line| line.contains(&format!(" {path}: "))), "{path} is not in:\n{error}");
+    }
+    assert!(error.contains(" run.loss_limit: 2") && error.contains("nic.burst = 0"), "{error}");
+    // What was well said stays well said.
+    assert!(!error.contains("mempool") && error.lines().count() < 12, "{error}");
+}
+
+#[test]
+fn what_the_machine_cannot_be_built_of_is_told_in_the_same_round() {
+    let text = "[machine.llc]\nslices = 65\nio_ways = 12\ncore_ways = \"0b101\"\n[machine.l2]\nways = 0\n\
+                [traffic]\nload = 3.0\n";
+    let error = read(text, &[]).unwrap_err().to_string();
+    for path in
+        ["traffic.load", "machine.llc.slices", "machine.llc.io_ways", "machine.llc.core_ways", "machine.l2.ways"]
+    {
+        assert!(error.contains(path), "{path} in {error}");
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_told_what_is_allowed() {
+    let error = read("[nic]\nburst = -8\n", &[]).unwrap_err().to_string();
+    assert_eq!(error, "test.toml: nic.burst: -8: allowed are 0 to 4294967295");
+}
+
+#[test]
+fn counts_and_shares_are_read_as_people_write_them() {
+    let s = read("[run]\npackets = \"20k\"", &["run.warmup=1M", "traffic.load=50 %", "nic.rx_descriptors=1k"]).unwrap();
+    assert_eq!((s.run.packets, s.run.warmup, s.traffic.load), (20_000, Some(1_000_000), Some(0.5)));
+    assert_eq!(s.nic.rx_descriptors, 1000);
+    assert_eq!(read("", &["traffic.rate=80 Gbit/s"]).unwrap().traffic.rate, Some(Rate::from_gbps(80.0)));
+    assert!(read("", &["traffic.rate=80"]).unwrap_err().to_string().contains("\"80\" is not a bit rate"));
+}
+
+#[test]
+fn what_rust_calls_a_struct_is_called_a_table() {
+    let error = read("", &["machine.sockets=2"]).unwrap_err().to_string();
+    assert!(error.contains("integer 2: a table of settings is wanted"), "{error}");
+}
+
+#[test]
+fn times_that_cannot_be_are_refused() {
+    let error = |set: &str| read("", &[set]).unwrap_err().to_string();
+    for field in ["llc.latency", "llc.interval", "llc.snoop", "dram.t_cl", "dram.t_burst", "dram.overhead"] {
+        let found = error(&format!("machine.{field}=1000 s"));
+        assert!(found.contains(&format!("machine.{field} = ")) && found.contains("at most 1 ms"), "{found}");
+    }
+    assert!(error("traffic.load=1e-12").contains("traffic.load: 2000000 packets may take"));
+    assert!(read("", &["traffic.load=1e-6"]).is_ok());
+}
+
+#[test]
+fn a_presets_pool_grows_with_what_holds_mbufs() {
+    let size = |set: &[&str]| read("", set).unwrap().mempool.size;
+    assert_eq!(size(&[]), 16_384, "what the preset says");
+    assert_eq!(size(&["machine.cores=1"]), 16_384, "it does not shrink");
+    // 8 x (1024 + 2 x 1024 + 256) = 26,624; 4 x (4096 + 2 x 1024 + 256) = 25,600.
+    assert_eq!(size(&["machine.cores=8"]), 32_768);
+    assert_eq!(size(&["nic.rx_descriptors=4096"]), 32_768);
+    // 1024 + 8 x (2 x 1024 + 256) + 7 x 4096 = 48,128.
+    let queues = ["machine.cores=8", "pipeline.rx_cores=1", "pipeline.queue=4096"];
+    assert_eq!(size(&queues), 65_536);
+    assert_eq!(size(&["machine.cores=8", "mempool.size=20000"]), 20_000, "what is given stays");
+}
+
+#[test]
+fn errors_have_a_path_and_the_nearest_name() {
+    let error = |text: &str, set: &[&str]| read(text, set).unwrap_err().to_string();
+    insta::assert_snapshot!(
+        [
+            error("", &["machine.llc.wyas=8"]),
+            error("", &["machin.llc.ways=8"]),
+            error("", &["machine.llc.size=33 parsecs"]),
+            error("", &["machine.llc.size=-1"]),
+            error("", &["machine.cores=many"]),
+            error("", &["traffic.load=1.5"]),
+            error("[traffic]\nload = 0.5\nrate = \"1 Gbps\"", &[]),
+            error("[machine]\npreset = \"xeon-gold-6410\"", &[]),
+            error("", &["traffic.speed=2"]),
+            error("", &["mempool.size=100"]),
+            error("", &["nic.rx_descriptors=16"]),
+            error("", &["nonsense"]),
+            error("", &["run.packets.x=1"]),
+            error("[traffic", &[]),
+            error("", &["run.packets=10"]),
+            error("machine = 3", &[]),
+            error("", &["machine.dram.standard=ddr4-3200"]),
+            error("", &["machine.dram.controller.order=lifo", "machine.dram.standard=ddr4-2400u"]),
+            error("", &["machine.dram.currents=ddr4-2666"]),
+            error("", &["machine.cores=0"]),
+            error("", &["machine.cores=9999"]),
+            error("[neighbours]\nname = \"x\"\n", &[]),
+            error("", &["machine.copy_engine={by=\"controller\"}"]),
+            error("", &["machine.dram.controller={}", "machine.core.lookahead=50 ns"]),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn a_standard_gives_its_organisation_and_timings_and_leaves_the_controller() {
+    let of = |set: &[&str]| read("", set).unwrap().machine.dram;
+    let usual = of(&[]);
+    let ddr5 = of(&["machine.dram.standard=ddr5-4800b"]);
+    assert_eq!((ddr5.channels, ddr5.overhead), (2 * usual.channels, usual.overhead));
+    // 64 bytes over half a module's width at 4800 MT/s.
+    assert_eq!(ddr5.t_burst.ps(), units::Ps(3333));
+    let hbm = of(&["machine.dram.standard=hbm3-6400", "machine.dram.t_cl=20 ns", "machine.dram.channels=16"]);
+    assert_eq!((hbm.channels, hbm.t_cl.ps()), (16, units::Ps::from_ns(20)));
+    assert_eq!(of(&["machine.dram.standard=hmc-2.1-vault"]).page, machine::dram::PagePolicy::Closed);
+}
+
+#[test]
+fn a_rate_on_the_command_line_replaces_the_scenarios() {
+    let s = read("[traffic]\nload = 0.5", &["traffic.rate=\"10 Gbps\""]).unwrap();
+    assert_eq!((s.traffic.load, s.traffic.rate), (None, Some(Rate::from_gbps(10.0))));
+}

@@ -1,0 +1,1443 @@
+//! A server that forwards packets: ports, NIC, rings, cores, memory. Cores run to completion, or some receive and
+//! the others work (`pipeline`).
+//!
+//! A packet's last bit arrives; the NIC takes a descriptor of the queue that RSS names and writes
+//! packet and descriptor through PCIe into the memory system; the core polls, takes a burst, runs
+//! the function, and hands what leaves to the transmit queues; the NIC reads it back and sends it.
+//!
+//! The function runs at the start of its burst in zero simulated time; its references are replayed
+//! by the core. Everything that touches the shared part of memory happens in order of time.
+//!
+//! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
+
+pub(crate) mod clos;
+pub mod neighbours;
+mod output;
+pub(crate) mod owners;
+mod pending;
+mod spread;
+
+use std::collections::VecDeque;
+use std::ops::Sub;
+
+use control::Allocation;
+use engine::{Engine, Seed};
+use functions::upf::FlowCounters;
+use functions::{Function, PacketFunction, Share, Verdict};
+use machine::MachineError;
+use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
+use machine::cores::{BurstPacket, Core, Step};
+use machine::memory::Hierarchy;
+use machine::nic::{
+    Credits, Link, Mempool, PACKET_BUFFER, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, SoftQueue,
+    TX_RING, Toeplitz, TxQueue, choose_worker,
+};
+use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
+use probe::{RegionSpec, Sharing};
+use stats::{Attribution, Reason};
+use traffic::Source;
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
+
+use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
+use crate::scenario::neighbours as others;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::server::neighbours::{Neighbour, NeighbourCounters};
+use crate::server::output::Output;
+use crate::server::pending::Pending;
+
+/// What becomes of an offered packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It left by this port.
+    Sent(PortId),
+    /// The function rejected it.
+    Rejected(functions::DropReason),
+    /// It was lost for want of a resource.
+    Lost(Loss),
+}
+
+/// For want of what a packet was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loss {
+    /// All receive descriptors of its queue were used.
+    NoRxDescriptor,
+    /// Receive descriptors of its queue were without mbufs, since the pool was empty.
+    NoMbuf,
+    /// The NIC's packet memory was full.
+    NicFifoFull,
+    /// The software queue of its worker was full.
+    QueueFull,
+    /// The transmit queue was full.
+    NoTxDescriptor,
+    /// The packet buffer had no room, or its frontier not yet.
+    NoBuffer,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Loss; 6] =
+        [Loss::NoRxDescriptor, Loss::NoMbuf, Loss::NicFifoFull, Loss::QueueFull, Loss::NoTxDescriptor, Loss::NoBuffer];
+
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Loss::NoRxDescriptor => "no_rx_descriptor",
+            Loss::NoMbuf => "no_mbuf",
+            Loss::NicFifoFull => "nic_fifo_full",
+            Loss::QueueFull => "queue_full",
+            Loss::NoTxDescriptor => "no_tx_descriptor",
+            Loss::NoBuffer => "no_buffer",
+        }
+    }
+}
+
+/// A packet's end.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure<'a> {
+    /// Which.
+    pub packet: PacketId,
+    /// When its last bit arrived.
+    pub arrival: Ps,
+    /// Bytes of its frame without FCS, as it arrived.
+    pub frame_bytes: u32,
+    /// The core that had it; of a lost packet the one it was meant for.
+    pub core: CoreId,
+    /// What became of it.
+    pub fate: Fate,
+    /// Of a sent packet: last bit in to first bit out.
+    pub sojourn: Ps,
+    /// Of a sent packet: what the sojourn was spent on. Sums to it.
+    pub attribution: &'a Attribution,
+}
+
+/// Sees every packet's end.
+pub trait Observer {
+    /// A packet has left, was rejected or lost.
+    fn departure(&mut self, departure: &Departure);
+
+    /// The NIC writes (or reads, to send) `lines` lines of a packet from `first` on. Its own references, before any cache;
+    /// those of cores are not told.
+    #[inline]
+    fn packet_lines(&mut self, first: Line, lines: u64, write: bool) {
+        let _ = (first, lines, write);
+    }
+}
+
+/// Where [`Server::advance`] returns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// When so many packets have been offered.
+    pub offered: u64,
+    /// At the first arrival at or after this time.
+    pub at: Ps,
+}
+
+/// Counters of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreCounters {
+    /// Packets it took from its ring.
+    pub packets: u64,
+    /// Bursts.
+    pub bursts: u64,
+    /// Time in bursts.
+    pub busy: Ps,
+    /// Instructions, polling in vain not counted.
+    pub instructions: u64,
+    /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
+    /// `rte_eth_stats`).
+    pub rx_nombuf: u64,
+}
+
+impl Sub for CoreCounters {
+    type Output = CoreCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: CoreCounters) -> CoreCounters {
+        CoreCounters {
+            packets: self.packets - rhs.packets,
+            bursts: self.bursts - rhs.bursts,
+            busy: self.busy - rhs.busy,
+            instructions: self.instructions - rhs.instructions,
+            rx_nombuf: self.rx_nombuf - rhs.rx_nombuf,
+        }
+    }
+}
+
+/// Where the mbufs of a pool are; the sum is the pool's size (equation 2 of 5GC2ache, which counts what is sent as
+/// queued).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MbufStates {
+    /// In receive descriptors: for packets to come, and with packets that no core has taken.
+    pub descriptors: u64,
+    /// In software queues between receiving and working cores.
+    pub queued: u64,
+    /// In bursts, and in transmit rings until the driver has given them back.
+    pub sending: u64,
+    /// In the pool and its per-core caches.
+    pub free: u64,
+}
+
+/// The server. See the module header.
+pub struct Server {
+    engine: Engine<Event>,
+    source: Source,
+    /// When its time began.
+    source_from: Ps,
+    next: Packet,
+    more: bool,
+    offer: u64,
+    offered: u64,
+    wire: Rate,
+    wire_free: Ps,
+
+    rss: Toeplitz,
+    pipeline: Option<Pipeline>,
+    /// Cores that poll a queue of the NIC, the first ones.
+    receiving: usize,
+    up: Link,
+    credits: Credits,
+    down: Link,
+    fifo_bytes: u64,
+    /// Packets that cross PCIe, in order.
+    crossing: VecDeque<Crossing>,
+    /// How many of them, the oldest, wait for credits only, and their bytes, which the NIC holds.
+    stalled: usize,
+    stalled_bytes: u64,
+
+    memory: Hierarchy,
+    /// What waits for memory that answers later.
+    pending: Option<Box<Pending>>,
+    /// What the NIC sends, where queues take turns.
+    output: Option<Box<Output>>,
+    layout: ServerLayout,
+    pool: Mempool,
+    /// Its size.
+    mbufs: u64,
+    /// What gives packets their memory in place of their mbufs.
+    scattered: Option<Box<Scattered>>,
+    cores: Vec<Worker>,
+    function: Function,
+    poll: Ps,
+    burst: usize,
+    /// When each port is free to send.
+    port_free: Vec<Ps>,
+    batches: Vec<Option<Batch>>,
+    free_batches: Vec<usize>,
+    /// Emptied packets, for their memory.
+    spare: Vec<Packet>,
+    received: Vec<Received>,
+    verdicts: Vec<Verdict>,
+    /// Mbufs of packets that end in their burst.
+    freed: Vec<u32>,
+    /// Packets on their way to their worker.
+    handed: Vec<(usize, Handed)>,
+    /// Of the descriptors that the NIC reads.
+    lines: Vec<Line>,
+    locks: Locks,
+    neighbours: Vec<Neighbour>,
+    /// Packets that were offered and have not ended.
+    inside: u64,
+    last_departure: Ps,
+    /// Packets lost for want of anything.
+    lost: u64,
+}
+
+struct Crossing {
+    received: Received,
+    descriptor: u64,
+    core: usize,
+}
+
+impl Crossing {
+    /// What is written: the packet and its descriptor.
+    fn bytes(&self) -> u64 {
+        u64::from(self.received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The last bit of the next packet is in.
+    Arrival,
+    /// The next crossing packet reaches the memory system.
+    DmaWrite,
+    /// Credits for the oldest packet that waits for them are back.
+    Credits,
+    /// A core polls, goes on, or completes its burst.
+    Core(usize),
+    /// The NIC reads the descriptors of a batch that a core has handed over.
+    ReadDescriptors(usize),
+    /// The NIC reads the packets of a batch.
+    ReadPackets(usize),
+    /// The NIC reads a block of a packet.
+    Output,
+    /// A neighbour goes on.
+    Neighbour(usize),
+    /// Memory that answers later has its turn.
+    Memory,
+    /// A core over such memory goes on with its replay, if this version of its turn is still wanted.
+    Replay(usize, u32),
+}
+
+/// The region of an allocator's packets.
+const BUFFER: &str = "packet buffer";
+
+/// Events at the same time: memory gets packets before cores look for them.
+const PRIORITY_NIC: u8 = 0;
+const PRIORITY_CORE: u8 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Polls since this time; an event is scheduled only if a packet is there.
+    Polling(Ps),
+    /// A poll that will find a packet is scheduled.
+    Waking,
+    /// No packet is there, and none can come: a poll that looks for mbufs is scheduled.
+    Starving,
+    Running,
+    /// The burst is replayed and its end is scheduled.
+    Finishing,
+}
+
+/// How received packets find their worker.
+struct Pipeline {
+    spec: PipelineSpec,
+    /// Over the workers, by the hash of what decides.
+    workers: Toeplitz,
+}
+
+/// Where a core takes packets from.
+enum Input {
+    Nic(RxQueue),
+    /// What a receiving core has handed over, and its queue.
+    Queue(SoftQueue, VecDeque<Handed>),
+}
+
+/// A packet that a receiving core has handed over at `visible`.
+struct Handed {
+    received: Received,
+    /// What the time from its arrival until it was handed over was spent on.
+    before: Box<Attribution>,
+}
+
+impl Input {
+    /// When the oldest packet became visible.
+    fn oldest(&self) -> Option<Ps> {
+        match self {
+            Input::Nic(rx) => rx.oldest(),
+            Input::Queue(_, handed) => handed.front().map(|h| h.received.visible),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        match self {
+            Input::Nic(rx) => rx.waiting(),
+            Input::Queue(_, handed) => handed.len(),
+        }
+    }
+}
+
+struct Worker {
+    core: Core,
+    input: Input,
+    /// A transmit queue a port.
+    tx: Vec<TxQueue>,
+    state: State,
+    /// The latest time at which a packet became visible: descriptors complete in order.
+    latest_visible: Ps,
+    started: Ps,
+    in_burst: Vec<InBurst>,
+    packets: Vec<Packet>,
+    counters: CoreCounters,
+}
+
+/// A packet of the burst that a core works on.
+struct InBurst {
+    arrival: Ps,
+    frame_bytes: u32,
+    dma_memory: Ps,
+    visible: Ps,
+    /// What became of a packet before this core had it.
+    before: Option<Box<Attribution>>,
+    next: Next,
+    mbuf: u32,
+}
+
+/// Where a packet goes from its burst.
+#[derive(Clone, Copy)]
+enum Next {
+    Ends(Fate),
+    /// To this core.
+    Worker(usize),
+}
+
+/// What a core hands to the NIC at the end of a burst.
+struct Batch {
+    core: usize,
+    at: Ps,
+    /// What reading the descriptors waited for memory.
+    in_memory: Ps,
+    packets: Vec<Leaving>,
+}
+
+/// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory.
+#[derive(Clone, Copy, Debug)]
+struct HandedOver {
+    core: usize,
+    at: Ps,
+    in_memory: Ps,
+}
+
+#[derive(Debug)]
+struct Leaving {
+    id: PacketId,
+    arrival: Ps,
+    frame_bytes: u32,
+    /// As it leaves.
+    sent_bytes: u32,
+    /// See [`Packet::moved`].
+    moved: i32,
+    port: PortId,
+    mbuf: u32,
+    attribution: Attribution,
+}
+
+impl Server {
+    /// Builds the server of `scenario` around a function and a traffic source that gives `offer`
+    /// packets.
+    ///
+    /// # Errors
+    /// A machine that cannot be built.
+    pub fn new(
+        scenario: &Scenario,
+        function: Function,
+        source: Source,
+        offer: u64,
+        seed: Seed,
+    ) -> Result<Server, ScenarioError> {
+        let m = &scenario.machine;
+        let nic = &scenario.nic;
+        let all_cores = m.cores + others::cores(&scenario.neighbours);
+        let mut memory = Hierarchy::sampled(&m.memory(), all_cores, m.sampling, "machine")?;
+        let mut pool = Mempool::new(&scenario.mempool, m.cores);
+        if scenario.mempool.shuffled {
+            let mut order = seed.stream("mempool.order");
+            pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
+        }
+        let mut regions = function.regions();
+        let tables = regions.len();
+        regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
+        regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
+            id: PACKET_BUFFER,
+            name: BUFFER.into(),
+            bytes: buffer.size.bytes(),
+            sharing: Sharing::Shared,
+        }));
+        regions.extend(others::region(&scenario.neighbours));
+        let layout = ServerLayout::paged(
+            m.cores,
+            scenario.mempool.size,
+            pool.ring_bytes(),
+            nic.rx_descriptors,
+            nic.tx_descriptors,
+            nic.ports,
+            &regions,
+            |group, name| match name {
+                BUFFER => m.buffer_alignment(group, name),
+                _ => m.page_of(group, name),
+            },
+        )?;
+        m.place(&mut memory, &layout)?;
+        clos::apply(&m.clos, &mut memory)?;
+        owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
+        memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
+        let scattered = match &scenario.buffer {
+            None => None,
+            Some(spec) => {
+                let mut order = seed.stream("buffer.order");
+                let draw = |n| rand::RngExt::random_range(&mut order, 0..n);
+                let base = layout.address(PACKET_BUFFER, 0, 0);
+                Some(Box::new(Scattered::new(spec, scenario.mempool.size, base, draw)?))
+            }
+        };
+        // Polls of different cores are not in step.
+        let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
+        let mut phases = seed.stream("machine.core.poll_phase");
+        let mut cores = Vec::with_capacity(m.cores as usize);
+        for i in 0..m.cores as u16 {
+            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let input = match &scenario.pipeline {
+                Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
+                    Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
+                }
+                _ => {
+                    // Scenario::check has held the inequality that makes this possible.
+                    let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
+                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
+                        continue;
+                    };
+                    Input::Nic(rx)
+                }
+            };
+            core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
+                Input::Nic(_) => RX_CLASS,
+                Input::Queue(..) => WORK_CLASS,
+            }));
+            let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
+            cores.push(Worker {
+                core,
+                input,
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
+                state: State::Polling(phase),
+                latest_visible: Ps::ZERO,
+                started: Ps::ZERO,
+                in_burst: Vec::new(),
+                packets: Vec::new(),
+                counters: CoreCounters::default(),
+            });
+        }
+        let mut server = Server {
+            engine: Engine::new(),
+            source,
+            source_from: Ps::ZERO,
+            next: Packet::default(),
+            more: true,
+            offer,
+            offered: 0,
+            wire: nic.rate,
+            wire_free: Ps::ZERO,
+            rss: Toeplitz::new(&RSS_KEY, scenario.receiving_cores() as u16),
+            pipeline: scenario
+                .pipeline
+                .clone()
+                .map(|spec| Pipeline { workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16), spec }),
+            receiving: scenario.receiving_cores() as usize,
+            up: Link::new(&nic.pcie),
+            credits: Credits::new(&nic.pcie),
+            down: Link::new(&nic.pcie),
+            fifo_bytes: nic.fifo.bytes(),
+            crossing: VecDeque::new(),
+            stalled: 0,
+            stalled_bytes: 0,
+            pending: memory.has_controllers().then(|| Box::new(Pending::new(m.cores as usize, usize::from(nic.ports)))),
+            output: nic
+                .output_block
+                .map(|n| Box::new(Output::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
+            memory,
+            layout,
+            pool,
+            mbufs: scenario.mempool.size.into(),
+            scattered,
+            cores,
+            function,
+            poll,
+            burst: nic.burst as usize,
+            port_free: vec![Ps::ZERO; usize::from(nic.ports)],
+            batches: Vec::new(),
+            free_batches: Vec::new(),
+            spare: Vec::new(),
+            received: Vec::new(),
+            verdicts: Vec::new(),
+            freed: Vec::new(),
+            handed: Vec::new(),
+            lines: Vec::new(),
+            locks: Locks::default(),
+            neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, m.cores, |i| {
+                seed.stream(&format!("neighbours.{i}"))
+            })?,
+            inside: 0,
+            last_departure: Ps::ZERO,
+            lost: 0,
+        };
+        server.draw_arrival();
+        for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
+            server.engine.schedule(neighbour.begin(), PRIORITY_CORE, Event::Neighbour(i));
+        }
+        Ok(server)
+    }
+
+    /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived; `false` once
+    /// all is done.
+    pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl Observer) -> bool {
+        for _ in 0..events {
+            let Some(event) = self.engine.pop() else { return false };
+            match event {
+                Event::Arrival => {
+                    self.arrival(observer);
+                    if self.offered >= pause.offered || self.engine.now() >= pause.at {
+                        return true;
+                    }
+                }
+                Event::DmaWrite => {
+                    if let Some(next) = self.crossing.get(self.stalled) {
+                        self.stalled_bytes += next.bytes();
+                        self.stalled += 1;
+                    }
+                    // With others before it it has to wait in any case.
+                    if self.stalled == 1 {
+                        self.dma_writes(observer);
+                    }
+                }
+                Event::Credits => self.dma_writes(observer),
+                Event::Core(i) => self.core(i, observer),
+                Event::ReadDescriptors(batch) => self.read_descriptors(batch),
+                Event::ReadPackets(batch) => self.read_packets(batch, observer),
+                Event::Output => self.output_turn(observer),
+                Event::Neighbour(i) => self.neighbour(i),
+                Event::Memory => self.memory_turn(observer),
+                Event::Replay(i, version) => self.replay_turn(i, version),
+            }
+            self.call_memory();
+        }
+        true
+    }
+
+    /// Offers `packets` in all and no more: what is inside then goes on to its end.
+    pub fn offer_in_all(&mut self, packets: u64) {
+        self.offer = packets.max(self.offered);
+    }
+
+    /// Reports of DRAM controllers count from now on.
+    pub fn mark_dram(&mut self) {
+        self.memory.mark_dram(self.engine.now());
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> Ps {
+        self.engine.now()
+    }
+
+    /// Packets offered so far.
+    pub fn offered(&self) -> u64 {
+        self.offered
+    }
+
+    /// The memory system, for its counters.
+    pub fn memory(&self) -> &Hierarchy {
+        &self.memory
+    }
+
+    /// What the packet buffer has done so far; none where packets lie in their mbufs.
+    pub fn buffer(&self) -> Option<BufferCounters> {
+        self.scattered.as_ref().map(|scattered| scattered.buffer.counters())
+    }
+
+    /// Cells of the packet buffer that packets have.
+    pub fn buffer_held(&self) -> u64 {
+        self.scattered.as_ref().map_or(0, |scattered| scattered.buffer.cells_held())
+    }
+
+    /// What each member of a chain has done so far; none of a function alone.
+    pub fn members(&self) -> Vec<Share> {
+        match &self.function {
+            Function::Chain(chain) => chain.shares(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the user plane's flow tables have done so far; none without them.
+    pub fn flow_tables(&self) -> Option<FlowCounters> {
+        self.function.flow_counters()
+    }
+
+    /// Counters of each core; of a burst under way the time so far is among `busy`.
+    pub fn cores(&self) -> Vec<CoreCounters> {
+        let of = |w: &Worker| {
+            let under_way = matches!(w.state, State::Running | State::Finishing);
+            let burst = if under_way { self.engine.now().since(w.started) } else { Ps::ZERO };
+            CoreCounters { instructions: w.core.instructions(), busy: w.counters.busy + burst, ..w.counters }
+        };
+        self.cores.iter().map(of).collect()
+    }
+
+    /// Packets waiting in the rings and software queues of all cores.
+    pub fn ring_occupancy(&self) -> usize {
+        self.cores.iter().map(|w| w.input.waiting()).sum()
+    }
+
+    /// Where the pool's mbufs are.
+    pub fn mbufs(&self) -> MbufStates {
+        let mut states = MbufStates { free: self.pool.free(), ..MbufStates::default() };
+        for worker in &self.cores {
+            match &worker.input {
+                Input::Nic(rx) => states.descriptors += rx.held(),
+                Input::Queue(_, handed) => states.queued += handed.len() as u64,
+            }
+        }
+        states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
+        states
+    }
+
+    /// What each of the scenario's neighbours has done so far.
+    pub fn neighbours(&self) -> Vec<NeighbourCounters> {
+        let count = self.neighbours.last().map_or(0, |last| last.of + 1);
+        let mut all = vec![NeighbourCounters::default(); count];
+        for neighbour in &self.neighbours {
+            all[neighbour.of] += neighbour.counters();
+        }
+        all
+    }
+
+    /// Lines of the LLC that devices, receiving cores, working cores and others have brought in.
+    pub fn llc_lines(&self) -> [u64; 4] {
+        let of = |clos| self.memory.class(clos).lines;
+        [self.memory.io_lines(), of(RX_CLASS), of(WORK_CLASS), of(Clos(0))]
+    }
+
+    /// Payload bytes that crossed PCIe so far: to the host, from the host.
+    pub fn pcie_bytes(&self) -> (u64, u64) {
+        (self.up.bytes(), self.down.bytes())
+    }
+
+    /// As [`Server::pcie_bytes`], with framing and headers.
+    pub fn pcie_carried(&self) -> (u64, u64) {
+        (self.up.carried(), self.down.carried())
+    }
+
+    /// Packets lost so far, for want of anything.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Cores that poll a queue of the NIC: the first so many of [`Server::cores`].
+    pub fn receiving_cores(&self) -> usize {
+        self.receiving
+    }
+
+    /// Sets the ways that devices and classes may fill from now on: all that `allocation` says, or nothing.
+    ///
+    /// # Errors
+    /// A mask that the LLC refuses.
+    pub fn set_ways(&mut self, allocation: &Allocation) -> Result<(), machine::MachineError> {
+        self.memory.check_allocation(allocation.io_ways, &allocation.classes)?;
+        if let Some(ways) = allocation.io_ways {
+            self.memory.set_io_ways(ways)?;
+        }
+        allocation.classes.iter().try_for_each(|&(clos, ways)| self.memory.set_class_ways(clos, ways))
+    }
+
+    /// Takes masks with gaps from now on, as AMD's processors do.
+    pub fn accept_gaps(&mut self) {
+        self.memory.accept_gaps();
+    }
+
+    /// Puts a core into a class of service from its next request on: packet cores come first, then those of
+    /// neighbours. Lines that it has in the LLC stay those of its class before. `false` where there is no such core.
+    pub fn set_clos(&mut self, core: usize, clos: Clos) -> bool {
+        if let Some(worker) = self.cores.get_mut(core) {
+            worker.core.set_clos(clos);
+        } else if let Some(neighbour) = self.neighbours.get_mut(core - self.cores.len()) {
+            neighbour.set_clos(clos);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The packets of `source` follow the one that is on its way.
+    pub fn replace_source(&mut self, source: Source) {
+        self.source = source;
+        self.source_from = self.engine.now();
+    }
+
+    /// When the last packet left.
+    pub fn last_departure(&self) -> Ps {
+        self.last_departure
+    }
+
+    /// Draws the next packet and schedules the arrival of its last bit. The line carries one packet
+    /// at a time.
+    fn draw_arrival(&mut self) {
+        self.more = self.offered < self.offer && self.source.next(&mut self.next);
+        if self.more {
+            let first_bit = (self.source_from + self.next.arrival).max(self.wire_free);
+            self.wire_free = first_bit + self.wire.time_for(self.next.wire_bytes());
+            self.engine.schedule(self.wire_free, PRIORITY_NIC, Event::Arrival);
+        }
+    }
+
+    fn arrival(&mut self, observer: &mut impl Observer) {
+        if self.offered >= self.offer {
+            self.more = false;
+            return;
+        }
+        let now = self.engine.now();
+        let mut packet = self.spare.pop().unwrap_or_default();
+        std::mem::swap(&mut packet, &mut self.next);
+        packet.id = PacketId(self.offered);
+        packet.arrival = now;
+        packet.moved = 0;
+        self.offered += 1;
+        self.inside += 1;
+        let core = match self.receiving {
+            1 => 0,
+            _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+        };
+        let held = self.up.backlog(now) + self.stalled_bytes;
+        let lost = if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
+            Some(Loss::NicFifoFull)
+        } else if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
+            Some(Loss::NoBuffer)
+        } else if let Input::Nic(rx) = &mut self.cores[core].input
+            && let Some((descriptor, mbuf)) = rx.take_descriptor()
+        {
+            if let Some(scattered) = &mut self.scattered {
+                scattered.give(mbuf);
+            }
+            let bytes = u64::from(packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
+            let at = self.up.transfer(now, bytes);
+            let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO };
+            self.crossing.push_back(Crossing { received, descriptor, core });
+            self.engine.schedule(at, PRIORITY_NIC, Event::DmaWrite);
+            self.draw_arrival();
+            return;
+        } else {
+            match &self.cores[core].input {
+                Input::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
+                _ => Some(Loss::NoRxDescriptor),
+            }
+        };
+        if let Some(loss) = lost {
+            self.lost += 1;
+            self.inside -= 1;
+            if let Some(scattered) = &mut self.scattered {
+                scattered.take_back();
+            }
+            observer.departure(&Departure {
+                packet: packet.id,
+                arrival: now,
+                frame_bytes: packet.frame_bytes,
+                core: CoreId(core as u16),
+                fate: Fate::Lost(loss),
+                sojourn: Ps::ZERO,
+                attribution: &Attribution::default(),
+            });
+            self.spare.push(packet);
+        }
+        self.draw_arrival();
+    }
+
+    /// Writes the packets that have crossed PCIe while there are credits for them.
+    fn dma_writes(&mut self, observer: &mut impl Observer) {
+        while self.stalled > 0
+            && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
+        {
+            if let Err(at) = self.credits.take(self.engine.now(), bytes) {
+                self.wait_for_credits(at);
+                return;
+            }
+            self.stalled -= 1;
+            self.stalled_bytes -= bytes;
+            let Some(crossing) = self.crossing.pop_front() else { return };
+            match self.dma_write(crossing, observer) {
+                Some(visible) => self.credits.give_back(bytes, visible),
+                None => self.credits.keep(bytes),
+            }
+        }
+    }
+
+    /// Writes a packet and its descriptor; when both are in memory, if that is known now.
+    fn dma_write(&mut self, crossing: Crossing, observer: &mut impl Observer) -> Option<Ps> {
+        let Crossing { received, descriptor, core } = crossing;
+        let now = self.engine.now();
+        let bytes = u64::from(received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
+        let Input::Nic(rx) = &mut self.cores[core].input else { return Some(now) };
+        let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
+        // The NIC has fetched descriptors ahead, a line at a time.
+        if ring.0.is_multiple_of(LINE_BYTES) {
+            self.memory.read_descriptors(ring.line(), now);
+        }
+        self.memory.open();
+        let written = match &self.scattered {
+            None => {
+                let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
+                observer.packet_lines(first, count, true);
+                self.memory.dma_write_packet(core, first, count, now)
+            }
+            Some(scattered) => {
+                let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
+                let runs = runs.inspect(|&(first, count)| observer.packet_lines(first, count, true));
+                runs.map(|(first, count)| self.memory.dma_write_packet(core, first, count, now)).max().unwrap_or(now)
+            }
+        };
+        let written = written.max(self.memory.write_descriptors(ring.line(), now));
+        let written = self.memory.close(written);
+        self.written(core, received, bytes, written)
+    }
+
+    /// A packet is visible to core `i` at `visible`: if it polls in vain it will find it.
+    fn wake(&mut self, i: usize, visible: Ps) {
+        let worker = &mut self.cores[i];
+        if let State::Polling(since) = worker.state {
+            worker.state = State::Waking;
+            self.engine.schedule(next_poll(since, self.poll, visible), PRIORITY_CORE, Event::Core(i));
+        }
+    }
+
+    fn core(&mut self, i: usize, observer: &mut impl Observer) {
+        match self.cores[i].state {
+            State::Waking | State::Polling(_) => self.start_burst(i),
+            State::Starving => {
+                if !self.can_refill(i) {
+                    return self.rest(i);
+                }
+                self.start_burst(i);
+            }
+            State::Finishing => {
+                self.finish_burst(i, observer);
+                return;
+            }
+            State::Running => {}
+        }
+        self.step(i);
+    }
+
+    /// Takes a burst, does what is to be done with it, and begins to replay that.
+    fn start_burst(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        worker.core.script().clear();
+        worker.packets.clear();
+        worker.in_burst.clear();
+        let in_burst = |received: &Received, before| InBurst {
+            arrival: received.packet.arrival,
+            frame_bytes: received.packet.frame_bytes,
+            dma_memory: received.dma_memory,
+            visible: received.visible,
+            before,
+            next: Next::Ends(Fate::Lost(Loss::NoTxDescriptor)),
+            mbuf: received.mbuf,
+        };
+        match &mut worker.input {
+            Input::Nic(rx) => {
+                rx.receive(now, self.burst, &mut self.received, worker.core.script());
+                for received in self.received.drain(..) {
+                    worker.in_burst.push(in_burst(&received, None));
+                    worker.packets.push(received.packet);
+                }
+            }
+            Input::Queue(queue, handed) => {
+                let n = handed.iter().take(self.burst).take_while(|h| h.received.visible <= now).count();
+                queue.take(n, worker.core.script());
+                for Handed { received, before } in handed.drain(..n) {
+                    worker.in_burst.push(in_burst(&received, Some(before)));
+                    worker.packets.push(received.packet);
+                }
+            }
+        }
+        let mut freed = std::mem::take(&mut self.freed);
+        match self.pipeline {
+            Some(_) if i < self.receiving => self.hand_over(i, &mut freed),
+            _ => self.process(i, now, &mut freed),
+        }
+        let worker = &mut self.cores[i];
+        let id = worker.core.id();
+        let script = worker.core.script();
+        if !freed.is_empty() {
+            self.pool.put_bulk(id, &freed, script);
+        }
+        freed.clear();
+        self.freed = freed;
+        if let Input::Nic(rx) = &mut worker.input {
+            worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
+        }
+        worker.counters.packets += worker.packets.len() as u64;
+        worker.counters.bursts += 1;
+        worker.started = now;
+        let layout = &self.layout;
+        let scattered = self.scattered.as_deref();
+        let cells = worker.core.cells();
+        cells.clear();
+        if let Some(scattered) = scattered {
+            worker.in_burst.iter().for_each(|entry| cells.extend(scattered.lines_of(entry.mbuf)));
+        }
+        let places = worker.packets.iter().zip(&worker.in_burst).map(|(packet, entry)| BurstPacket {
+            id: packet.id,
+            mbuf: layout.mbuf(entry.mbuf),
+            data: layout.data(entry.mbuf),
+            cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
+        });
+        worker.core.start(places, now);
+        worker.state = State::Running;
+    }
+
+    /// Runs the function on the burst of core `i` and sends what leaves. `freed` gets the mbufs of what does not.
+    fn process(&mut self, i: usize, now: Ps, freed: &mut Vec<u32>) {
+        let worker = &mut self.cores[i];
+        let id = worker.core.id();
+        let script = worker.core.script();
+        self.verdicts.clear();
+        self.function.on_core(usize::from(id.0));
+        self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
+        // Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
+        for fragment in self.function.fragments() {
+            if let Some(first) = worker.packets.iter_mut().find(|packet| packet.id == fragment.id) {
+                first.frame_bytes += (fragment.wire_bytes()) as u32;
+            }
+        }
+        let stride = self.layout.mbuf_stride();
+        for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
+            let fate = match *verdict {
+                Verdict::Forward { port } => {
+                    let port = PortId(port.0 % worker.tx.len() as u16);
+                    let tx = &mut worker.tx[usize::from(port.0)];
+                    tx.reclaim(now, id, &mut self.pool, stride, script);
+                    match tx.send(packet.id, entry.mbuf, script) {
+                        true => Fate::Sent(port),
+                        false => Fate::Lost(Loss::NoTxDescriptor),
+                    }
+                }
+                Verdict::Drop(reason) => Fate::Rejected(reason),
+            };
+            if !matches!(fate, Fate::Sent(_)) {
+                freed.push(entry.mbuf);
+            }
+            entry.next = Next::Ends(fate);
+        }
+    }
+
+    /// Chooses a worker for each packet of the burst of receiving core `i` and puts it into that one's queue.
+    /// `freed` gets the mbufs of those that find it full.
+    fn hand_over(&mut self, i: usize, freed: &mut Vec<u32>) {
+        let Some(pipeline) = &self.pipeline else { return };
+        let (receiving, working) = self.cores.split_at_mut(self.receiving);
+        let Worker { core, packets, in_burst, .. } = &mut receiving[i];
+        let script = core.script();
+        let mut counts = vec![0; working.len()];
+        for (packet, entry) in packets.iter().zip(in_burst) {
+            choose_worker(&pipeline.spec, packet.id, packet.frame_bytes, script);
+            let to = match working.len() {
+                1 => 0,
+                _ => pipeline.workers.queue(spread::key(pipeline.spec.spread, &packet.data).as_ref()),
+            };
+            let Input::Queue(queue, _) = &working[to].input else { continue };
+            if counts[to] < queue.room() {
+                counts[to] += 1;
+                entry.next = Next::Worker(self.receiving + to);
+            } else {
+                entry.next = Next::Ends(Fate::Lost(Loss::QueueFull));
+                freed.push(entry.mbuf);
+            }
+        }
+        for (worker, n) in working.iter_mut().zip(counts) {
+            if let Input::Queue(queue, _) = &mut worker.input
+                && n > 0
+            {
+                queue.put(n, script);
+            }
+        }
+    }
+
+    /// Replays until the burst is complete or something else comes first.
+    fn step(&mut self, i: usize) {
+        loop {
+            let now = self.engine.now();
+            self.call_memory();
+            let horizon = self.engine.peek().unwrap_or(Ps::MAX);
+            let step = self.cores[i].core.step(&mut self.memory, &self.layout, now, horizon);
+            if self.waits(i, step) {
+                return;
+            }
+            match step {
+                Step::Done(at) => {
+                    self.cores[i].state = State::Finishing;
+                    self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
+                    return;
+                }
+                Step::At(at) => {
+                    self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
+                    return;
+                }
+                Step::Lock(lock, at) => match self.locks.take(lock.0, i, at) {
+                    Some(granted) => self.cores[i].core.grant(granted),
+                    None => return,
+                },
+                Step::Unlock(lock, at) => {
+                    if let Some(next) = self.locks.give(lock.0) {
+                        self.cores[next].core.grant(at);
+                        self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(next));
+                    }
+                }
+                // Without controllers memory answers at once.
+                Step::Wait => unreachable!("no controller in this machine"),
+            }
+        }
+    }
+
+    fn finish_burst(&mut self, i: usize, observer: &mut impl Observer) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        if let Input::Nic(rx) = &mut worker.input {
+            rx.doorbell();
+        }
+        worker.counters.busy += now - worker.started;
+        let mut leaving = Vec::new();
+        let mut handed = std::mem::take(&mut self.handed);
+        for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
+            let spent = || {
+                let mut attribution = worker.core.attribution(index);
+                let waited = worker.started - entry.visible;
+                match &entry.before {
+                    Some(before) => {
+                        attribution += before;
+                        attribution.charge(Reason::Queue, waited);
+                    }
+                    None => {
+                        attribution.charge(Reason::Pcie, entry.visible - entry.arrival - entry.dma_memory);
+                        attribution.charge(Reason::DmaMemory, entry.dma_memory);
+                        attribution.charge(Reason::Ring, waited);
+                    }
+                }
+                attribution
+            };
+            let fate = match entry.next {
+                Next::Ends(fate) => {
+                    self.lost += u64::from(matches!(fate, Fate::Lost(_)));
+                    fate
+                }
+                Next::Worker(to) => {
+                    let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
+                    handed.push((to, Handed { received, before: Box::new(spent()) }));
+                    continue;
+                }
+            };
+            if let Fate::Sent(port) = fate {
+                let attribution = spent();
+                leaving.push(Leaving {
+                    id: packet.id,
+                    arrival: entry.arrival,
+                    frame_bytes: entry.frame_bytes,
+                    sent_bytes: packet.frame_bytes,
+                    moved: packet.moved,
+                    port,
+                    mbuf: entry.mbuf,
+                    attribution,
+                });
+            } else {
+                if let Some(scattered) = &mut self.scattered {
+                    scattered.free(entry.mbuf);
+                }
+                self.inside -= 1;
+                observer.departure(&Departure {
+                    packet: packet.id,
+                    arrival: entry.arrival,
+                    frame_bytes: entry.frame_bytes,
+                    core: CoreId(i as u16),
+                    fate,
+                    sojourn: Ps::ZERO,
+                    attribution: &Attribution::default(),
+                });
+            }
+            self.spare.push(packet);
+        }
+        if !leaving.is_empty() {
+            let batch = Batch { core: i, at: now, in_memory: Ps::ZERO, packets: leaving };
+            let slot = match self.free_batches.pop() {
+                Some(slot) => {
+                    self.batches[slot] = Some(batch);
+                    slot
+                }
+                None => {
+                    self.batches.push(Some(batch));
+                    self.batches.len() - 1
+                }
+            };
+            // The doorbell crosses, then the read request.
+            self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, Event::ReadDescriptors(slot));
+        }
+        for (to, packet) in handed.drain(..) {
+            if let Input::Queue(_, queue) = &mut self.cores[to].input {
+                queue.push_back(packet);
+            }
+            self.wake(to, now);
+        }
+        self.handed = handed;
+        let worker = &mut self.cores[i];
+        match worker.input.oldest() {
+            Some(visible) if visible <= now => {
+                worker.state = State::Waking;
+                self.start_burst(i);
+                self.step(i);
+            }
+            Some(visible) => {
+                worker.state = State::Waking;
+                self.engine.schedule(next_poll(now, self.poll, visible), PRIORITY_CORE, Event::Core(i));
+            }
+            None => self.rest(i),
+        }
+    }
+
+    /// Core `i` polls in vain from now on. One whose descriptors are all without mbufs looks for some at each poll,
+    /// as long as packets come.
+    fn rest(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        worker.state = match &worker.input {
+            Input::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
+                self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, Event::Core(i));
+                State::Starving
+            }
+            _ => State::Polling(now),
+        };
+    }
+
+    fn can_refill(&self, i: usize) -> bool {
+        let worker = &self.cores[i];
+        matches!(&worker.input, Input::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
+    }
+
+    /// A neighbour goes on, as long as there is somebody whose neighbour it is.
+    fn neighbour(&mut self, i: usize) {
+        if !self.more && self.inside == 0 {
+            return;
+        }
+        let horizon = self.engine.peek().unwrap_or(Ps::MAX);
+        if let Some(at) = self.neighbours[i].step(&mut self.memory, &self.layout, self.engine.now(), horizon) {
+            self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
+        }
+    }
+
+    /// The NIC reads descriptors; the answer lets it ask for the packets.
+    fn read_descriptors(&mut self, slot: usize) {
+        let Some(batch) = &mut self.batches[slot] else { return };
+        let now = self.engine.now();
+        let core = batch.core as u16;
+        let count = batch.packets.len() as u64;
+        self.lines.clear();
+        for packet in &batch.packets {
+            let offset = self.cores[batch.core].tx[usize::from(packet.port.0)].fetch();
+            self.lines.push(self.layout.address(TX_RING, offset, core).line());
+        }
+        // A line holds four.
+        self.lines.sort_unstable();
+        self.lines.dedup();
+        self.memory.open();
+        let mut read = now;
+        for &line in &self.lines {
+            read = read.max(self.memory.read_descriptors(line, now));
+        }
+        let read = self.memory.close(read);
+        let crossed = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES);
+        self.descriptors_read(slot, crossed, read);
+    }
+
+    /// The NIC reads packets and sends them in order.
+    fn read_packets(&mut self, slot: usize, observer: &mut impl Observer) {
+        let Some(batch) = self.batches[slot].take() else { return };
+        self.free_batches.push(slot);
+        let now = self.engine.now();
+        let handed = HandedOver { core: batch.core, at: batch.at, in_memory: batch.in_memory };
+        for packet in batch.packets {
+            let bytes = u64::from(packet.sent_bytes);
+            let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
+            let (first, count) = lines(start, bytes);
+            if self.output.is_some() {
+                let runs = match &self.scattered {
+                    None => vec![(first, count, true)],
+                    Some(scattered) => scattered.to_send(packet.mbuf, packet.moved, start, bytes),
+                };
+                self.read_in_blocks(packet, handed, runs.into_iter());
+                continue;
+            }
+            self.memory.open();
+            let at = match &self.scattered {
+                None => {
+                    observer.packet_lines(first, count, false);
+                    self.memory.dma_read(first, count, now)
+                }
+                Some(scattered) => {
+                    // What was put before the packet is in the mbuf's headroom.
+                    let (before, after) = (packet.moved.min(0).unsigned_abs(), packet.moved.max(0) as u64);
+                    let mut at = now;
+                    if before > 0 {
+                        let (first, count) = lines(start, before.into());
+                        at = self.memory.dma_read(first, count, now);
+                    }
+                    for (first, count) in scattered.runs(packet.mbuf, after, bytes - u64::from(before).min(bytes)) {
+                        observer.packet_lines(first, count, false);
+                        at = at.max(self.memory.dma_read(first, count, now));
+                    }
+                    at
+                }
+            };
+            let at = self.memory.close(at);
+            let crossed = self.down.transfer(now, bytes);
+            self.read(packet, handed, crossed, at, observer);
+        }
+    }
+
+    /// Sends a packet that crossed PCIe at `crossed`, what it waited for memory apart.
+    fn send(&mut self, packet: Leaving, batch: HandedOver, crossed: Ps, memory: Ps, observer: &mut impl Observer) {
+        if let Some(scattered) = &mut self.scattered {
+            scattered.free(packet.mbuf);
+        }
+        let read = crossed + memory;
+        let port = usize::from(packet.port.0);
+        let first_bit = read.max(self.port_free[port]);
+        let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;
+        let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
+        self.port_free[port] = first_bit + self.wire.time_for(wire);
+        self.cores[batch.core].tx[port].read(read);
+        let mut attribution = packet.attribution;
+        let in_memory = memory + batch.in_memory;
+        attribution.charge(Reason::DmaMemory, in_memory);
+        attribution.charge(Reason::Pcie, read - batch.at - in_memory);
+        attribution.charge(Reason::TxQueue, first_bit - read);
+        self.last_departure = self.last_departure.max(first_bit);
+        self.inside -= 1;
+        observer.departure(&Departure {
+            packet: packet.id,
+            arrival: packet.arrival,
+            frame_bytes: packet.frame_bytes,
+            core: CoreId(batch.core as u16),
+            fate: Fate::Sent(packet.port),
+            sojourn: first_bit - packet.arrival,
+            attribution: &attribution,
+        });
+    }
+}
+
+/// Where packets lie that an allocator places: the driver's mbufs keep their headers and headroom.
+struct Scattered {
+    buffer: PacketBuffer,
+    base: Addr,
+    /// Of the packet that asks at present.
+    asked: (u32, Vec<u32>),
+    /// By mbuf: bytes and cells of its packet.
+    held: Vec<(u32, Vec<u32>)>,
+    /// By mbuf: the lines of its packet.
+    lines: Vec<Vec<Addr>>,
+}
+
+impl Scattered {
+    fn new(
+        spec: &BufferSpec,
+        mbufs: u32,
+        base: Addr,
+        draw: impl FnMut(usize) -> usize,
+    ) -> Result<Scattered, MachineError> {
+        let buffer = PacketBuffer::new(spec, "buffer", draw)?;
+        let mbufs = mbufs as usize;
+        Ok(Scattered {
+            buffer,
+            base,
+            asked: Default::default(),
+            held: vec![Default::default(); mbufs],
+            lines: vec![Vec::new(); mbufs],
+        })
+    }
+
+    /// Gets cells for a packet of `bytes`; says whether there are.
+    fn allocate(&mut self, bytes: u32) -> bool {
+        self.asked.1.clear();
+        self.asked.0 = bytes;
+        self.buffer.allocate(bytes, &mut self.asked.1)
+    }
+
+    /// The packet that has asked is in `mbuf`.
+    fn give(&mut self, mbuf: u32) {
+        let at = mbuf as usize;
+        std::mem::swap(&mut self.held[at], &mut self.asked);
+        self.asked.1.clear();
+        let (bytes, cells) = &self.held[at];
+        let per_cell = u64::from(self.buffer.cell_bytes()) / LINE_BYTES;
+        let lines = u64::from(*bytes).div_ceil(LINE_BYTES).max(1);
+        let (base, buffer) = (self.base.0, &self.buffer);
+        let of_cells = cells.iter().flat_map(|&cell| {
+            let start = base + buffer.addr(cell).0;
+            (0..per_cell).map(move |k| Addr(start + k * LINE_BYTES))
+        });
+        self.lines[at].clear();
+        self.lines[at].extend(of_cells.take(lines as usize));
+    }
+
+    /// The packet that has asked is lost.
+    fn take_back(&mut self) {
+        let (bytes, cells) = &mut self.asked;
+        let freed = self.buffer.free(*bytes, cells);
+        debug_assert!(freed.is_ok());
+        cells.clear();
+    }
+
+    /// The packet in `mbuf` is done with.
+    fn free(&mut self, mbuf: u32) {
+        let (bytes, cells) = &mut self.held[mbuf as usize];
+        let freed = self.buffer.free(*bytes, cells);
+        debug_assert!(freed.is_ok());
+        cells.clear();
+        self.lines[mbuf as usize].clear();
+    }
+
+    /// The lines of the packet in `mbuf`.
+    fn lines_of(&self, mbuf: u32) -> &[Addr] {
+        &self.lines[mbuf as usize]
+    }
+
+    /// What is read of the packet in `mbuf` to send `bytes` bytes of it that begin at `start` in the mbuf, `moved` from
+    /// where it began: stretches of lines, and whether they are of the packet as it came.
+    fn to_send(&self, mbuf: u32, moved: i32, start: Addr, bytes: u64) -> Vec<(Line, u64, bool)> {
+        // What was put before the packet is in the mbuf's headroom.
+        let (before, after) = (u64::from(moved.min(0).unsigned_abs()), moved.max(0) as u64);
+        let headroom = (before > 0).then(|| lines(start, before)).map(|(first, count)| (first, count, false));
+        let came = self.runs(mbuf, after, bytes - before.min(bytes)).map(|(first, count)| (first, count, true));
+        headroom.into_iter().chain(came).collect()
+    }
+
+    /// The lines of `bytes` bytes of it from byte `from` on, as runs of lines one after the other: the first one and
+    /// how many.
+    fn runs(&self, mbuf: u32, from: u64, bytes: u64) -> impl Iterator<Item = (Line, u64)> {
+        let lines = self.lines_of(mbuf);
+        let end = (from + bytes).div_ceil(LINE_BYTES).min(lines.len() as u64) as usize;
+        let mut at = ((from / LINE_BYTES) as usize).min(end);
+        std::iter::from_fn(move || {
+            let first = lines[..end].get(at)?.line();
+            let mut count = 1;
+            while lines[..end].get(at + count).is_some_and(|next| next.line().0 == first.0 + count as u64) {
+                count += 1;
+            }
+            at += count;
+            Some((first, count as u64))
+        })
+    }
+}
+
+/// The first poll at or after `visible` of a core that polls every `period` from `since` on.
+fn next_poll(since: Ps, period: Ps, visible: Ps) -> Ps {
+    since + period * visible.since(since).0.div_ceil(period.0.max(1))
+}
+
+/// The first of the lines that `bytes` bytes from `start` on lie in, and how many they are.
+pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
+    let (first, last) = (start.line().0, Addr(start.0 + bytes.max(1) - 1).line().0);
+    (Line(first), last - first + 1)
+}
+
+/// Locks of functions: who holds each, and who waits, first come first served.
+#[derive(Default)]
+struct Locks {
+    held: std::collections::BTreeMap<u32, VecDeque<usize>>,
+}
+
+impl Locks {
+    /// The time from which core `core` has the lock; [`None`] if it has to wait.
+    fn take(&mut self, lock: u32, core: usize, at: Ps) -> Option<Ps> {
+        match self.held.get_mut(&lock) {
+            Some(waiting) => {
+                waiting.push_back(core);
+                None
+            }
+            None => {
+                self.held.insert(lock, VecDeque::new());
+                Some(at)
+            }
+        }
+    }
+
+    /// The core that has the lock next.
+    fn give(&mut self, lock: u32) -> Option<usize> {
+        let next = self.held.get_mut(&lock)?.pop_front();
+        if next.is_none() {
+            self.held.remove(&lock);
+        }
+        next
+    }
+}

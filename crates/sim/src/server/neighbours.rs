@@ -1,0 +1,184 @@
+//! Other programs on the machine: the control plane beside a user plane, or a tenant. Each keeps a core of its own busy
+//! with loads and stores of random lines of its working set, at a given pace or as fast as memory lets it, all the time
+//! or in turns. It shares LLC, DRAM and what lies between with packet cores, in class of service 0 ("everyone else") unless
+//! `machine.clos` says otherwise.
+//!
+//! Left out: what the program computes, shared data with packet cores, and moves from core to core. Working sets of real
+//! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
+
+use crate::scenario::NeighbourSpec;
+use crate::scenario::clos::{Classes, of_neighbour};
+use crate::scenario::neighbours::lines;
+use machine::cores::{Core, CoreSpec, Step};
+use machine::memory::{Hierarchy, LevelCounters};
+use machine::nic::{NEIGHBOURS, ServerLayout};
+use machine::{MachineError, Response};
+use probe::{Access, Probe, Ref};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use units::{Clos, CoreId, LINE_BYTES, Ps, Ticket};
+
+/// References that a core replays before it looks at the clock.
+const STINT: u64 = 32;
+/// Instructions around a reference: assumed, as of a loop over a hash table.
+const INSTRUCTIONS: u32 = 12;
+const SITE: u16 = 60_100;
+
+/// What a neighbour did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourCounters {
+    /// References.
+    pub references: u64,
+    /// Its lookups in the LLC.
+    pub llc: LevelCounters,
+}
+
+impl std::ops::AddAssign for NeighbourCounters {
+    fn add_assign(&mut self, other: NeighbourCounters) {
+        self.references += other.references;
+        self.llc.hits += other.llc.hits;
+        self.llc.misses += other.llc.misses;
+    }
+}
+
+impl std::ops::Sub for NeighbourCounters {
+    type Output = NeighbourCounters;
+    /// What was counted since `rhs`, an earlier state of the same counters.
+    fn sub(self, rhs: NeighbourCounters) -> NeighbourCounters {
+        NeighbourCounters { references: self.references - rhs.references, llc: self.llc - rhs.llc }
+    }
+}
+
+/// A core of a neighbour.
+pub(crate) struct Neighbour {
+    core: Core,
+    spec: NeighbourSpec,
+    /// Which of the scenario's neighbours it belongs to.
+    pub(crate) of: usize,
+    first_line: u64,
+    started: Ps,
+    /// For an answer of memory.
+    waits: bool,
+    random: Pcg64,
+    counters: NeighbourCounters,
+}
+
+impl Neighbour {
+    /// One for each core that `neighbours` take, with numbers from `first` on. `random` gives a stream a core.
+    ///
+    /// # Errors
+    /// A core that cannot be.
+    pub(crate) fn of_all(
+        neighbours: &[NeighbourSpec],
+        classes: &Classes,
+        core: &CoreSpec,
+        first: u32,
+        mut random: impl FnMut(u32) -> Pcg64,
+    ) -> Result<Vec<Neighbour>, MachineError> {
+        let mut all = Vec::new();
+        let mut first_line = 0;
+        for (of, spec) in neighbours.iter().enumerate() {
+            for _ in 0..spec.cores {
+                let number = all.len() as u32;
+                let id = CoreId((first + number) as u16);
+                let mut core = Core::new(core, id, "machine.core")?;
+                core.set_clos(of_neighbour(classes, spec));
+                all.push(Neighbour {
+                    core,
+                    spec: spec.clone(),
+                    of,
+                    first_line,
+                    started: Ps::ZERO,
+                    waits: false,
+                    random: random(number),
+                    counters: NeighbourCounters::default(),
+                });
+                first_line += lines(spec);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What it did so far.
+    pub(crate) fn counters(&self) -> NeighbourCounters {
+        self.counters
+    }
+
+    /// Its class of service from now on.
+    pub(crate) fn set_clos(&mut self, clos: Clos) {
+        self.core.set_clos(clos);
+    }
+
+    /// When it begins: neighbours are not in step.
+    pub(crate) fn begin(&mut self) -> Ps {
+        self.started = Ps(self.random.random_range(0..self.stint().0.max(self.spec.period.ps().0).max(1)));
+        self.record();
+        self.started
+    }
+
+    /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
+    /// no work of packets, and does not count among what memory does for them.
+    pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
+        let (before, sampled, snooped) = (memory.counters(), memory.sample_counters(), memory.snoop_counters());
+        let at = loop {
+            match self.core.step(memory, layout, now, horizon) {
+                Step::Done(at) => break Some(self.rest(at.max(now))),
+                Step::At(at) => break Some(at.max(now)),
+                Step::Wait => break None,
+                // It takes no locks, and nobody waits for it.
+                Step::Lock(_, at) => self.core.grant(at),
+                Step::Unlock(..) => {}
+            }
+        };
+        self.waits = at.is_none();
+        let did = memory.set_counters(before);
+        memory.set_sample_counters(sampled);
+        memory.set_snoop_counters(snooped);
+        self.counters.llc.hits += did.llc.hits - before.llc.hits;
+        self.counters.llc.misses += did.llc.misses - before.llc.misses;
+        at
+    }
+
+    /// Memory has answered; says whether it goes on with that.
+    pub(crate) fn answered(&mut self, ticket: Ticket, response: &Response) -> bool {
+        self.core.complete(ticket, response);
+        std::mem::take(&mut self.waits)
+    }
+
+    fn stint(&self) -> Ps {
+        Ps(self.spec.every.ps().0 * STINT)
+    }
+
+    /// A stint has ended at `at`: when the next one begins.
+    fn rest(&mut self, at: Ps) -> Ps {
+        self.counters.references += STINT;
+        let mut next = at.max(self.started + self.stint());
+        let period = self.spec.period.ps().0;
+        if period > 0 {
+            let within = next.0 % period;
+            if within as f64 >= self.spec.busy * period as f64 {
+                next = Ps(next.0 - within + period);
+            }
+        }
+        self.started = next;
+        self.record();
+        next
+    }
+
+    /// Records the next stint, to be replayed from `started` on.
+    fn record(&mut self) {
+        let lines = lines(&self.spec);
+        let script = self.core.script();
+        script.clear();
+        for _ in 0..STINT {
+            let line = self.first_line + self.random.random_range(0..lines);
+            let load = Ref::load(NEIGHBOURS, line * LINE_BYTES, 8, SITE);
+            let store = self.random.random_bool(self.spec.stores);
+            let r = if store { load.with_access(Access::Store) } else { load };
+            let chained = self.random.random_bool(self.spec.chained);
+            script.touch(if chained { r.after(1) } else { r });
+            script.work(SITE, INSTRUCTIONS);
+        }
+        self.core.start([], self.started);
+    }
+}
