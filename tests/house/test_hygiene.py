@@ -67,6 +67,21 @@ def test_a_crate_says_first_what_it_is(room: rust.Room) -> None:
     )
 
 
+@pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
+def test_a_crate_is_tested_by_one_program_or_says_why_not(room: rust.Room) -> None:
+    folder = room.folder / "tests"
+    programs = {*folder.glob("*.rs"), *folder.glob("*/main.rs")} - {folder / "suite" / "main.rs"}
+    without = []
+    for path in sorted(programs):
+        header = " ".join(line[3:].strip() for line in path.read_text().splitlines() if line.startswith("//!"))
+        if "A program of its own" not in header:
+            without.append(str(path.relative_to(ROOT)))
+    assert not without, (
+        f"{', '.join(without)}: each program of tests links everything once more; make it a module of "
+        "tests/suite/main.rs, or say in its header 'A program of its own' and the reason"
+    )
+
+
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
 def test_every_number_of_a_machine_has_its_source(path: Path) -> None:
     without = []

@@ -1,5 +1,8 @@
 //! The endpoint of a daemon that runs as root, pressed by any local user: it answers others, stays small, and ends nothing.
+//!
+//! A program of its own: it measures wall time, and holds some thousand descriptors of its process.
 
+#[path = "suite/process/mod.rs"]
 mod process;
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,5 +1,7 @@
 //! Counts instructions under valgrind: the null probe costs none, and what the function reports
 //! with `work` is what it executes. Where valgrind or x86-64 is missing the tests say so and pass.
+//!
+//! A program of its own: cargo builds while it runs, and takes every core.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -12,7 +12,7 @@ use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Isa, Record, Trace, simulate_with};
 
 mod clock;
-#[path = "../tests/traces/mod.rs"]
+#[path = "../tests/suite/traces/mod.rs"]
 mod traces;
 
 fn main() {

@@ -104,7 +104,7 @@ pub const TRANSITIONS: [Transition; 9] = {
 };
 
 /// How the allocator judges. The defaults are those that the study over random schedules was made with
-/// (`tests/regret.rs`); none is from the paper, which gives none.
+/// (`tests/suite/regret.rs`); none is from the paper, which gives none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AllocatorSpec {

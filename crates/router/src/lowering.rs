@@ -1,6 +1,6 @@
 //! The kernels' packet functions on this host, packet by packet, with every reference that they make.
 //!
-//! A lowering is admitted on equal verdicts, equal bytes and equal references: `tests/lowering.rs` compares this one with the
+//! A lowering is admitted on equal verdicts, equal bytes and equal references: `tests/suite/lowering.rs` compares this one with the
 //! functions of `functions` on real traffic and damaged packets.
 
 use functions::Verdict;

@@ -2,7 +2,7 @@
 //!
 //! The same protocol as in `kernels/router.cu`, for workers that share memory with the host: no dispatcher is needed, the FIFO
 //! is what workers wait at. It is written over [`Word`], so that a model checker can put its own atomics in place of the
-//! system's: `tests/model.rs` runs every interleaving of small cases.
+//! system's: `tests/suite/model.rs` runs every interleaving of small cases.
 //!
 //! A worker draws a ticket, waits until the task of that number is there, does it, and commits it. Entries are never cleared:
 //! entry `n` is there when it has the generation of `n`. At most as many tasks as there are entries may be uncommitted.

@@ -1,6 +1,7 @@
 //! What `bench` measures agrees with the wall clock, with a function of known cost in place of a real one.
 //!
-//! Time of a busy host is never the function's: so a rate may be missed in some tries, and never exceeded in any.
+//! Time of a busy host is never the function's: so a rate may be missed in some tries, and never exceeded in any. A program of
+//! its own, so that no other test is what makes the host busy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use router::setup::{FunctionName, Functions};
 use router::{Backend, Commit, Cpu, Program};
 
 #[allow(dead_code, reason = "each test uses a part of it")]
+#[path = "suite/made/mod.rs"]
 mod made;
 
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -2,6 +2,8 @@
 //!
 //! A bomb is small and decompresses to as much as one likes; it is read, or refused with the place and the reason. What
 //! grows is read at one size and at ten times that, and takes at most fifteen times the CPU time.
+//!
+//! A program of its own: it measures CPU time, and starts itself again with bounds that are to hold little else.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

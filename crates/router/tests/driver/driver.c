@@ -1,6 +1,6 @@
 /* A GPU driver that is none, for tests: memory is the host's, and kernels run on threads, by their host twin.
  *
- * BEHAVIOUR says how it misbehaves: see tests/cuda.rs. What a real driver does beyond that, and whether the kernels are right
+ * BEHAVIOUR says how it misbehaves: see tests/suite/cuda.rs. What a real driver does beyond that, and whether the kernels are right
  * on a device, this cannot tell. */
 #include "../../kernels/twin.c"
 

@@ -1,0 +1,8 @@
+//! What `daemon` does, seen from outside. One program: each program of tests links everything once more.
+
+mod faults;
+mod made;
+mod process;
+mod processes;
+mod survey;
+mod unit;

@@ -1,0 +1,4 @@
+//! What `fakehost` does, seen from outside. One program: each program of tests links everything once more.
+
+mod kernel;
+mod simulated;

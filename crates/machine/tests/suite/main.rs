@@ -1,0 +1,12 @@
+//! What `machine` does, seen from outside. One program: each program of tests links everything once more.
+
+mod buffer;
+mod cache_reference;
+mod controllers;
+mod copy_level;
+mod copy_table;
+mod core;
+mod dram;
+mod microengines;
+mod switches;
+mod traces;

@@ -1,0 +1,5 @@
+//! What `policy` does, seen from outside. One program: each program of tests links everything once more.
+
+mod masks;
+mod plant;
+mod regret;

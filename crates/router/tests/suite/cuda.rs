@@ -1,0 +1,305 @@
+//! What is done with a GPU, up to the GPU: every mode against a made driver that runs the kernels of this host, and every way in
+//! which a driver may fail. That it works on a device is not shown here.
+//!
+//! The driver is compiled here, once a behaviour. Without a C compiler, which building this crate needs too, there is no test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use functions::inspect::Method;
+use functions::{Forward, ForwardSpec, NextHop};
+use router::bench::{BenchSpec, Point, bench};
+use router::cuda::{Batch, BatchMode, Gpu, GpuSpec, PTX, Placement};
+use router::persistent::Setup;
+use router::setup::{Choice, Functions, Mode, RunSpec};
+use router::{Backend, Commit, Options, Persistent, Program, RouterError, route};
+
+use crate::made::{Kept, Made, expected};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A driver of that behaviour, by its name in `driver.c`.
+fn driver(behaviour: &str) -> PathBuf {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/driver.c");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libdriver_{behaviour}.so"));
+    // Tests run at the same time: each writes a file of its own, and moves it into place.
+    let made = out.with_extension(format!("{:?}.so", std::thread::current().id()));
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared", "-pthread", "-x", "c"]);
+    match behaviour {
+        "WITHOUT_GRAPHS" => compiler.arg("-DWITHOUT_GRAPHS"),
+        behaviour => compiler.arg(format!("-DBEHAVIOUR={behaviour}")),
+    };
+    let done = compiler.arg(kernels).arg("-o").arg(&made).status().expect("a C compiler");
+    assert!(done.success());
+    std::fs::rename(made, &out).unwrap();
+    out
+}
+
+/// A short table: made ones have many routes.
+fn table() -> Option<PathBuf> {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("routes.txt");
+    let made = out.with_extension(format!("{:?}", std::thread::current().id()));
+    std::fs::write(&made, "10.0.0.0/8 1\n172.16.0.0/12 2\n192.0.2.0/24 3\n198.51.100.128/25 4\n").unwrap();
+    std::fs::rename(made, &out).unwrap();
+    Some(out)
+}
+
+fn spec(behaviour: &str, placement: Placement) -> GpuSpec {
+    let library = Some(driver(behaviour).to_string_lossy().into_owned());
+    GpuSpec { library, placement, ..GpuSpec::default() }
+}
+
+fn forward() -> Forward {
+    let routes = ["10.0.0.0/8", "10.1.2.128/25"];
+    let routes = (0u16..).zip(routes).map(|(i, prefix)| (prefix.parse().unwrap(), NextHop::from(i)));
+    Forward::new(routes, 3, &ForwardSpec::default()).unwrap()
+}
+
+fn check(what: &str, backend: &mut dyn Backend, packets: u64, batch: u32) {
+    let mut kept = Kept::default();
+    let options = Options { batch, ..Options::default() };
+    let report = route(&mut Made { next: 0, end: packets }, backend, &mut kept, &options).unwrap();
+    assert_eq!((report.packets, report.reordered), (packets, 0), "{what}");
+    assert!(kept.0 == expected(forward(), packets), "{what}: what left is what should have");
+}
+
+#[test]
+fn persistent_kernels_route_in_order_in_host_memory_and_in_their_own() {
+    for placement in [Placement::ZeroCopy, Placement::Resident] {
+        for commit in [Commit::Device, Commit::Host] {
+            let gpu = Gpu::open(&spec("SOUND", placement)).unwrap();
+            assert_eq!((gpu.offer().name.as_str(), gpu.offer().warps_per_core), ("made GPU", 4));
+            let setup = Setup { commit, deadline: DEADLINE, slots: 4096, ..Setup::default() };
+            let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
+            check(&format!("{placement:?}, {commit:?}"), &mut backend, 10_007, 32);
+        }
+    }
+}
+
+#[test]
+fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
+    for mode in [BatchMode::Serial, BatchMode::Streams, BatchMode::Graph] {
+        for batch in [32, 256] {
+            let spec = spec("SOUND", Placement::default());
+            let program = Program::forward(forward());
+            let mut backend = Batch::new(&spec, &program, mode, batch, 2048, 256, DEADLINE).unwrap();
+            check(&format!("{mode:?} of {batch}"), &mut backend, 10_007, batch);
+        }
+    }
+}
+
+#[test]
+fn what_a_driver_lacks_is_a_typed_error_that_says_what_to_do() {
+    let error = |behaviour: &str| {
+        let gpu = Gpu::open(&spec(behaviour, Placement::default()));
+        gpu.err().unwrap_or_else(|| panic!("{behaviour}: a GPU was found"))
+    };
+    let no_driver = Gpu::open(&GpuSpec { library: Some("libcuda_nowhere.so.1".into()), ..GpuSpec::default() });
+    let no_driver = no_driver.err().unwrap();
+    assert!(matches!(no_driver, RouterError::NoDriver { .. }) && no_driver.is_no_gpu(), "{no_driver}");
+    for (behaviour, says) in [
+        (
+            "NO_DEVICE",
+            "the GPU driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE (100)); check nvidia-smi, or use --backend cpu",
+        ),
+        (
+            "OLD_VERSION",
+            "the GPU driver supports CUDA 12.4, and the kernels need 13.0: install a driver of the 580 series or newer, or use \
+             --backend cpu",
+        ),
+        (
+            "OLD_GPU",
+            "GPU made GPU: compute capability 6.0, and the kernels need 7.5 (Turing) or more; use another one, or --backend cpu",
+        ),
+    ] {
+        let error = error(behaviour);
+        assert_eq!(error.to_string(), says);
+        assert!(error.is_no_gpu(), "{error}");
+    }
+    let missing = error("WITHOUT_GRAPHS");
+    assert!(matches!(missing, RouterError::OldDriver { symbol: "cuGraphExecDestroy", .. }), "{missing}");
+    assert!(missing.is_no_gpu());
+    let unread = error("BAD_PTX");
+    assert!(matches!(unread, RouterError::Driver { code: 222, .. }) && !unread.is_no_gpu(), "{unread}");
+    assert!(unread.to_string().contains("580 series"), "{unread}");
+}
+
+#[test]
+fn too_little_memory_is_told_with_what_it_was_for() {
+    let gpu = Gpu::open(&spec("NO_MEMORY", Placement::ZeroCopy)).unwrap();
+    let setup = Setup { slots: 1024, ..Setup::default() };
+    let error = Persistent::new(gpu, &Program::forward(forward()), setup).err().unwrap();
+    let RouterError::Memory { what, bytes, .. } = &error else { panic!("{error}") };
+    assert_eq!((what.as_str(), *bytes), ("tbl24", 32 << 20));
+    assert!(error.to_string().contains("bytes are free"), "{error}");
+}
+
+#[test]
+fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
+    let deadline = Duration::from_millis(200);
+    let gpu = Gpu::open(&spec("SILENT_KERNEL", Placement::ZeroCopy)).unwrap();
+    let setup = Setup { slots: 1024, deadline, ..Setup::default() };
+    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
+    let asked = Instant::now();
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let error = error.unwrap_err();
+    assert!(matches!(error, RouterError::Silent { backend: "cuda", uncommitted: 2, .. }), "{error}");
+    let error = backend.stop().unwrap_err();
+    assert!(matches!(error, RouterError::Stuck { backend: "cuda", .. }), "{error}");
+    drop(backend);
+    assert!(asked.elapsed() < 20 * deadline, "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
+    let (deadline, asked) = (Duration::from_millis(200), Instant::now());
+    let spec = spec("SILENT_BATCH", Placement::default());
+    let program = Program::forward(forward());
+    let mut backend = Batch::new(&spec, &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let error = error.unwrap_err();
+    assert!(matches!(error, RouterError::Silent { backend: "cuda streams", .. }), "{error}");
+    drop(backend);
+    assert!(asked.elapsed() < 30 * deadline, "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_kernel_that_fails_is_told_by_its_error() {
+    let gpu = Gpu::open(&spec("FAILING_KERNEL", Placement::ZeroCopy)).unwrap();
+    let setup = Setup { slots: 1024, ..Setup::default() };
+    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let error = error.unwrap_err();
+    assert!(matches!(error, RouterError::Driver { code: 719, .. }), "{error}");
+}
+
+#[test]
+fn only_auto_falls_back_to_the_cpu_and_says_so() {
+    let run = |backend, driver: &Path| {
+        let driver = Some(driver.to_string_lossy().into_owned());
+        let (packets, deadline_s) = (Some(1000), Some(20.0));
+        let spec = RunSpec { backend, driver, packets, deadline_s, table: table(), ..RunSpec::default() };
+        router::setup::run(&spec)
+    };
+    let nowhere = Path::new("libcuda_nowhere.so.1");
+    let error = run(Choice::Cuda, nowhere).unwrap_err();
+    assert!(matches!(error, RouterError::NoDriver { .. }), "{error}");
+    let routed = run(Choice::Auto, nowhere).unwrap();
+    assert_eq!((routed.report.backend, routed.report.packets), ("cpu", 1000));
+    assert!(routed.notes.iter().any(|note| note.contains("cpu is used in its place")), "{:?}", routed.notes);
+    let routed = run(Choice::Auto, &driver("SOUND")).unwrap();
+    assert_eq!(routed.report.backend, "cuda");
+    // A GPU that is there and fails is no reason to go on without.
+    let error = run(Choice::Auto, &driver("BAD_PTX")).unwrap_err();
+    assert!(matches!(error, RouterError::Driver { code: 222, .. }), "{error}");
+}
+
+#[test]
+fn every_mode_gives_the_same_verdicts() {
+    let library = Some(driver("SOUND").to_string_lossy().into_owned());
+    let run = |backend, mode| {
+        let spec = RunSpec {
+            backend,
+            mode,
+            driver: library.clone(),
+            packets: Some(20_000),
+            ordered: true,
+            verify_checksum: true,
+            deadline_s: Some(20.0),
+            table: table(),
+            ..RunSpec::default()
+        };
+        let routed = router::setup::run(&spec).unwrap();
+        assert_eq!(routed.report.reordered, 0);
+        (routed.report.forwarded, routed.report.dropped, routed.report.ports)
+    };
+    let cpu = run(Choice::Cpu, Mode::default());
+    assert!(cpu.0 > 15_000);
+    assert_eq!(run(Choice::Twin, Mode::default()), cpu, "twin");
+    for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Streams, Mode::Graph] {
+        assert_eq!(run(Choice::Cuda, mode), cpu, "{mode:?}");
+    }
+}
+
+#[test]
+fn chains_and_inspection_have_kernels_of_their_own_in_every_mode() {
+    let library = Some(driver("SOUND").to_string_lossy().into_owned());
+    let run = |backend, mode, function: &str, method| {
+        let spec = RunSpec {
+            backend,
+            mode,
+            function: Functions::try_from(String::from(function)).unwrap(),
+            method,
+            driver: library.clone(),
+            packets: Some(3_000),
+            ordered: true,
+            deadline_s: Some(20.0),
+            table: table(),
+            ..RunSpec::default()
+        };
+        let report = router::setup::run(&spec).unwrap().report;
+        // Threads tell the time of each, too.
+        let chain: Vec<_> = report.chain.into_iter().map(|of| (of.name, of.packets, of.dropped)).collect();
+        (report.forwarded, report.dropped, report.ports, chain)
+    };
+    for (function, method) in [("inspect", Method::Bloom), ("check,inspect,lookup,ttl", Method::AhoCorasick)] {
+        let cpu = run(Choice::Cpu, Mode::default(), function, method);
+        for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Graph] {
+            assert_eq!(run(Choice::Cuda, mode, function, method), cpu, "{function}, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_probe_tries_the_kernel_that_stays() {
+    let library = |behaviour: &str| driver(behaviour).to_string_lossy().into_owned();
+    let offer = router::cuda::probe(Some(&library("SOUND"))).unwrap();
+    let round_trip = offer.round_trip.unwrap();
+    assert!(offer.name == "made GPU" && round_trip.packets == 1000 && round_trip.p50_us > 0.0, "{offer:?}");
+    let error = router::cuda::probe(Some(&library("SILENT_KERNEL"))).unwrap_err();
+    assert!(matches!(error, RouterError::Silent { .. }) && !error.is_no_gpu(), "{error}");
+}
+
+#[test]
+fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
+    let spec = BenchSpec {
+        batches: vec![32, 256],
+        shares: vec![0.5],
+        packets: 2048,
+        threads: vec![2],
+        driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+        deadline_s: 20.0,
+        table: table(),
+        ..BenchSpec::default()
+    };
+    let mut points = Vec::new();
+    let done = bench(&spec, |point| {
+        points.push(point.clone());
+        true
+    });
+    let done = done.unwrap();
+    assert_eq!((done.gpu.as_deref(), done.points), (Some("made GPU"), points.len()));
+    let modes = ["cpu", "zero_copy", "resident", "batch", "streams", "graph"];
+    let expected = modes.iter().flat_map(|&mode| [(mode, 32), (mode, 32), (mode, 256), (mode, 256)]);
+    assert!(points.iter().map(|point| (point.mode, point.batch)).eq(expected), "{points:?}");
+    for point in &points {
+        assert_eq!((point.wrong, point.packets), (0, 2048), "{point:?}");
+        assert_eq!(point.mean_us.is_some(), point.offered_mpps.is_some(), "{point:?}");
+        assert_eq!(point.csv().split(',').count(), Point::COLUMNS.split(',').count());
+    }
+}
+
+#[test]
+fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
+    for entry in [".entry persistent(", ".entry batch(", ".entry persistent_any(", ".entry batch_any(", ".version 9.0"]
+    {
+        assert!(PTX.contains(entry), "{entry}");
+    }
+    for width in ["u8", "s8", "b8"] {
+        let bytes = PTX.lines().filter(|line| line.contains("global") && line.contains(&format!(".{width} "))).count();
+        assert_eq!(bytes, 0, "single-byte accesses of global memory");
+    }
+    assert!(!PTX.contains(".local"), "local memory: registers were indexed by a variable");
+}

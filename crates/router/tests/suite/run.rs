@@ -1,0 +1,150 @@
+//! A run as a person asks for it: what ends it, the dates of what it writes, and what it says of the host.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use functions::ChecksumCheck;
+use packet::Packet;
+use router::setup::{FunctionName, RunSpec, run, run_until};
+use router::sink::{PcapSink, Sink};
+use router::source::{Next, Source};
+use router::{Commit, Cpu, Options, Program, RouterError};
+use units::PortId;
+
+use crate::made;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// 2010-01-13, 20:00 and a half.
+const BEGUN: Duration = Duration::new(1_263_412_800, 500_000_000);
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The records of a pcap: time, and frame; an error if it ends within one.
+fn records(path: &Path) -> Result<Vec<(Duration, Vec<u8>)>, String> {
+    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+    let word = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().unwrap()));
+    let (mut at, mut found) = (24, Vec::new());
+    while at < bytes.len() {
+        let head: Option<Vec<u32>> = (0..3).map(|i| word(at + 4 * i)).collect();
+        let head = head.ok_or_else(|| format!("cut within the header at {at}"))?;
+        let end = at + 16 + head[2] as usize;
+        let frame = bytes.get(at + 16..end).ok_or_else(|| format!("cut within the frame at {at}"))?;
+        found.push((Duration::new(head[0].into(), head[1]), frame.to_vec()));
+        at = end;
+    }
+    Ok(found)
+}
+
+/// A capture of `count` packets, one a millisecond from [`BEGUN`] on.
+fn capture(name: &str, count: u64) -> PathBuf {
+    let path = file(name);
+    let mut sink = PcapSink::create(&path, BEGUN).unwrap();
+    for number in 0..count {
+        let packet = Packet { arrival: units::Ps(number * 1_000_000_000), ..made::packet(5 * number) };
+        sink.send(&packet, PortId(0)).unwrap();
+    }
+    sink.finish().unwrap();
+    path
+}
+
+/// Packets without end, that asks for the end itself after some.
+struct Asking<'a>(u64, &'a AtomicBool);
+
+impl Source for Asking<'_> {
+    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
+        *packet = made::packet(self.0);
+        self.0 += 1;
+        self.1.store(self.0 >= 5000, Ordering::Relaxed);
+        Ok(Next::Packet)
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_reports_what_it_took_and_leaves_a_whole_capture() {
+    let (out, stop) = (file("stopped.pcap"), AtomicBool::new(false));
+    let program = Program::check(ChecksumCheck::Nic, 4);
+    let mut cpu = Cpu::new(&program, 1, 1 << 16, Commit::Device, DEADLINE).unwrap();
+    let mut sink = PcapSink::create(&out, Duration::ZERO).unwrap();
+    let report =
+        router::route::route_until(&mut Asking(0, &stop), &mut cpu, &mut sink, &Options::default(), &stop).unwrap();
+    assert!(report.stopped && (5000..5100).contains(&report.packets), "{report:?}");
+    assert_eq!(report.forwarded + report.dropped.values().sum::<u64>(), report.packets);
+    assert_eq!(records(&out).unwrap().len() as u64, report.forwarded);
+}
+
+#[test]
+fn a_run_without_end_ends_when_asked() {
+    let (out, stop) = (file("asked.pcap"), AtomicBool::new(false));
+    let spec = RunSpec {
+        function: FunctionName::Ttl.into(),
+        seconds: Some(1e6),
+        threads: Some(1),
+        deadline_s: Some(20.0),
+        out: Some(out.clone()),
+        ..RunSpec::default()
+    };
+    let routed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As soon as something was written.
+            while std::fs::metadata(&out).map_or(0, |file| file.len()) < 1 << 16 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        run_until(&spec, &stop).unwrap()
+    });
+    assert!(routed.report.stopped && routed.report.packets > 0);
+    assert_eq!(records(&out).unwrap().len() as u64, routed.report.forwarded);
+    let spec = RunSpec { seconds: None, packets: Some(100), ..spec };
+    assert!(!run(&spec).unwrap().report.stopped, "a run that ends by itself was not stopped");
+}
+
+#[test]
+fn what_is_written_has_the_dates_of_what_was_read() {
+    let given = capture("dated.pcap", 300);
+    let (out, ttl) = (file("dated-out.pcap"), FunctionName::Ttl);
+    let spec = RunSpec {
+        function: ttl.into(),
+        capture: Some(given.clone()),
+        out: Some(out.clone()),
+        ordered: true,
+        deadline_s: Some(20.0),
+        ..RunSpec::default()
+    };
+    let (before, report) = (records(&given).unwrap(), run(&spec).unwrap().report);
+    let after = records(&out).unwrap();
+    assert_eq!(after.len() as u64, report.forwarded);
+    assert!(before[0].0 == BEGUN && after.len() > 200);
+    // What left has the time at which it came, as its addresses and ports tell.
+    let mut came = before.iter();
+    for (time, frame) in &after {
+        assert!(came.any(|(at, was)| was[26..] == frame[26..] && at == time), "{time:?}");
+    }
+    // On a schedule of its own a run begins when the capture begins.
+    run(&RunSpec { mpps: Some(0.1), ..spec }).unwrap();
+    let scheduled = records(&out).unwrap();
+    assert!(scheduled[0].0 >= BEGUN && scheduled[0].0 < BEGUN + Duration::from_millis(1), "{:?}", scheduled[0].0);
+}
+
+#[test]
+fn threads_that_had_no_cpu_are_told_of() {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let spec = |threads| RunSpec {
+        function: FunctionName::Ttl.into(),
+        mpps: Some(0.01),
+        packets: Some(1000),
+        threads: Some(threads),
+        deadline_s: Some(20.0),
+        ..RunSpec::default()
+    };
+    // None of them sleeps: four times as many as there are cores have a quarter of the time at most.
+    let routed = run(&spec((4 * cores).min(1024))).unwrap();
+    let note = routed.notes.iter().find(|note| note.contains("CPU-seconds"));
+    assert!(note.is_some_and(|note| note.contains("busy host, or of more threads than cores")), "{:?}", routed.notes);
+    let (report, cores) = (routed.report, f64::from(cores));
+    assert!(report.run_s >= report.wall_s && report.cpu_s > 0.0, "{report:?}");
+    assert!(report.cpu_s < 1.1 * cores * report.run_s + 0.05, "{report:?}");
+}

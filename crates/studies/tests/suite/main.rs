@@ -1,0 +1,4 @@
+//! What `studies` does, seen from outside. One program: each program of tests links everything once more.
+
+mod simt;
+mod slices;
