@@ -69,8 +69,6 @@ pub struct Allocation {
     pub io_ways: Option<Cbm>,
     /// The ways that each class may fill.
     pub classes: Vec<(Clos, Cbm)>,
-    /// Classes whose references go past the LLC from now on (`true`) or through it again.
-    pub bypass: Vec<(Clos, bool)>,
 }
 
 /// What a policy would need to decide and does not see.

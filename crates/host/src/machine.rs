@@ -174,7 +174,7 @@ impl Machine {
         for class in &self.classes {
             classes.push((class.clos, one(&self.resctrl.masks(&class.group)?)));
         }
-        Ok(Allocation { io_ways: self.io_ways()?, classes, bypass: Vec::new() })
+        Ok(Allocation { io_ways: self.io_ways()?, classes })
     }
 
     fn io_ways(&self) -> Result<Option<Cbm>, HostError> {

@@ -16,4 +16,4 @@ pub mod stacked;
 
 pub use divisor::Divisor;
 pub use error::MachineError;
-pub use level::{Controller, Full, Level, Lookup, Memory, Reply, Response, Served};
+pub use level::{Lookup, Memory, Reply, Response, Served};

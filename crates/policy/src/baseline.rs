@@ -24,11 +24,7 @@ impl Policy for Shared {
         let all = Cbm::low(self.floors.ways);
         let io = Cbm::span(self.floors.ways.saturating_sub(self.io), self.io);
         let classes = self.floors.core_classes.iter().chain(&self.floors.other_classes);
-        let wanted = Allocation {
-            io_ways: Some(io),
-            classes: classes.map(|c| (Clos(*c), all)).collect(),
-            ..Allocation::default()
-        };
+        let wanted = Allocation { io_ways: Some(io), classes: classes.map(|c| (Clos(*c), all)).collect() };
         let is_there = seen.in_force.io_ways? == io
             && wanted.classes.iter().all(|(c, m)| seen.in_force.classes.iter().all(|(d, n)| c != d || m == n));
         (!is_there).then_some(wanted)

@@ -104,7 +104,6 @@ impl Plan {
         Allocation {
             io_ways: Some(self.io),
             classes: [of(&floors.core_classes, self.core), of(&floors.other_classes, self.others)].concat(),
-            bypass: Vec::new(),
         }
     }
 

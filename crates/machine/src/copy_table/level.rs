@@ -10,7 +10,7 @@ use super::instruction::Piece;
 use super::moves::{Move, Source, Steps};
 use super::spec::{CopyInstruction, CopySystemSpec};
 use super::system::CopySystem;
-use crate::{Level, MachineError, Response, Served};
+use crate::{MachineError, Response, Served};
 
 /// How the entries of a congruence class are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -496,9 +496,10 @@ impl CopyLevel {
     }
 }
 
-impl Level for CopyLevel {
+impl CopyLevel {
+    /// Serves `request`, made at `now`, which never decreases from call to call.
     #[inline]
-    fn access(&mut self, request: &Request, now: Ps) -> Response {
+    pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         let Addr(addr) = request.addr;
         if request.access.is_dma() {
             let served = Served::Dram;

@@ -910,7 +910,6 @@ impl Ordered {
                     fetch.ticket = Some(ticket);
                     self.bound = self.bound.min(memory.next_answer());
                 }
-                Reply::Retry(at) => fetch.not_before = at.max(dispatched + Ps(1)),
             }
         }
         self.set_done(slot, UNKNOWN);
@@ -995,8 +994,6 @@ impl Ordered {
                 self.out.push(fetch);
                 self.bound = self.bound.min(memory.next_answer());
             }
-            // At least a picosecond on, or the core would ask for ever.
-            Reply::Retry(at_time) => self.pending[at].not_before = at_time.max(now + Ps(1)),
         }
     }
 

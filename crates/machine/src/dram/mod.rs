@@ -18,7 +18,6 @@ use std::ops::{Add, Sub};
 mod channel;
 pub mod checker;
 mod commanded;
-pub mod controller;
 mod counters;
 pub mod energy;
 pub mod hmc;
@@ -41,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::divisor::Divisor;
-use crate::{Level, MachineError, Response, Served};
+use crate::{MachineError, Response, Served};
 
 /// DRAM behind the LLC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -527,8 +526,9 @@ impl Dram {
     }
 }
 
-impl Level for Dram {
-    fn access(&mut self, request: &Request, now: Ps) -> Response {
+impl Dram {
+    /// Serves the line of `request`, made at `now`, which never decreases from call to call.
+    pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         self.line(request.addr.line(), request.access.writes(), now)
     }
 }

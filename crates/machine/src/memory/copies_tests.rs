@@ -12,7 +12,7 @@ use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::{Fault, IndexTable, Move};
 use crate::dram::DramSpec;
-use crate::{Level, Memory, Reply, Response, Served};
+use crate::{Memory, Reply, Response, Served};
 
 const CORES: u16 = 3;
 const LINES: u64 = 24;

@@ -10,7 +10,7 @@ use units::{LINE_BYTES, Line, Ps, Rate, Span};
 use super::Hierarchy;
 use super::llc::Requester;
 use crate::copy_table::Retires;
-use crate::{Level, MachineError, Response, Served};
+use crate::{MachineError, Response, Served};
 
 /// Who makes a core's copies in place of its loads and stores, and of a copy table: the rivals of
 /// [`crate::copy_table::CopyMethod`] on the server's memory.

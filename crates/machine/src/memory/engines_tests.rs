@@ -7,7 +7,7 @@ use super::{CopyEngineSpec, EngineNotice, Hierarchy, Inclusion, LlcSpec, MemoryS
 use crate::cache::CacheSpec;
 use crate::copy_table::Retires;
 use crate::dram::{DramSpec, PagePolicy};
-use crate::{Level, MachineError, Memory, Reply, Response, Served};
+use crate::{MachineError, Memory, Reply, Response, Served};
 
 const NS: u64 = 1_000;
 /// Rows of 32 lines lie in banks in turn: these two are in different banks.

@@ -9,7 +9,7 @@ use super::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, Home, Inclusion, Interconnect, MemorySpec, SocketsSpec,
 };
 use crate::cache::Victim;
-use crate::{Level, Lookup, Memory, Served};
+use crate::{Lookup, Memory, Served};
 
 const INTERVAL: u64 = 50_000;
 

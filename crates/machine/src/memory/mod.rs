@@ -95,7 +95,7 @@ use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
 use crate::dram::{Dram, DramSpec};
-use crate::{Level, Lookup, MachineError, Memory, Reply, Response, Served};
+use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 
 /// The most cores: a directory entry is a word.
 pub const MAX_CORES: u32 = 64;
@@ -1712,9 +1712,9 @@ impl Memory for Hierarchy {
     }
 }
 
-impl Level for Hierarchy {
+impl Hierarchy {
     /// Both steps at once, for one requester at a time; device requests go to the DMA paths.
-    fn access(&mut self, request: &Request, now: Ps) -> Response {
+    pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         match request.access {
             probe::Access::DmaWrite | probe::Access::DmaRead => {
                 let line = request.addr.line();
@@ -1733,6 +1733,6 @@ impl Level for Hierarchy {
             return Response { at: now + latency, served, path };
         }
         let reply = self.fetch(request, &lookup, now);
-        self.answered(reply, request, now)
+        self.answered(reply, now)
     }
 }

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 
-use probe::Request;
 use rustc_hash::FxHashMap;
 use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
@@ -512,13 +511,12 @@ impl Hierarchy {
     }
 
     /// As [`Hierarchy::wait_for`], of a reply.
-    pub(super) fn answered(&mut self, reply: Reply, request: &Request, now: Ps) -> Response {
+    pub(super) fn answered(&mut self, reply: Reply, now: Ps) -> Response {
         match reply {
             Reply::Done(response) => response,
             Reply::Pending(ticket) => {
                 self.wait_for(ticket).unwrap_or(Response { at: now, served: Served::Dram, path: Path::default() })
             }
-            Reply::Retry(_) => unreachable!("{request:?} is never refused"),
         }
     }
 }

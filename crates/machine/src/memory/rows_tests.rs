@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
 use super::{Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, SliceHash, Ways};
-use crate::Level;
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
-use crate::{Level, Memory, Reply, Response, Served};
+use crate::{Memory, Reply, Response, Served};
 
 const CORES: u16 = 4;
 

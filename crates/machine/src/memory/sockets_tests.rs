@@ -12,7 +12,7 @@ use super::{Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec
 use crate::cache::CacheSpec;
 use crate::copy_table::Move;
 use crate::dram::{DramSpec, PagePolicy};
-use crate::{Level, Response, Served};
+use crate::{Response, Served};
 
 const NS: u64 = 1_000;
 const LLC: u64 = 20 * NS;

@@ -7,11 +7,11 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 use super::llc::TENANTS;
 use super::tenants::{Tenants, is_of_tenants};
 use super::{ApplicationSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, SliceHash, Ways};
+use crate::Served;
 use crate::cache::{CacheSpec, Replacement};
 use crate::copy_table::Move;
 use crate::dram::DramSpec;
 use crate::stacked::Using;
-use crate::{Level, Served};
 
 const WAYS: u32 = 8;
 

@@ -12,7 +12,7 @@ use units::{Line, Ps};
 
 use super::{StackedSpec, Timing};
 use crate::error::MachineError;
-use crate::level::{Level, Response, Served};
+use crate::level::{Response, Served};
 
 /// What a request had of its bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,8 +175,9 @@ fn share_out(free: &mut [Ps], bank: usize, begin: Ps, work: Ps, means: &[Ps]) {
     }
 }
 
-impl Level for Stacked {
-    fn access(&mut self, request: &Request, now: Ps) -> Response {
+impl Stacked {
+    /// Serves the line of `request`, made at `now`, which never decreases from call to call.
+    pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         let bank = self.bank_of(request.addr.line());
         let arrives = now + self.link;
         let Turn { begin, done, .. } = self.serve(bank, arrives);

@@ -8,7 +8,7 @@ use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Record, Trace, simulate};
 use machine::dram::{ControllerSetting, DramSpec, PagePolicy};
 use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec};
-use machine::{Level, Memory, Reply, Served};
+use machine::{Memory, Reply, Served};
 use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests};
 use proptest::prelude::*;
 use stats::Reason;

@@ -1,6 +1,4 @@
 //! The timing shell of the copy table against costs worked out by hand.
-
-use machine::Level;
 use machine::Served;
 use machine::copy_table::{
     ControllerEngine, Copied, CopyCosts, CopyLevel, CopyMethod, CopyRequest, CopySystemSpec, DmaEngine, L1Spec,

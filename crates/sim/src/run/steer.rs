@@ -304,7 +304,6 @@ impl Actuator for Plant<'_> {
         seen.in_force = Allocation {
             io_ways: Some(memory.io_ways()),
             classes: classes.map(|c| (c, memory.class_ways(c))).to_vec(),
-            bypass: Vec::new(),
         };
         Ok(seen)
     }

@@ -102,7 +102,7 @@ impl Stepped {
     /// # Errors
     /// Ways that the LLC has not; none for a class.
     pub fn set_ways(&mut self, io: Cbm, classes: &[(Clos, Cbm)]) -> Result<(), machine::MachineError> {
-        self.server.set_ways(&Allocation { io_ways: Some(io), classes: classes.to_vec(), bypass: Vec::new() })
+        self.server.set_ways(&Allocation { io_ways: Some(io), classes: classes.to_vec() })
     }
 
     /// Lets `by` of its time pass, to the first arrival after that; the next call takes so much less.

@@ -200,8 +200,8 @@ fn a_sample_of_all_sets_is_none_and_a_copy_table_allows_no_other() {
     };
     let all = document(&scenario(&["machine.sampling=1"], None), 1);
     assert_eq!(unnamed(all), unnamed(document(&scenario(&[], None), 1)));
-    let refused = scenario(&["machine.sampling=8", "machine.copy_table={}"], None);
-    let error = run(&refused, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap_err().to_string();
+    let set = ["machine.sampling=8", "machine.copy_table={}"].map(String::from).to_vec();
+    let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
     assert!(error.contains("machine.sampling = 8 with machine.copy_table: allowed is 1"), "{error}");
 }
 

@@ -177,7 +177,7 @@ proptest! {
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={} run.seed={seed} machine.core.lookahead={}_ns {pipeline} {copy} {dram} {buffer} {sampling}",
+             machine.llc.io--ways={:#x} run.seed={seed} machine.core.lookahead={}_ns {pipeline} {copy} {dram} {buffer} {sampling}",
             1 << rx, 1 << tx, if way == 9 { 0 } else { 3 << way }, if dram.is_empty() { lookahead } else { 0 },
         )));
         let first = ends(&scenario, 3_000);

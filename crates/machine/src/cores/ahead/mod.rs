@@ -491,17 +491,13 @@ impl Ahead {
         let wanted = self.front_end.max(address.at);
         let free = wanted.max(self.fills.free_from(by));
         // For a line that is there and only has to be its own nothing comes in.
-        let mut out = if lookup.upgrade { free } else { self.fills.take_turn(free) };
-        let response = loop {
-            match memory.fetch(request, lookup, out) {
-                Reply::Done(response) => break response,
-                // The queue on the way has room then.
-                Reply::Retry(at) => out = self.fills.take_turn(at.max(out + Ps(1))),
-                // Nothing can be waited for here: the server gives cores of this kind no controller.
-                Reply::Pending(_) => {
-                    debug_assert!(false, "memory that answers at once");
-                    return out;
-                }
+        let out = if lookup.upgrade { free } else { self.fills.take_turn(free) };
+        let response = match memory.fetch(request, lookup, out) {
+            Reply::Done(response) => response,
+            // Nothing can be waited for here: the server gives cores of this kind no controller.
+            Reply::Pending(_) => {
+                debug_assert!(false, "memory that answers at once");
+                return out;
             }
         };
         self.last_out = self.last_out.max(out);

@@ -1,9 +1,7 @@
 //! The DRAM engine against a clock-by-clock twin, an independent checker, closed forms and
 //! measurements of other simulators.
 
-use machine::Controller;
 use machine::dram::checker::Checker;
-use machine::dram::controller::DramController;
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressMap, Decoder, Part};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
@@ -11,7 +9,7 @@ use machine::dram::presets;
 use machine::dram::simulate::{Arrivals, Isa, Outcome, Record, Trace, simulate, simulate_with};
 use machine::dram::standard::Standard;
 use proptest::prelude::*;
-use units::{Addr, Ps};
+use units::Ps;
 
 use crate::traces;
 use naive::{Naive, Request};
@@ -394,60 +392,6 @@ fn long_pauses_are_skipped_exactly() {
 }
 
 #[test]
-fn the_controller_and_the_array_interface_finish_requests_alike() {
-    for name in ["ddr4-2400u", "ddr5-4800b", "hbm2-2000"] {
-        let standard = presets::preset(name).unwrap();
-        let spec = ControllerSpec::default();
-        // One channel's requests, so that refusals are those of the array interface.
-        let requests: Vec<Request> = torture(&standard, 3000, 11)
-            .into_iter()
-            .map(|r| Request { address: r.address * u64::from(standard.channels) / 64 * 64, ..r })
-            .collect();
-        let decoder = Decoder::new(&map(&standard), &standard).unwrap();
-        let requests: Vec<Request> = requests.into_iter().filter(|r| decoder.decode(r.address).channel == 0).collect();
-        assert!(requests.len() > 500);
-        let expected = engine(&standard, &spec, &requests, Isa::best());
-        let mut controller = DramController::new(&standard, &map(&standard), &spec).unwrap();
-        let begin = |clock: u64| Ps((clock * 1_000_000).div_ceil(u64::from(standard.clock_mhz)));
-        let mut found = vec![Ps::ZERO; requests.len()];
-        let mut tickets = std::collections::HashMap::new();
-        let (mut next, mut now, mut done) = (0, Ps::ZERO, Vec::new());
-        while next < requests.len() || !tickets.is_empty() {
-            controller.advance(now, &mut done);
-            for (ticket, response) in done.drain(..) {
-                let (i, submitted) = tickets.remove(&ticket).unwrap();
-                found[i] = response.at;
-                assert_eq!(response.path.total(), response.at - submitted);
-                assert_eq!(response.at, now, "told when it happens");
-            }
-            while let Some(r) = requests.get(next).filter(|r| begin(r.offered) <= now) {
-                let request = probe::Request {
-                    addr: Addr(r.address),
-                    bytes: 64,
-                    site: 0,
-                    access: if r.write { probe::Access::Store } else { probe::Access::Load },
-                    clos: Default::default(),
-                    core: Default::default(),
-                    mapping: 0,
-                };
-                let Ok(ticket) = controller.submit(&request, now) else { break };
-                tickets.insert(ticket, (next, now));
-                next += 1;
-            }
-            let offer = requests.get(next).map(|r| begin(r.offered)).filter(|&at| at > now);
-            if let Some(at) = [controller.next(), offer].into_iter().flatten().min() {
-                assert!(at > now || !tickets.is_empty(), "{at} after {now}");
-                now = at.max(now);
-            }
-        }
-        for (i, &clock) in expected.completions.iter().enumerate() {
-            assert_eq!(found[i], begin(clock), "{name}: request {i}");
-        }
-        assert_eq!(controller.report().read_latency.n, expected.report.read_latency.n);
-    }
-}
-
-#[test]
 fn a_cube_meets_its_formulas() {
     let spec = CubeSpec::default();
     let map = AddressMap::ordered(&spec.vaults, "row column bank channel").unwrap();
@@ -757,6 +701,7 @@ fn contradictions_are_named_with_their_numbers() {
         "{text}"
     );
     let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
-    let text = DramController::new(&standard, &AddressMap::ordered(&standard, "row bank group column").unwrap(), &spec);
-    assert!(text.unwrap_err().to_string().contains("per-bank refresh of ddr4-2400u"));
+    let trace = Trace { addresses: &[0], writes: &[], arrivals: Arrivals::Saturated };
+    let text = simulate(&standard, &map, &spec, &trace, Record::default()).map(|_| ()).unwrap_err().to_string();
+    assert!(text.contains("per-bank refresh of ddr4-2400u"), "{text}");
 }

@@ -6,7 +6,6 @@
 
 use control::{Actuator, Allocation, Observation};
 use engine::{Engine, Model};
-use machine::Level;
 use machine::cache::CacheSpec;
 use machine::dram::DramSpec;
 use machine::memory::{Hierarchy, LlcSpec, MemorySpec, Ways};
@@ -168,7 +167,7 @@ fn core_fills_stay_in_their_mask_after_it_shrinks() {
 fn of_several_settings_all_are_applied_or_none() {
     let mut plant = plant(Cbm::low(2), Cbm::low(WAYS));
     for bad in [Cbm(0b101), Cbm::span(9, 3), Cbm(0)] {
-        let both = Allocation { io_ways: Some(Cbm::low(6)), classes: vec![(Clos(1), bad)], ..Allocation::default() };
+        let both = Allocation { io_ways: Some(Cbm::low(6)), classes: vec![(Clos(1), bad)] };
         assert_eq!(plant.apply(&both), Err(bad));
         assert_eq!(plant.observe().unwrap().in_force.io_ways, Some(Cbm::low(2)));
         assert_eq!(plant.dma(0..4 * SETS), (0, 4 * SETS), "still two ways");

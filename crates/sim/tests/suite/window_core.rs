@@ -1,4 +1,4 @@
-//! Seam: `Ref::dep` tells a pointer chase from misses that can overlap, on a core with a limited
+//! `Ref::dep` tells a pointer chase from misses that can overlap, on a core with a limited
 //! number of outstanding misses.
 //!
 //! The core of the machine, and a core of a few lines that is its twin here, replay a recording
@@ -7,7 +7,7 @@
 //! be outstanding.
 
 use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
-use machine::{Level, Lookup, Memory, Reply, Response, Served};
+use machine::{Lookup, Memory, Reply, Response, Served};
 use probe::{Event, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
 use stats::{Path, Reason};
 use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Span};
@@ -19,7 +19,7 @@ struct Fixed;
 
 const PRIVATE: Line = Line((16 << 32) / LINE_BYTES + 1000);
 
-impl Level for Fixed {
+impl Fixed {
     fn access(&mut self, _: &Request, now: Ps) -> Response {
         let mut path = Path::default();
         path.push(Reason::RowMiss, LATENCY);
