@@ -218,13 +218,7 @@ fn a_neighbour_takes_cache_and_keeps_its_pace() {
     // In a class of service with one way of eleven it keeps no more than that.
     let mut confined = server(&scenario(&set("machine.cores=2 neighbours=[{working--set=\"8_MiB\"}]")), 20_000);
     let ways = |mask| units::Cbm(mask);
-    confined
-        .set_ways(&control::Allocation {
-            io_ways: None,
-            classes: vec![(units::Clos(0), ways(1))],
-            ..Default::default()
-        })
-        .unwrap();
+    confined.set_ways(&control::Allocation { io_ways: None, classes: vec![(units::Clos(0), ways(1))] }).unwrap();
     let mut ends = Ends::default();
     while confined.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
     let way = 25_952_256 / 11 / 64;
