@@ -20,7 +20,7 @@ pub struct Rebase<'a, P> {
 }
 
 /// What a function did, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
 pub struct Seen {
     /// References of all kinds but prefetches; a copy counts a load and a store for each line.
     pub references: u64,
@@ -28,25 +28,6 @@ pub struct Seen {
     pub prefetches: u64,
     /// Instructions.
     pub instructions: u64,
-}
-
-impl std::ops::AddAssign for Seen {
-    fn add_assign(&mut self, other: Seen) {
-        self.references += other.references;
-        self.prefetches += other.prefetches;
-        self.instructions += other.instructions;
-    }
-}
-
-impl std::ops::Sub for Seen {
-    type Output = Seen;
-    fn sub(self, rhs: Seen) -> Seen {
-        Seen {
-            references: self.references - rhs.references,
-            prefetches: self.prefetches - rhs.prefetches,
-            instructions: self.instructions - rhs.instructions,
-        }
-    }
 }
 
 impl<'a, P: Probe> Rebase<'a, P> {

@@ -35,7 +35,7 @@ const USED_SHIFT: u32 = 20;
 const FREE: u16 = 0;
 
 /// What a flow table has done, of all cores together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
 pub struct FlowCounters {
     /// Packets whose flow was there and as its session is.
     pub hits: u64,
@@ -45,28 +45,6 @@ pub struct FlowCounters {
     pub stale: u64,
     /// Flows that had to leave for another.
     pub evictions: u64,
-}
-
-impl std::ops::AddAssign for FlowCounters {
-    fn add_assign(&mut self, other: FlowCounters) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.stale += other.stale;
-        self.evictions += other.evictions;
-    }
-}
-
-impl std::ops::Sub for FlowCounters {
-    type Output = FlowCounters;
-
-    fn sub(self, from: FlowCounters) -> FlowCounters {
-        FlowCounters {
-            hits: self.hits - from.hits,
-            misses: self.misses - from.misses,
-            stale: self.stale - from.stale,
-            evictions: self.evictions - from.evictions,
-        }
-    }
 }
 
 /// Where the rules lie that a packet is treated by.

@@ -122,7 +122,7 @@ pub struct NotHeld {
 }
 
 /// What a packet buffer has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct BufferCounters {
     /// Packets that got memory.
     pub packets: u64,
@@ -136,21 +136,6 @@ pub struct BufferCounters {
     used: u64,
     /// Bytes that nobody else could have, summed likewise.
     taken: u64,
-}
-
-impl std::ops::Sub for BufferCounters {
-    type Output = BufferCounters;
-
-    fn sub(self, rhs: BufferCounters) -> BufferCounters {
-        BufferCounters {
-            packets: self.packets - rhs.packets,
-            stalls: self.stalls - rhs.stalls,
-            stalls_with_room: self.stalls_with_room - rhs.stalls_with_room,
-            too_long: self.too_long - rhs.too_long,
-            used: self.used - rhs.used,
-            taken: self.taken - rhs.taken,
-        }
-    }
 }
 
 impl BufferCounters {

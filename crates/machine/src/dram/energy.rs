@@ -5,8 +5,6 @@
 //! energy by this: controllers of commands, and banks that are reserved in order of arrival. Left out: termination and
 //! I/O, power-down, the controller and the wires to it.
 
-use std::ops::{AddAssign, Sub};
-
 use super::presets;
 use super::standard::{Currents, Standard};
 use super::{DramSpec, MachineError};
@@ -34,7 +32,7 @@ impl Energy {
 }
 
 /// What devices did that takes energy, summed over channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::AddAssign, derive_more::Sub)]
 pub struct Work {
     /// Rows opened.
     pub activates: u64,
@@ -48,32 +46,6 @@ pub struct Work {
     pub open: f64,
     /// Nanoseconds.
     pub time: f64,
-}
-
-impl Sub for Work {
-    type Output = Work;
-    /// What was done since `rhs`, an earlier state of the same devices.
-    fn sub(self, rhs: Work) -> Work {
-        Work {
-            activates: self.activates - rhs.activates,
-            reading: self.reading - rhs.reading,
-            writing: self.writing - rhs.writing,
-            refreshes: self.refreshes - rhs.refreshes,
-            open: self.open - rhs.open,
-            time: self.time - rhs.time,
-        }
-    }
-}
-
-impl AddAssign for Work {
-    fn add_assign(&mut self, rhs: Work) {
-        self.activates += rhs.activates;
-        self.reading += rhs.reading;
-        self.writing += rhs.writing;
-        self.refreshes += rhs.refreshes;
-        self.open += rhs.open;
-        self.time += rhs.time;
-    }
 }
 
 /// What each kind of work takes.

@@ -13,7 +13,6 @@
 //! so that strides of a row do not all meet in one bank.
 
 use std::hint::select_unpredictable;
-use std::ops::{Add, Sub};
 
 mod channel;
 pub mod checker;
@@ -151,7 +150,7 @@ impl DramSpec {
 }
 
 /// What a DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub)]
 pub struct DramCounters {
     /// Lines read.
     pub reads: u64,
@@ -165,36 +164,6 @@ pub struct DramCounters {
     pub row_conflicts: u64,
     /// Data-bus time in use, over all channels.
     pub bus_busy: Ps,
-}
-
-impl Add for DramCounters {
-    type Output = DramCounters;
-    /// Of two memories together.
-    fn add(self, rhs: DramCounters) -> DramCounters {
-        DramCounters {
-            reads: self.reads + rhs.reads,
-            writes: self.writes + rhs.writes,
-            row_hits: self.row_hits + rhs.row_hits,
-            row_misses: self.row_misses + rhs.row_misses,
-            row_conflicts: self.row_conflicts + rhs.row_conflicts,
-            bus_busy: self.bus_busy + rhs.bus_busy,
-        }
-    }
-}
-
-impl Sub for DramCounters {
-    type Output = DramCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: DramCounters) -> DramCounters {
-        DramCounters {
-            reads: self.reads - rhs.reads,
-            writes: self.writes - rhs.writes,
-            row_hits: self.row_hits - rhs.row_hits,
-            row_misses: self.row_misses - rhs.row_misses,
-            row_conflicts: self.row_conflicts - rhs.row_conflicts,
-            bus_busy: self.bus_busy - rhs.bus_busy,
-        }
-    }
 }
 
 /// All channels of a memory.

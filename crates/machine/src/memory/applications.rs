@@ -16,7 +16,7 @@
 //! CAT gives a class of service ways, and so all lines of its cores; `ways` holds the lines of an application, whoever brings them in.
 //! Left out: who counts misses for the logic takes no time.
 
-use std::ops::{Range, Sub};
+use std::ops::Range;
 
 use probe::Request;
 use schemars::JsonSchema;
@@ -59,7 +59,7 @@ impl Default for ApplicationSpec {
 }
 
 /// What was done for an application at the LLC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct ApplicationCounters {
     /// Its lookups.
     pub llc: LevelCounters,
@@ -71,20 +71,6 @@ pub struct ApplicationCounters {
     pub changes: u64,
     /// Lines that had to leave the LLC since the application does not use it any more, or slices changed hands.
     pub flushed: u64,
-}
-
-impl Sub for ApplicationCounters {
-    type Output = ApplicationCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: ApplicationCounters) -> ApplicationCounters {
-        ApplicationCounters {
-            llc: self.llc - rhs.llc,
-            skipped: self.skipped - rhs.skipped,
-            bypassed: self.bypassed - rhs.bypassed,
-            changes: self.changes - rhs.changes,
-            flushed: self.flushed - rhs.flushed,
-        }
-    }
 }
 
 /// An application now.

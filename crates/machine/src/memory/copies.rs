@@ -1,5 +1,3 @@
-use std::ops::Sub;
-
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +35,7 @@ impl Default for CopyTableSpec {
 }
 
 /// What a copy table has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct CopyCounters {
     /// Entries filled: lines copied by a pointer.
     pub fills: u64,
@@ -49,20 +47,6 @@ pub struct CopyCounters {
     pub searches: u64,
     /// Pieces of copies, of a line or less, that were left to loads and stores: not a whole line, or not aligned alike.
     pub fallbacks: u64,
-}
-
-impl Sub for CopyCounters {
-    type Output = CopyCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: CopyCounters) -> CopyCounters {
-        CopyCounters {
-            fills: self.fills - rhs.fills,
-            hits: self.hits - rhs.hits,
-            settled: self.settled - rhs.settled,
-            searches: self.searches - rhs.searches,
-            fallbacks: self.fallbacks - rhs.fallbacks,
-        }
-    }
 }
 
 /// The table, and what it has listed and done.

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::ops::Sub;
 
 use probe::Request;
 use schemars::JsonSchema;
@@ -80,7 +79,7 @@ fn controller_setup() -> Span {
 }
 
 /// What a copy engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct EngineCounters {
     /// Copies, or with non-temporal stores pieces of a line or less.
     pub copies: u64,
@@ -90,19 +89,6 @@ pub struct EngineCounters {
     pub cleaned: u64,
     /// Accesses that waited for a copy under way.
     pub waits: u64,
-}
-
-impl Sub for EngineCounters {
-    type Output = EngineCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: EngineCounters) -> EngineCounters {
-        EngineCounters {
-            copies: self.copies - rhs.copies,
-            lines: self.lines - rhs.lines,
-            cleaned: self.cleaned - rhs.cleaned,
-            waits: self.waits - rhs.waits,
-        }
-    }
 }
 
 /// An engine at work.

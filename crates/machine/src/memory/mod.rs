@@ -70,7 +70,6 @@ pub use ways::Ways;
 pub use wires::Shape;
 
 use std::collections::VecDeque;
-use std::ops::Sub;
 
 use probe::Request;
 use schemars::JsonSchema;
@@ -130,7 +129,7 @@ pub struct MemorySpec {
 }
 
 /// Hits and misses of one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign)]
 pub struct LevelCounters {
     /// Found.
     pub hits: u64,
@@ -139,7 +138,7 @@ pub struct LevelCounters {
 }
 
 /// What a hierarchy has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct MemoryCounters {
     /// L1 of all cores.
     pub l1: LevelCounters,
@@ -180,34 +179,6 @@ impl LevelCounters {
     fn count(&mut self, hit: bool) {
         self.hits += u64::from(hit);
         self.misses += u64::from(!hit);
-    }
-}
-
-impl Sub for LevelCounters {
-    type Output = LevelCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: LevelCounters) -> LevelCounters {
-        LevelCounters { hits: self.hits - rhs.hits, misses: self.misses - rhs.misses }
-    }
-}
-
-impl Sub for MemoryCounters {
-    type Output = MemoryCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: MemoryCounters) -> MemoryCounters {
-        MemoryCounters {
-            l1: self.l1 - rhs.l1,
-            l2: self.l2 - rhs.l2,
-            llc: self.llc - rhs.llc,
-            dma_write: self.dma_write - rhs.dma_write,
-            dma_read: self.dma_read - rhs.dma_read,
-            tlb: self.tlb - rhs.tlb,
-            page_walks: self.page_walks - rhs.page_walks,
-            prefetches: self.prefetches - rhs.prefetches,
-            snoops: self.snoops - rhs.snoops,
-            upgrades: self.upgrades - rhs.upgrades,
-            writebacks: self.writebacks - rhs.writebacks,
-        }
     }
 }
 

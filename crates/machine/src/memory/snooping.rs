@@ -14,8 +14,6 @@
 //! States change as with the directory, which stays to say who has to be looked up here; what differs is when answers
 //! come. Left out: snoop filters, reading memory before the answers are in, wires for answers that are busy.
 
-use std::ops::Sub;
-
 use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
 
@@ -38,7 +36,7 @@ pub enum MesiState {
 }
 
 /// What snooping has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct SnoopCounters {
     /// Requests that all private caches heard of.
     pub broadcasts: u64,
@@ -54,22 +52,6 @@ pub struct SnoopCounters {
     pub invalidations: u64,
     /// Time that broadcasts waited for the wires, each as long as the core that heard of it last.
     pub waited: Ps,
-}
-
-impl Sub for SnoopCounters {
-    type Output = SnoopCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: SnoopCounters) -> SnoopCounters {
-        SnoopCounters {
-            broadcasts: self.broadcasts - rhs.broadcasts,
-            lookups: self.lookups - rhs.lookups,
-            modified: self.modified - rhs.modified,
-            exclusive: self.exclusive - rhs.exclusive,
-            shared: self.shared - rhs.shared,
-            invalidations: self.invalidations - rhs.invalidations,
-            waited: self.waited - rhs.waited,
-        }
-    }
 }
 
 /// A broadcast; all zeros where a directory knows.

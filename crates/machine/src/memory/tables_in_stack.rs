@@ -5,7 +5,7 @@
 //!
 //! Source: T. Korikawa, A. Kawabata, F. He, E. Oki, IEEE Access 8, 2020, section III.
 
-use std::ops::{Range, Sub};
+use std::ops::Range;
 
 use engine::Seed;
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ impl Default for StackedTablesSpec {
 }
 
 /// What a stacked DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct StackedCounters {
     /// Lines read.
     pub reads: u64,
@@ -48,20 +48,6 @@ pub struct StackedCounters {
     pub waited: Ps,
     /// Time that banks were busy, those of all copies together.
     pub busy: Ps,
-}
-
-impl Sub for StackedCounters {
-    type Output = StackedCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: StackedCounters) -> StackedCounters {
-        StackedCounters {
-            reads: self.reads - rhs.reads,
-            writes: self.writes - rhs.writes,
-            interleaved: self.interleaved - rhs.interleaved,
-            waited: self.waited - rhs.waited,
-            busy: self.busy - rhs.busy,
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

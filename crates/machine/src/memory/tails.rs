@@ -6,8 +6,6 @@
 //! NIC reads of it to send is not wanted again and never goes to DRAM; what the LLC writes back takes the place of what it
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
-use std::ops::Sub;
-
 use rustc_hash::FxHashMap;
 use units::{Line, Ps};
 
@@ -18,7 +16,7 @@ use crate::MachineError;
 pub const MOST_CACHED: u32 = 4096;
 
 /// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,
@@ -30,20 +28,6 @@ pub struct TailCounters {
     pub replaced: u64,
     /// Loads of cores that they have answered; the line stays until it is written.
     pub to_cores: u64,
-}
-
-impl Sub for TailCounters {
-    type Output = TailCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: TailCounters) -> TailCounters {
-        TailCounters {
-            written: self.written - rhs.written,
-            gathered: self.gathered - rhs.gathered,
-            bypassed: self.bypassed - rhs.bypassed,
-            replaced: self.replaced - rhs.replaced,
-            to_cores: self.to_cores - rhs.to_cores,
-        }
-    }
 }
 
 /// See the module header.

@@ -18,7 +18,6 @@ mod pending;
 mod spread;
 
 use std::collections::VecDeque;
-use std::ops::Sub;
 
 use control::Allocation;
 use engine::{Engine, Seed};
@@ -133,7 +132,7 @@ pub struct Pause {
 }
 
 /// Counters of a core.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::Sub)]
 pub struct CoreCounters {
     /// Packets it took from its ring.
     pub packets: u64,
@@ -146,20 +145,6 @@ pub struct CoreCounters {
     /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
     /// `rte_eth_stats`).
     pub rx_nombuf: u64,
-}
-
-impl Sub for CoreCounters {
-    type Output = CoreCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: CoreCounters) -> CoreCounters {
-        CoreCounters {
-            packets: self.packets - rhs.packets,
-            bursts: self.bursts - rhs.bursts,
-            busy: self.busy - rhs.busy,
-            instructions: self.instructions - rhs.instructions,
-            rx_nombuf: self.rx_nombuf - rhs.rx_nombuf,
-        }
-    }
 }
 
 /// Where the mbufs of a pool are; the sum is the pool's size (equation 2 of 5GC2ache, which counts what is sent as

@@ -25,28 +25,12 @@ const INSTRUCTIONS: u32 = 12;
 const SITE: u16 = 60_100;
 
 /// What a neighbour did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
 pub struct NeighbourCounters {
     /// References.
     pub references: u64,
     /// Its lookups in the LLC.
     pub llc: LevelCounters,
-}
-
-impl std::ops::AddAssign for NeighbourCounters {
-    fn add_assign(&mut self, other: NeighbourCounters) {
-        self.references += other.references;
-        self.llc.hits += other.llc.hits;
-        self.llc.misses += other.llc.misses;
-    }
-}
-
-impl std::ops::Sub for NeighbourCounters {
-    type Output = NeighbourCounters;
-    /// What was counted since `rhs`, an earlier state of the same counters.
-    fn sub(self, rhs: NeighbourCounters) -> NeighbourCounters {
-        NeighbourCounters { references: self.references - rhs.references, llc: self.llc - rhs.llc }
-    }
 }
 
 /// A core of a neighbour.
