@@ -65,12 +65,15 @@ $(STAMPS)/docs: $(STAMPS)/venv docs/requirements.txt
 	$(PIP) -r docs/requirements.txt
 	@touch $@
 
+# The extension is named so that cargo takes its features of shared libraries, and with them what was compiled for it.
+DAEMON := --package wirespeed-py --package wirespeed-daemon --bin wirespeedd
+
 # Python is linked in place, so only Rust and presets make it build again.
 $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
 	@echo 'building the extension: several minutes the first time'
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin develop --release --locked
-	cargo build --release --locked --package wirespeed-daemon
+	cargo build --release --locked $(DAEMON)
 	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/wirespeedd" $(BIN)/wirespeedd
 	@touch $@
 

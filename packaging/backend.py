@@ -43,8 +43,13 @@ def daemon() -> Path:
         "cargo",
         "build",
         "--release",
+        # Named so that cargo takes the extension's features of shared libraries, and with them what was compiled for it.
+        "--package",
+        "wirespeed-py",
         "--package",
         "wirespeed-daemon",
+        "--bin",
+        "wirespeedd",
         "--message-format=json-render-diagnostics",
     ]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

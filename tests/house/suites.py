@@ -113,8 +113,9 @@ def tests() -> list[Suite]:
             one,
             ["cargo-clippy"],
         ),
-        # Without the examples, which clippy has checked: optimised, those of `functions` take as long as a crate.
-        Suite("cargo test", [*workspace, "--lib", "--bins", "--tests"], cargo),
+        # Whatever has tests. Clippy has checked the examples and the extension: optimised, those of `functions` take as
+        # long as a crate, and `--lib` would link the extension, which has no test, once more.
+        Suite("cargo test", [*workspace, "--tests"], cargo),
         Suite("cargo doctest", [*workspace, "--doc"], cargo),
         # Files side by side: what a file sets up for its tests is set up once.
         Suite("pytest", ["pytest", "--numprocesses", "auto", "--dist", "loadfile"], pytest),

@@ -16,6 +16,8 @@ fn programs() -> &'static PathBuf {
         let target = test.ancestors().nth(3).expect("cargo's target folder");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--release", "--offline", "--quiet", "-p", env!("CARGO_PKG_NAME")])
+            // With its features of libraries, what `make build` has compiled for the extension is taken as it is.
+            .args(["-p", "wirespeed-py"])
             .args(["--example", "forward_instructions", "--example", "upf_instructions"])
             .args(["--example", "application_instructions", "--target-dir"])
             .arg(target)
