@@ -24,7 +24,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from wirespeed import _wirespeed, scenarios, units
+from wirespeed import _wirespeed, units
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
@@ -269,7 +269,7 @@ def resq(knobs: Sequence[Knob], evaluator: Evaluator, target: Target, scenario: 
         return tried
     (base,) = evaluator.measure([{}])
     llc = scenario["machine"]["llc"]
-    io_ways = scenarios.ways(llc["io_ways"])
+    io_ways = units.ways(llc["io_ways"])
     packets, gbps = base.values.get("offered_mpps", 0.0), base.values.get("offered_l2_gbps", 0.0)
     if io_ways == 0 or packets == 0:
         tried.note = "needs ways that devices write to, and traffic"
