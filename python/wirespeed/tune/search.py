@@ -15,11 +15,13 @@ ResQ (Tootoonchian et al., NSDI 2018): as many receive buffers as fit into the w
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import os
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -58,8 +60,23 @@ DESCRIPTORS: Final = "nic.rx_descriptors"
 BUFFERS: Final = "mempool.size"
 _PAPERS_ORDER: Final = (DESCRIPTORS, BUFFERS)
 
+# Points that are proposed at a time.
+BATCH: Final = 4
 # Between two looks at whether Ctrl-C was pressed.
 _HEARS_EVERY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How settings are searched; see `wirespeed.tune`. What is None is as usual of what is tuned."""
+
+    metric: str | None = None
+    loss_limit: float | None = None
+    evaluations: int | None = None
+    grid: bool = False
+    seed: int = 0
+    batch: int = BATCH
+    journal: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +225,16 @@ def one_at_a_time(knobs: Sequence[Knob], evaluator: Evaluator, goal: Goal) -> Tr
         best = tried.best(goal)
         chosen = best.settings if best is not None else chosen
     return tried
+
+
+@contextlib.contextmanager
+def resumed(evaluator: Evaluator, journal: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Says of a search that Ctrl-C ends how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = f"; run it again with the journal {journal} to go on" if journal is not None else ""
+        raise KeyboardInterrupt(f"stopped after {evaluator.ran} evaluations{how}") from None
 
 
 def joint(knobs: Sequence[Knob], evaluator: Evaluator, goal: Goal, budget: int, batch: int, seed: int) -> Tried:
