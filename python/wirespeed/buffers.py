@@ -7,8 +7,6 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
-import altair as alt
-import vl_convert
 from rich.table import Table
 
 from wirespeed import _wirespeed, scenarios
@@ -117,6 +115,9 @@ def _number(value: float | None, form: str) -> str:
 
 def heat_map(found: Mapping[str, Any]) -> str:
     """References over time (across) and rows of the buffer (up), a panel an allocation, as an SVG document."""
+    import altair as alt  # drawing costs a quarter of a second to import
+    import vl_convert
+
     panels = []
     for each in found["allocations"]:
         heat = each["heat"]

@@ -6,20 +6,16 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
 from rich.table import Table
 
-from wirespeed import _wirespeed, buffers, options, scenarios
+from wirespeed import _wirespeed, buffers, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
-from wirespeed.options import OUTPUT, TRAFFIC, QuietOpt, TablesOrJsonOpt
-from wirespeed.progress import Bar
 
 __all__ = ["Application", "run", "spec", "table"]
 
@@ -165,89 +161,3 @@ def _separated(text: str) -> str:
 
 
 _COUNTS: Final = re.compile(r"(?<![\w./-])\d{4,}(?= (?:packets|flows|not IPv4|dropped)\b)")
-_EPILOG: Final = (
-    "Examples:\n\n"
-    "  wirespeed microengines\n\n"
-    "  wirespeed microengines --set sdram.prefetch=true --set sdram.batch=4 --set transmit.block=4\n\n"
-    "  wirespeed microengines mine.toml --application nat --traffic packmime --format json | jq .gbps\n\n"
-    "[bold]wirespeed presets ixp1200[/bold] prints what there is to set; --show prints it with the settings given.\n\n"
-    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
-)
-_PROCESSOR: Final = "Processor"
-
-
-def add(
-    app: typer.Typer,
-    show: Callable[[Any], None],
-    emit: Callable[[str], None],
-    stoppable: Callable[[], AbstractContextManager[None]],
-) -> None:
-    """Adds the command to `app`; `show` prints tables, `emit` text; `stoppable` is around what Ctrl-C may end."""
-
-    @app.command("microengines", epilog=_EPILOG)
-    def microengines(
-        processor: Annotated[
-            str, typer.Argument(metavar="[PROCESSOR]", help="A shipped network processor, or a TOML file.")
-        ] = PRESET,
-        settings: Annotated[
-            list[str] | None, options.setting(", for example [bold]sdram.queues=bank_parity[/bold]", _PROCESSOR)
-        ] = None,
-        application: Annotated[
-            Application,
-            typer.Option("--application", help="What is done to packets.", rich_help_panel=_PROCESSOR),
-        ] = Application.l3fwd16,
-        traffic: Annotated[
-            str,
-            typer.Option(
-                "--traffic",
-                metavar="WHAT",
-                help="edge, packmime, fixed=BYTES, a profile, a capture, or a scenario, whose traffic it is.",
-                rich_help_panel=TRAFFIC,
-            ),
-        ] = "edge",
-        packets: Annotated[
-            int, typer.Option("--packets", metavar="N", min=1, help="Packets of a run.", rich_help_panel=TRAFFIC)
-        ] = 30_000,
-        warm_up: Annotated[
-            int,
-            typer.Option("--warm-up", metavar="N", min=0, help="Packets before these.", rich_help_panel=TRAFFIC),
-        ] = 10_000,
-        seeds: Annotated[
-            int,
-            typer.Option("--seeds", metavar="N", min=1, help="Runs of other seeds.", rich_help_panel=TRAFFIC),
-        ] = 5,
-        seed: Annotated[int, options.seed("The first seed", TRAFFIC)] = 0,
-        window: Annotated[
-            int,
-            typer.Option(
-                "--rows", metavar="W", min=1, help="References in which rows are counted.", rich_help_panel=OUTPUT
-            ),
-        ] = 16,
-        form: TablesOrJsonOpt = "table",
-        only_show: Annotated[
-            bool, typer.Option("--show", help="Print the processor as TOML, and run nothing.", rich_help_panel=OUTPUT)
-        ] = False,
-        quiet: QuietOpt = False,
-    ) -> int:
-        """Run a network processor: multithreaded engines, packet buffer, SDRAM controller, each with its switches."""
-        if only_show:
-            emit(spec(processor, settings, application=application))
-            return 0
-        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
-            bar(f"{seeds} runs of {q.count(warm_up + packets)} packets", 0, 0, "")
-            found = run(
-                processor,
-                settings,
-                application=application,
-                traffic=traffic,
-                packets=packets,
-                warm_up=warm_up,
-                seeds=seeds,
-                seed=seed,
-                window=window,
-            )
-        if form == "json":
-            emit(json.dumps(found, indent=2, allow_nan=False))
-        else:
-            show(table(found))
-        return 0

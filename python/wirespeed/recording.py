@@ -7,39 +7,21 @@ of one's own made for each packet.
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
 from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from wirespeed import _wirespeed
-from wirespeed.console import Console
 
 INCLUDE: Final = Path(__file__).parent / "include"
 """The folder of `wirespeed_probe.h`."""
 
 _MOST_PLACES: Final = 20
-
-
-class Format(StrEnum):
-    """How a recording is shown."""
-
-    table = "table"
-    json = "json"
-
-
-app = typer.Typer(
-    name="recording",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Simulate a program of your own: record what it does to memory, and look at what was recorded.",
-)
 
 
 def describe(path: str | PathLike[str]) -> dict[str, Any]:
@@ -98,25 +80,3 @@ def _bytes(n: int) -> str:
         if n >= size:
             return f"{n / size:,.1f} {unit}"
     return f"{n} B"
-
-
-@app.command("show")
-def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, plain or .gz, .xz, .zst.")],
-    form: Annotated[Format, typer.Option("--format", help="A table for people, or JSON.")] = Format.table,
-) -> int:
-    """Show what a recording holds: packets, references, instructions, and the memory they go to."""
-    found = describe(file)
-    console = Console(highlight=False)
-    if form is Format.json:
-        console.out(json.dumps(found, indent=2, allow_nan=False), highlight=False)
-    else:
-        console.print(page(found))
-    return 0
-
-
-@app.command("include")
-def include() -> int:
-    """Print the folder of wirespeed_probe.h, for a compiler's [bold]-I[/bold]."""
-    Console(highlight=False, soft_wrap=True).out(str(INCLUDE), highlight=False)
-    return 0

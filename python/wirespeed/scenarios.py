@@ -181,15 +181,6 @@ def plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def ways(value: object) -> int:
-    """How many ways of a cache a setting names: a count, or the bits of a mask that is text.
-
-    >>> ways(2), ways("0x600"), ways("0b1111")
-    (2, 2, 4)
-    """
-    return int(value, 0).bit_count() if isinstance(value, str) and value[:2] in ("0x", "0b") else int(str(value))
-
-
 def _read(path: str) -> str:
     if (kept := again.scenario(path)) is not None:
         return kept

@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
 from rich.table import Table
-from rich.text import Text
 
-from wirespeed import _wirespeed, options, printed, scenarios
+from wirespeed import _wirespeed, printed
 from wirespeed import quantities as q
-from wirespeed.console import Console
 from wirespeed.errors import InputError, nearest
-from wirespeed.options import CaptureOpt, QuietOpt, TableOpt, TablesOrJsonOpt
-from wirespeed.progress import Bar
 
 ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "without LLC", "shared_llc": "shared LLC"}
 
@@ -136,17 +128,8 @@ def study(
     previews = [_preview(one, lookups) for one in each]
     outcomes: list[dict[str, Any] | None] = [None] * len(each)
     if not preview:
-        done = 0
-
-        def keep(place: int, outcome: str) -> None:
-            nonlocal done
-            outcomes[place] = json.loads(outcome)
-            done += 1
-            if progress is not None:
-                progress("architectures", done, len(each), ARCHITECTURES[each[place]["architecture"]])
-
-        points = [json.dumps({"spec": one, "seed": seed, "runs": runs}) for one in each]
-        _wirespeed.run_slices(points, keep, threads, lookups)
+        points = [{"spec": one, "seed": seed, "runs": runs} for one in each]
+        outcomes = _simulated(points, lookups, threads, progress)
     rows = [
         {
             "architecture": one["architecture"],
@@ -167,6 +150,27 @@ def study(
         "seed": seed,
         "architectures": rows,
     }
+
+
+def _simulated(
+    points: Sequence[Mapping[str, Any]],
+    lookups: _wirespeed.RecordedLookups | None,
+    threads: int | None,
+    progress: Callable[[str, int, int, str], None] | None,
+) -> list[dict[str, Any] | None]:
+    """What comes of each architecture."""
+    outcomes: list[dict[str, Any] | None] = [None] * len(points)
+    done = 0
+
+    def keep(place: int, outcome: str) -> None:
+        nonlocal done
+        outcomes[place] = json.loads(outcome)
+        done += 1
+        if progress is not None:
+            progress("architectures", done, len(points), ARCHITECTURES[points[place]["spec"]["architecture"]])
+
+    _wirespeed.run_slices([json.dumps(point) for point in points], keep, threads, lookups)
+    return outcomes
 
 
 def _refuse_unused(spec: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -353,121 +357,3 @@ def _facts(facts: Mapping[str, Any]) -> Table:
     for region in facts["regions"]:
         shown.add_row(f"  {region['name']}", f"{region['lines']:,} lines")
     return shown
-
-
-_EPILOG: Final = (
-    "Examples:\n\n"
-    "  wirespeed slices\n\n"
-    "  wirespeed slices --set applications.0.rho=0.9 --set outstanding=4 --set limit=400\n\n"
-    "  wirespeed slices --capture trace.pcap.gz --table rib.bz2 --function forward --real-size\n\n"
-    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
-)
-_MODEL: Final = "Slices and stacked DRAM"
-
-
-def add(app: typer.Typer, show: Callable[[str], None], stoppable: Callable[[], AbstractContextManager[None]]) -> None:
-    """Adds the command to `app`; `show` prints to stdout, `stoppable` stands around what Ctrl-C may end."""
-
-    @app.command("slices", epilog=_EPILOG)
-    def slices(
-        settings: Annotated[
-            list[str] | None,
-            options.setting(
-                " of the model, for example [bold]limit=400[/bold] or applications.0.slices=16; `--format json` shows "
-                "all",
-                _MODEL,
-            ),
-        ] = None,
-        real_size: Annotated[
-            bool,
-            typer.Option(
-                "--real-size",
-                help="Caches of 64 KiB, 512 KiB and 28 x 1 MiB in place of the paper's, and 2^27 entries.",
-                rich_help_panel=_MODEL,
-            ),
-        ] = False,
-        preview: Annotated[
-            bool, typer.Option("--preview", help="Closed forms only: at once.", rich_help_panel=_MODEL)
-        ] = False,
-        runs: Annotated[
-            int, typer.Option("--runs", metavar="N", min=1, help="Independent runs.", rich_help_panel=_MODEL)
-        ] = 1,
-        seed: Annotated[int, options.seed("Seed", _MODEL)] = 0,
-        function: Annotated[
-            str | None,
-            typer.Option(
-                "--function",
-                metavar="KIND",
-                help="Look up what this packet function does (forward, nat, classify, ...), not by the Zipf-like law.",
-                show_default=False,
-                rich_help_panel=options.TRAFFIC,
-            ),
-        ] = None,
-        scenario: Annotated[
-            str | None,
-            typer.Option(
-                "--scenario",
-                metavar="SCENARIO",
-                help="Whose traffic, tables and function are recorded: a file or a shipped one; else forwarding.",
-                show_default=False,
-                rich_help_panel=options.TRAFFIC,
-            ),
-        ] = None,
-        capture: CaptureOpt = None,
-        table: TableOpt = None,
-        packets: Annotated[
-            int | None,
-            options.count(
-                "--packets",
-                f"Packets that are recorded and come again after the last; {RECORDED_PACKETS} if left out.",
-                show_default=False,
-                rich_help_panel=options.TRAFFIC,
-            ),
-        ] = None,
-        threads: Annotated[
-            int | None,
-            typer.Option("--threads", metavar="N", min=1, help="Architectures at a time.", show_default=False),
-        ] = None,
-        form: TablesOrJsonOpt = "table",
-        quiet: QuietOpt = False,
-    ) -> int:
-        """LLC slices, a shared LLC and none, over stacked DRAM: side by side, simulated and in closed form."""
-        spec = judged(default(settings or (), real_size))
-        lookups = None
-        with stoppable(), Bar(quiet=quiet, unit="runs") as bar:
-            if any(given is not None for given in (function, scenario, capture, table)):
-                found = scenarios.find(scenario or "forwarding")
-                overrides = [*found.overrides, *([f"function.kind={function}"] if function else [])]
-                capture_file, table_file = _text(capture), _text(table)
-                resolved = _wirespeed.Scenario(
-                    found.text, found.origin, overrides, capture=capture_file, table=table_file
-                )
-                lookups = record(resolved, packets or RECORDED_PACKETS, spec["line_bytes"])
-            elif packets is not None:
-                raise InputError(
-                    "--packets without traffic: lookups by the Zipf-like law are not of packets "
-                    "(give --function, --scenario, --capture or --table, or --set requests=N)"
-                )
-            result = study(spec, lookups, runs, seed, threads, preview, bar)
-        if form == "json":
-            show(json.dumps(result, indent=2, allow_nan=False))
-            return 0
-        console = Console(file=sys.stdout)
-        console.print(Text(sentence(result), "bold"))
-        for shown in tables(result):
-            console.print()
-            console.print(shown)
-        for note in notes(result):
-            console.print(f"Note: {note}", highlight=False)
-        if any(row["errors"] for row in result["architectures"]):
-            taken = "lookups as independent, and " if lookups is None else ""
-            console.print(
-                "In brackets: closed form less simulation, in percent of it, of shares in points. Closed forms take "
-                f"{taken}DRAM without interleaving.",
-                highlight=False,
-            )
-        return 0
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

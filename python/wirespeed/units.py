@@ -52,6 +52,15 @@ Quantity(value=1048576.0, kind='bytes'))
     return None
 
 
+def ways(value: object) -> int:
+    """How many ways of a cache a setting names: a count, or the bits of a mask that is text.
+
+    >>> ways(2), ways("0x600"), ways("0b1111")
+    (2, 2, 4)
+    """
+    return int(value, 0).bit_count() if isinstance(value, str) and value[:2] in ("0x", "0b") else int(str(value))
+
+
 def rate(where: str, text: str) -> Quantity:
     """A rate of bits or of packets. Raises InputError for a bare number: of what would be a guess.
 

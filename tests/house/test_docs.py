@@ -135,7 +135,11 @@ def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
 
 def test_a_capture_that_is_routed_comes_with_its_routes() -> None:
     # Without --table a table is made, and most destinations of a real capture are not in it.
-    texts = [ROOT / "README.md", ROOT / "docs" / "guide" / "router.md", ROOT / "python" / "wirespeed" / "router.py"]
+    texts = [
+        ROOT / "README.md",
+        ROOT / "docs" / "guide" / "router.md",
+        ROOT / "python/wirespeed/commands/router/run.py",
+    ]
     lines = [line for text in texts for line in text.read_text().splitlines() if "wirespeed router run --" in line]
     routed = [line for line in lines if "--capture" in line]
     assert len(routed) >= len(texts)

@@ -43,6 +43,7 @@ import typer
 import smaller
 from stock import frame
 from wirespeed import cli
+from wirespeed.commands import exits
 
 __all__ = ["Block", "Session", "blocks", "commands", "frame", "pages", "run", "skipped"]
 
@@ -114,7 +115,6 @@ WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
 )
 # What takes seconds even when it is small is run where it stands first: all of them, or those with the same options.
 ONCE: Final = {"papers": "all words", "advise": "options", "copies": "all words", "tune": "all words"}
-EXIT_NO_GPU: Final = 77
 # What stands before the time that `wirespeed memory dram` itself took.
 _OWN_TIME: Final = r"clocks of # MHz"
 _ran: dict[tuple[str, ...], str] = {}
@@ -313,8 +313,8 @@ def run(command: str) -> str:
             raise AssertionError(f"{e}\n{err.getvalue()[-500:]}") from e
     # A condition that holds is an answer, too, and so is a machine without a GPU.
     answers = {None, 0}
-    answers |= {cli.EXIT_CONDITION} if "--fail-if" in words else set()
-    answers |= {EXIT_NO_GPU} if words[:2] == ["router", "probe"] else set()
+    answers |= {exits.EXIT_CONDITION} if "--fail-if" in words else set()
+    answers |= {exits.EXIT_NO_GPU} if words[:2] == ["router", "probe"] else set()
     assert code in answers, err.getvalue()[-500:]
     if (promised := _starts(command, PROMISES)) is not None:
         _is_kept(promised, out_at, out.getvalue())
@@ -339,7 +339,7 @@ def error(command: str) -> str:
         shell = ["bash", "-c", f"{ours}\n{command}\nexit $?"]
         # As wide as it comes: lines may be broken anywhere where they are compared.
         done = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=60)
-    assert done.returncode == cli.EXIT_INPUT, f"ends with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"
+    assert done.returncode == exits.EXIT_INPUT, f"ends with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"
     return done.stdout + done.stderr
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import wirespeed
 from wirespeed import api, cli, copies, cost, predict
+from wirespeed.commands import run as command
 from wirespeed.errors import InputError
 
 CAPTURE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces" / "mpls_10k.pcap.gz"
@@ -133,7 +134,7 @@ def test_a_prediction_shows_the_progress_of_its_check_unless_quiet(
         asked.append(arguments[-1])
         raise InputError("ran")
 
-    monkeypatch.setattr(cli, "_run", ran)
+    monkeypatch.setattr(command, "simulate", ran)
     words = ["predict", "forwarding", "--check", "--set", "run.packets=1000", "--set", "function.forward.prefixes=100"]
     with pytest.raises(InputError, match="ran"):
         cli.app(args=[*words, *["--quiet"] * quiet], prog_name="wirespeed", standalone_mode=False)

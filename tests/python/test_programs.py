@@ -25,7 +25,8 @@ from wirespeed.programs.process import Process
 from wirespeed.programs.testpmd import Sampling, Setup
 from wirespeed.programs.windows import estimate
 from wirespeed.tune.choice import Choice, forward_loop
-from wirespeed.tune.programs import spearman, tune_program
+from wirespeed.tune.programs import NO_LOSS, spearman, tune_program
+from wirespeed.tune.search import Plan
 from wirespeed.tune.template import Template, Timing
 
 NEEDS_TESTPMD = pytest.mark.skipif(
@@ -322,10 +323,8 @@ def test_a_command_is_tuned_from_end_to_end(tmp_path: Path) -> None:
     found = tune_program(
         template(tmp_path),
         {"nic.ring": [1, 3, 5, 13]},
-        metric="highest",
-        loss_limit=None,
+        Plan(metric="highest", journal=tmp_path / "journal"),
         starts=1,
-        journal=tmp_path / "journal",
     )
     document = found.document
     assert document["best"]["value"] == 10
@@ -337,10 +336,8 @@ def test_a_command_is_tuned_from_end_to_end(tmp_path: Path) -> None:
     again = tune_program(
         template(tmp_path),
         {"nic.ring": [1, 3, 5, 13]},
-        metric="highest",
-        loss_limit=None,
+        Plan(metric="highest", journal=tmp_path / "journal"),
         starts=1,
-        journal=tmp_path / "journal",
     )
     assert again.document["ran"] == 0
     assert again.document["points"] == document["points"]
@@ -367,9 +364,7 @@ def test_of_what_should_be_low_the_lower_quartile_is_told(tmp_path: Path) -> Non
 
 
 def test_what_dies_or_hangs_is_recorded_and_told(tmp_path: Path) -> None:
-    found = tune_program(
-        template(tmp_path, timeout_s=0.5), {"nic.ring": [5, 66, 77]}, metric="highest", loss_limit=None, starts=1
-    )
+    found = tune_program(template(tmp_path, timeout_s=0.5), {"nic.ring": [5, 66, 77]}, Plan(metric="highest"), starts=1)
     assert found.document["best"]["value"] == 10
     assert len(found.document["died"]) == 2
     assert any("signal 9" in each for each in found.document["died"])
@@ -549,7 +544,7 @@ def test_a_cold_pool_costs_testpmd_and_tuning_finds_that() -> None:
 
     target = Forwarder(Setup(1500, "memif", "paper"), QUICK, 262_140)
     knobs = {"mempool.size": [8192, 262_140], "mempool.cache": [0, 250]}
-    found = tune_program(target, knobs, evaluations=3, starts=1).document
+    found = tune_program(target, knobs, Plan(loss_limit=NO_LOSS, evaluations=3), starts=1).document
     assert found["best"]["gain_pct"] > 30
     assert "\ndpdk-testpmd " in found["command"]
     assert found["died"] == []

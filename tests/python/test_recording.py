@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wirespeed
-from wirespeed import recording
+from wirespeed import cli, recording
 from wirespeed.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -210,15 +210,18 @@ def test_a_recording_that_cannot_be_written_is_said_and_the_program_goes_on(tmp_
 
 
 def test_the_command_shows_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> object:
+        return cli.app(args=["recording", *words], prog_name="wirespeed", standalone_mode=False)
+
     file = tmp_path / "one.probe"
     file.write_text(
         "wirespeed-probe 1\nR shared 1000 128 table\nB 60 100\nW 7\nL 1000 8\nE forward\nB 60 100\nE drop\n"
     )
-    assert recording.show(file) == 0
+    assert run("show", str(file)) == 0
     said = capsys.readouterr().out
     assert "2 packets of 60 B in the mean (probe), 1 dropped" in said
     assert "table" in said
-    assert recording.show(file, recording.Format.json) == 0
+    assert run("show", str(file), "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["instructions"] == 7
-    assert recording.include() == 0
+    assert run("include") == 0
     assert Path(capsys.readouterr().out.strip(), "wirespeed_probe.h").exists()

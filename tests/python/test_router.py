@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed import InputError, router
+from wirespeed.commands import exits
 
 NO_DRIVER = "libcuda_nowhere.so.1"
 
@@ -123,7 +124,7 @@ def test_ctrl_c_prints_the_report_and_leaves_a_whole_capture(tmp_path: Path, rou
         time.sleep(0.02)
     router_run.send_signal(signal.SIGINT)
     said, complained = router_run.communicate(timeout=120)
-    assert router_run.returncode == router.EXIT_STOPPED, complained
+    assert router_run.returncode == exits.EXIT_STOPPED, complained
     assert "Traceback" not in complained
     routed = json.loads(said)
     assert routed["stopped"] is True
@@ -147,7 +148,7 @@ def test_only_auto_goes_on_without_a_gpu_and_says_so(routes: Path) -> None:
 
 def test_probe_says_why_there_is_no_gpu() -> None:
     done = run_command("router", "probe", "--driver", NO_DRIVER)
-    assert done.returncode == router.EXIT_NO_GPU
+    assert done.returncode == exits.EXIT_NO_GPU
     assert NO_DRIVER in done.stdout
     assert router.probe(NO_DRIVER)["gpu"] is None
 

@@ -23,7 +23,8 @@ from rich.console import Console
 import stock
 import wirespeed
 from wirespeed import cli, scenarios
-from wirespeed.sweep import Ask, Plan, command, study
+from wirespeed.commands import sweep as command
+from wirespeed.sweep import Ask, Plan, study
 from wirespeed.sweep import chart as charts
 from wirespeed.sweep import engine as engines
 from wirespeed.sweep import page as pages
@@ -870,10 +871,15 @@ def test_a_study_file_is_what_the_command_line_says(tmp_path):
     assert read(Path("forwarding")) is None
 
 
+def asked(**said):
+    """What a command line asks for."""
+    return command.asked(command.Options(**said))
+
+
 def test_a_zero_of_the_command_line_is_not_left_out(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text('scenario = "forwarding"\nseed = 5\nreplications = 2\n[vary]\ntraffic.load = [0.2, 0.4]\n')
-    ask = command.asked(str(file), None, None, {"seed": 0, "replications": 0, "samples": None, "until": []})
+    ask = asked(scenario=str(file), seed=0, replications=0, samples=None, until=[])
     assert (ask.seed, ask.samples, ask.until) == (0, None, ())
     with pytest.raises(wirespeed.InputError, match="--replications 0: must be at least 1"):
         Plan(ask)
@@ -934,16 +940,16 @@ def test_an_option_and_a_setting_that_agree_are_one():
 def test_axes_of_a_study_file_and_of_the_command_line_go_together(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text('scenario = "forwarding"\n[vary]\nmempool.shuffled = [true, false]\nnic.burst = "16..32*2"\n')
-    found = command.asked(str(file), ["traffic.load=0.2,0.4"], ["run.packets=2000"], {})
+    found = asked(scenario=str(file), vary=["traffic.load=0.2,0.4"], settings=["run.packets=2000"])
     plan = Plan(found)
     assert [axis.name for axis in plan.axes] == ["mempool.shuffled", "nic.burst", "traffic.load"]
     assert len(plan.points) == 8
     assert plan.values(0)["mempool.shuffled"] is True
     for again in (["nic.burst=8"], ["traffic.load=0.2", "traffic.load=0.4"]):
         with pytest.raises(wirespeed.InputError, match=r"varies it too|is given twice"):
-            command.asked(str(file), again, None, {})
+            asked(scenario=str(file), vary=again)
     with pytest.raises(wirespeed.InputError, match="must be PATH=VALUES"):
-        command.asked(str(file), ["traffic.load"], None, {})
+        asked(scenario=str(file), vary=["traffic.load"])
 
 
 def many(metrics, **at):

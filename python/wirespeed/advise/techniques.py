@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import cost as hardware
-from wirespeed import scenarios, units
+from wirespeed import units
 from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "bios", "software", "core", "hardware"]
@@ -145,7 +145,7 @@ def _wide_io(of: Resolved) -> Built:
     if of.get("policy"):
         return "a policy sets the ways"
     llc = of["machine"]["llc"]
-    ways, now = int(llc["ways"]), scenarios.ways(llc["io_ways"])
+    ways, now = int(llc["ways"]), units.ways(llc["io_ways"])
     wanted = min(max(2 * now, 2), ways - 2)
     if wanted <= now:
         return f"{now} of {ways} ways are open to devices already"
@@ -158,7 +158,7 @@ def _isolated(of: Resolved) -> Built:
     llc = of["machine"]["llc"]
     ways = int(llc["ways"])
     # Also where devices have twice the ways: cores keep the rest, and at least half.
-    kept = ways - min(2 * max(scenarios.ways(llc["io_ways"]), 1), ways // 2)
+    kept = ways - min(2 * max(units.ways(llc["io_ways"]), 1), ways // 2)
     if llc.get("core_ways") is not None:
         return "cores have ways of their own already"
     return [f"machine.llc.core_ways={kept}"], Cost(ways=ways - kept)
@@ -167,7 +167,7 @@ def _isolated(of: Resolved) -> Built:
 def _allocator(of: Resolved) -> Built:
     if of.get("policy"):
         return "a policy sets the ways already"
-    start = max(scenarios.ways(of["machine"]["llc"]["io_ways"]), 1)
+    start = max(units.ways(of["machine"]["llc"]["io_ways"]), 1)
     return ["policy.kind=allocator", "policy.others=0", f"policy.io_ways={start}"], Cost()
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
-
-import altair as alt
-import vl_convert
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from wirespeed import quantities as q
+
+if TYPE_CHECKING:
+    import altair as alt  # drawing costs a quarter of a second to import
 
 WIDTH: Final = 460
 HEIGHT: Final = 280
 
-Chart = alt.Chart | alt.LayerChart | alt.VConcatChart | alt.HConcatChart | alt.ConcatChart | alt.FacetChart
+Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.VConcatChart | alt.HConcatChart | alt.ConcatChart | alt.FacetChart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,9 @@ class Figure:
 
     def svg(self) -> str:
         """The figure as an SVG document."""
+        import altair as alt
+        import vl_convert
+
         spec = self.chart.properties(
             title=alt.TitleParams(self.caption, anchor="start", fontSize=12, limit=WIDTH + 100)
         )
@@ -50,6 +53,8 @@ def lines(
 
     Points without a number in `x` or `y` are left out; on a logarithmic scale those at or below 0 too.
     """
+    import altair as alt
+
     rows = []
     for point in points:
         across, up = point.get(x), point.get(y)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from wirespeed import _wirespeed, api
+from wirespeed import _wirespeed
 from wirespeed.errors import InputError
 from wirespeed.programs import readings
 from wirespeed.programs.testpmd import BUFFERS, BURST, CACHE, DESCRIPTORS, KIND, Defaults, Devices, Sampling, Setup
 from wirespeed.progress import Callback
 from wirespeed.tune import real
 from wirespeed.tune.knobs import Knob
-from wirespeed.tune.programs import NO_LOSS, Predict, knobs_of, tune_program
+from wirespeed.tune.programs import NO_LOSS, STARTS, Predict, knobs_of, tune_program
 from wirespeed.tune.real import Forwarder, Program
+from wirespeed.tune.search import Plan
 from wirespeed.tune.target import Settings
 from wirespeed.tune.template import Template, Timing
 from wirespeed.tune.tuning import Tuning
@@ -95,22 +96,27 @@ class Choice:
 def tune(
     chosen: Choice,
     knobs: Sequence[str],
-    metric: str | None,
-    loss_limit: float | None,
-    evaluations: int,
-    grid: bool,
-    seed: int,
-    batch: int,
-    starts: int,
-    journal: api.PathLike | None,
-    machine: str | None,
-    progress: Callback | None,
+    plan: Plan,
+    starts: int = STARTS,
+    machine: str | None = None,
+    progress: Callback | None = None,
 ) -> Tuning:
-    """Tunes what was chosen. Raises as `tune_program`."""
-    program, found = chosen.program(knobs, metric == "lowest")
+    """Tunes what was chosen; `machine` is one to simulate testpmd on. Raises as `tune_program`."""
+    program, found = chosen.program(knobs, plan.metric == "lowest")
+    plan = replace(plan, metric=_metric(chosen, plan.metric), loss_limit=_loss_limit(chosen, plan.loss_limit))
+    predict = None
+    if machine is not None:
+        if chosen.target != "testpmd":
+            raise InputError(f"--machine: {chosen.target} has no model; only testpmd is simulated")
+        predict = simulated(machine, chosen.devices, chosen.size, dict(program.defaults()))
+    return tune_program(program, {each.path: each.values for each in found}, plan, starts, predict, progress)
+
+
+def _metric(chosen: Choice, metric: str | None) -> str:
+    """What is tuned for. Raises InputError where the target does not tell it."""
     told = chosen.target == "command" and not chosen.counts and not str(chosen.reads).startswith("telemetry")
     if metric is None:
-        metric = "highest" if told else "cpu_mpps"
+        return "highest" if told else "cpu_mpps"
     if told == (metric == "cpu_mpps"):
         raise InputError(
             f"--metric {metric}: "
@@ -120,19 +126,16 @@ def tune(
                 else "what is counted is told per CPU-second: cpu_mpps"
             )
         )
-    if loss_limit is None and (chosen.target == "testpmd" or chosen.target == "ovs-dpdk"):
-        loss_limit = NO_LOSS
-    if loss_limit is not None and chosen.target == "command" and chosen.loss_reads is None:
+    return metric
+
+
+def _loss_limit(chosen: Choice, limit: float | None) -> float | None:
+    """The most that may be lost. Raises InputError where nothing tells what is lost."""
+    if limit is None and chosen.target in ("testpmd", "ovs-dpdk"):
+        return NO_LOSS
+    if limit is not None and chosen.target == "command" and chosen.loss_reads is None:
         raise InputError("--loss-limit: nothing tells the loss; give --loss-reads, too")
-    predict = None
-    if machine is not None:
-        if chosen.target != "testpmd":
-            raise InputError(f"--machine: {chosen.target} has no model; only testpmd is simulated")
-        predict = simulated(machine, chosen.devices, chosen.size, dict(program.defaults()))
-    values = {each.path: each.values for each in found}
-    return tune_program(
-        program, values, metric, loss_limit, evaluations, grid, seed, batch, starts, journal, predict, progress
-    )
+    return limit
 
 
 def simulated(machine: str, devices: Devices, size: int, defaults: Mapping[str, object]) -> Predict:

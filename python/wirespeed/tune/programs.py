@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from wirespeed import api
 from wirespeed.errors import InputError, TargetError
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
@@ -21,9 +20,9 @@ from wirespeed.tune import search
 from wirespeed.tune.journal import Journal
 from wirespeed.tune.knobs import Knob
 from wirespeed.tune.real import DIED, START, Program
-from wirespeed.tune.search import Evaluator, Goal, Point, Tried
+from wirespeed.tune.search import Evaluator, Goal, Plan, Point, Tried
 from wirespeed.tune.target import Measurement, Settings
-from wirespeed.tune.tuning import BATCH, Tuning, document
+from wirespeed.tune.tuning import Tuning, document
 
 EVALUATIONS: Final = 48
 STARTS: Final = 3
@@ -39,56 +38,42 @@ Predict = Callable[[Settings], Mapping[str, float] | None]
 def tune_program(
     target: Program,
     knobs: Iterable[str] | Mapping[str, Iterable[object] | str],
-    metric: str = "cpu_mpps",
-    loss_limit: float | None = NO_LOSS,
-    evaluations: int = EVALUATIONS,
-    grid: bool = False,
-    seed: int = 0,
-    batch: int = BATCH,
+    plan: Plan,
     starts: int = STARTS,
-    journal: api.PathLike | None = None,
     predict: Predict | None = None,
     progress: Callback | None = None,
 ) -> Tuning:
     """Searches the settings of a program that are best together, on this machine.
 
-    `knobs`, `evaluations`, `grid`, `seed`, `batch` and `journal` are as for `wirespeed.tune`. `starts` is how often the
-    best points and the program as it is are started for what is told of them. `predict` is asked for each point.
+    `knobs` and `plan` are as for `wirespeed.tune`. `starts` is how often the best points and the program as it is are
+    started for what is told of them. `predict` is asked for each point.
 
     Raises InputError before anything is started for knobs that cannot be, and TargetError where the program is not
     installed, or dies or hangs as it is. With `died` in the document there were others that did.
     """
     found = space.knobs(knobs)
-    if metric not in search.PROGRAM_METRICS:
-        raise InputError(f"--metric {metric}: of a real program must be one of {', '.join(search.PROGRAM_METRICS)}")
-    goal = Goal(metric, loss_limit)
-    for name, value in (("evaluations", evaluations), ("batch", batch), ("starts", starts)):
-        if value < 1:
-            raise InputError(f"{name} = {value}: must be at least 1")
+    goal, evaluations = _judged(plan, starts)
     space.judge(found, target)
     begun = time.monotonic()
-    with target.prepared() as notes, Journal(journal, target.identity) as kept:
+    with target.prepared() as notes, Journal(plan.journal, target.identity) as kept:
         evaluator = Evaluator(target, kept, 1, progress)
-        try:
+        with search.resumed(evaluator, plan.journal):
             base = _again([{}], evaluator, starts, "the program as it is")[0]
             if base.found.infeasible is not None:
                 raise TargetError(base.found.infeasible)
-            ways = [search.joint(found, evaluator, goal, evaluations, batch, seed)]
+            ways = [search.joint(found, evaluator, goal, evaluations, plan.batch, plan.seed)]
             _settle(ways, evaluator, goal, starts)
             joint_s = time.monotonic() - begun
             ways.insert(0, search.one_at_a_time(found, evaluator, goal))
-            ways += [search.grid(found, evaluator)] if grid else []
+            ways += [search.grid(found, evaluator)] if plan.grid else []
             _settle(ways, evaluator, goal, starts)
-        except KeyboardInterrupt:
-            how = f"; run it again with the journal {journal} to go on" if journal is not None else ""
-            raise KeyboardInterrupt(f"stopped after {evaluator.ran} evaluations{how}") from None
     candidates = [one for way in ways if (one := way.best(goal)) is not None]
     best = min([*candidates, base], key=lambda point: goal.rank(point.found))
     about = {
         "scenario": target.title,
         "command": target.deploy(best.settings),
-        "seed": seed,
-        "batch": batch,
+        "seed": plan.seed,
+        "batch": plan.batch,
         "evaluations": evaluations,
         "starts": starts,
         "ran": evaluator.ran,
@@ -100,6 +85,19 @@ def tune_program(
     }
     whole = document(found, goal, base, ways, best, about)
     return Tuning(_predicted(whole, goal, predict) if predict is not None else whole)
+
+
+def _judged(plan: Plan, starts: int) -> tuple[Goal, int]:
+    """What is wanted, and how many points are searched for it. Raises InputError."""
+    metric = "cpu_mpps" if plan.metric is None else plan.metric
+    evaluations = EVALUATIONS if plan.evaluations is None else plan.evaluations
+    if metric not in search.PROGRAM_METRICS:
+        raise InputError(f"--metric {metric}: of a real program must be one of {', '.join(search.PROGRAM_METRICS)}")
+    goal = Goal(metric, plan.loss_limit)
+    for name, value in (("evaluations", evaluations), ("batch", plan.batch), ("starts", starts)):
+        if value < 1:
+            raise InputError(f"{name} = {value}: must be at least 1")
+    return goal, evaluations
 
 
 def _died(points: Sequence[Point]) -> list[str]:

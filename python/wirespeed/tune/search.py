@@ -15,16 +15,18 @@ ResQ (Tootoonchian et al., NSDI 2018): as many receive buffers as fit into the w
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import os
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from wirespeed import _wirespeed, scenarios, units
+from wirespeed import _wirespeed, units
 from wirespeed.errors import InputError, nearest
 from wirespeed.progress import Callback
 from wirespeed.tune import knobs as space
@@ -58,8 +60,23 @@ DESCRIPTORS: Final = "nic.rx_descriptors"
 BUFFERS: Final = "mempool.size"
 _PAPERS_ORDER: Final = (DESCRIPTORS, BUFFERS)
 
+# Points that are proposed at a time.
+BATCH: Final = 4
 # Between two looks at whether Ctrl-C was pressed.
 _HEARS_EVERY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How settings are searched; see `wirespeed.tune`. What is None is as usual of what is tuned."""
+
+    metric: str | None = None
+    loss_limit: float | None = None
+    evaluations: int | None = None
+    grid: bool = False
+    seed: int = 0
+    batch: int = BATCH
+    journal: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +227,16 @@ def one_at_a_time(knobs: Sequence[Knob], evaluator: Evaluator, goal: Goal) -> Tr
     return tried
 
 
+@contextlib.contextmanager
+def resumed(evaluator: Evaluator, journal: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Says of a search that Ctrl-C ends how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = f"; run it again with the journal {journal} to go on" if journal is not None else ""
+        raise KeyboardInterrupt(f"stopped after {evaluator.ran} evaluations{how}") from None
+
+
 def joint(knobs: Sequence[Knob], evaluator: Evaluator, goal: Goal, budget: int, batch: int, seed: int) -> Tried:
     """Tree-structured Parzen estimator over all knobs at once, on at most `budget` points."""
     import optuna  # takes a second to import: only a search pays for it
@@ -269,7 +296,7 @@ def resq(knobs: Sequence[Knob], evaluator: Evaluator, target: Target, scenario: 
         return tried
     (base,) = evaluator.measure([{}])
     llc = scenario["machine"]["llc"]
-    io_ways = scenarios.ways(llc["io_ways"])
+    io_ways = units.ways(llc["io_ways"])
     packets, gbps = base.values.get("offered_mpps", 0.0), base.values.get("offered_l2_gbps", 0.0)
     if io_ways == 0 or packets == 0:
         tried.note = "needs ways that devices write to, and traffic"

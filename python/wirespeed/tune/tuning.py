@@ -17,7 +17,7 @@ from wirespeed.tune import knobs as space
 from wirespeed.tune import search
 from wirespeed.tune.journal import Journal
 from wirespeed.tune.knobs import Knob
-from wirespeed.tune.search import Goal, Point, Tried
+from wirespeed.tune.search import BATCH, Goal, Plan, Point, Tried
 from wirespeed.tune.target import Settings, Simulated
 
 SCHEMA: Final = "wirespeed.tuning/1"
@@ -26,7 +26,6 @@ JOURNAL_FILE: Final = "journal.jsonl"
 PAGE_FILE: Final = "tuning.html"
 FILES: Final = (DOCUMENT_FILE, PAGE_FILE)
 EVALUATIONS: Final = 60
-BATCH: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,19 @@ class Tuning:
         return f"<wirespeed tuning: {self.document['metric']} {self.document['best']['value']} by {self.command}>"
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for, as the command line or a caller has it; see `tune`."""
+
+    scenario: api.PathLike
+    knobs: Iterable[str] | Mapping[str, Iterable[object] | str]
+    plan: Plan
+    capture: api.PathLike | None = None
+    table: api.PathLike | None = None
+    set: scenarios.Overrides = None
+    jobs: int | None = None
+
+
 def tune(
     scenario: api.Scenario,
     knobs: Iterable[str] | Mapping[str, Iterable[object] | str],
@@ -91,50 +103,67 @@ def tune(
     or without values, or a loss limit outside 0 to 1. Settings that cannot start are no error: they are recorded with
     the reason. Ctrl-C raises KeyboardInterrupt; a journal then holds what is finished.
     """
-    found = space.knobs(knobs)
+    plan = Plan(
+        metric=metric,
+        loss_limit=loss_limit,
+        evaluations=evaluations,
+        grid=grid,
+        seed=seed,
+        batch=batch,
+        journal=journal,
+    )
+    return run(Ask(scenarios.as_text(scenario), knobs, plan, capture, table, set, jobs), progress)
+
+
+def run(ask: Ask, progress: Callback | None = None) -> Tuning:
+    """As `tune`, of what is asked for."""
+    plan = ask.plan
+    metric = "carried_mpps" if plan.metric is None else plan.metric
+    evaluations = EVALUATIONS if plan.evaluations is None else plan.evaluations
+    jobs = (os.cpu_count() or 1) if ask.jobs is None else ask.jobs
+    found = space.knobs(ask.knobs)
     if metric not in search.METRICS:
         raise InputError(
             f"--metric {metric}: must be one of {', '.join(search.METRICS)}{nearest(metric, search.METRICS)}"
         )
-    goal = Goal(metric, loss_limit)
-    for name, value in (("evaluations", evaluations), ("batch", batch), ("jobs", 1 if jobs is None else jobs)):
+    goal = Goal(metric, plan.loss_limit)
+    for name, value in (("evaluations", evaluations), ("batch", plan.batch), ("jobs", jobs)):
         if value < 1:
             raise InputError(f"{name} = {value}: must be at least 1")
-    scenario = scenarios.as_text(scenario)
-    overrides = [*scenarios.overrides(set), *_searching(goal)]
-    target = Simulated(scenario, capture, table, overrides)
+    overrides = [*scenarios.overrides(ask.set), *_searching(goal)]
+    target = Simulated(ask.scenario, ask.capture, ask.table, overrides)
     space.judge(found, target)
-    with Journal(journal, target.identity) as kept:
-        at_once = jobs if jobs is not None else os.cpu_count() or 1
-        evaluator = search.Evaluator(target, kept, at_once, progress)
-        try:
+    with Journal(plan.journal, target.identity) as kept:
+        evaluator = search.Evaluator(target, kept, jobs, progress)
+        with search.resumed(evaluator, plan.journal):
             (base,) = evaluator.measure([{}], "the scenario as it is", 0, 1)
             if base.infeasible is not None:
                 raise InputError(base.infeasible)
             ways = [
                 search.resq(found, evaluator, target, target.resolved),
                 search.one_at_a_time(found, evaluator, goal),
-                search.joint(found, evaluator, goal, evaluations, batch, seed),
+                search.joint(found, evaluator, goal, evaluations, plan.batch, plan.seed),
             ]
-            ways += [search.grid(found, evaluator)] if grid else []
-        except KeyboardInterrupt:
-            how = f"; run it again with the journal {journal} to go on" if journal is not None else ""
-            raise KeyboardInterrupt(f"stopped after {evaluator.ran} evaluations{how}") from None
-    command = ["wirespeed", "run", os.fspath(scenario)]
-    for option, given in (("--capture", capture), ("--table", table)):
-        command += [option, os.fspath(given)] if given is not None else []
+            ways += [search.grid(found, evaluator)] if plan.grid else []
     tried = [way for way in ways if way.points]
     best = min((one for way in tried if (one := way.best(goal))), key=lambda point: goal.rank(point.found))
-    command += [text for override in [*overrides, *_spelled(best.settings)] for text in ("--set", override)]
     about = {
-        "scenario": command[2],
-        "seed": seed,
-        "batch": batch,
+        "scenario": os.fspath(ask.scenario),
+        "seed": plan.seed,
+        "batch": plan.batch,
         "evaluations": evaluations,
         "ran": evaluator.ran,
-        "command": shlex.join(command),
+        "command": _command(ask, [*overrides, *_spelled(best.settings)]),
     }
     return Tuning(document(found, goal, Point({}, base), ways, best, about))
+
+
+def _command(ask: Ask, overrides: Sequence[str]) -> str:
+    """The command line that runs the scenario with these settings."""
+    command = ["wirespeed", "run", os.fspath(ask.scenario)]
+    for option, given in (("--capture", ask.capture), ("--table", ask.table)):
+        command += [option, os.fspath(given)] if given is not None else []
+    return shlex.join([*command, *(text for override in overrides for text in ("--set", override))])
 
 
 def _searching(goal: Goal) -> list[str]:

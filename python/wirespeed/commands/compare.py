@@ -1,0 +1,131 @@
+"""`wirespeed compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from wirespeed import api, comparing, files, gate, scenarios, terminal
+from wirespeed.commands import options
+from wirespeed.commands.exits import EXIT_CONDITION
+from wirespeed.commands.fields import spread
+from wirespeed.commands.options import ForceOpt, FormatOpt, QuietOpt, ThreadsOpt, Traffic
+from wirespeed.commands.output import emit_json, say, show, stoppable
+from wirespeed.errors import InputError
+from wirespeed.progress import Bar
+from wirespeed.result import Comparison
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed compare forwarding forwarding,machine.llc.core_ways=4\n\n"
+    "  wirespeed compare forwarding upf --capture trace.pcap.gz --out compared\n\n"
+    "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
+    "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
+    "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
+    "half-width, or where b has no value and a has one.\n\n"
+    "Exit code: 0 fine, 1 a condition fails or cannot be judged, 2 bad input, 130 stopped by Ctrl-C."
+)
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(Traffic):
+    """What the command line says."""
+
+    operands: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C]...",
+            help="Scenarios or result folders; all are compared with the first. "
+            "SCENARIO,PATH=VALUE is a scenario with one setting changed.",
+            show_default=False,
+        ),
+    ]
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with 1 where this holds significantly: 'p99 > +5%', 'loss > 0.001'. May be given several times.",
+            show_default=False,
+        ),
+    ] = None
+    threads: ThreadsOpt = None
+    out: Annotated[
+        Path | None,
+        options.out("Write comparison.json and comparison.html to this folder.", callback=options.no_file),
+    ] = None
+    force: ForceOpt = False
+    form: FormatOpt = "table"
+    quiet: QuietOpt = False
+
+
+@app.command("compare", epilog=_EPILOG)
+@spread
+def answer(given: Options) -> int:
+    """Compare runs on identical traffic, with the significance of each difference; gate a build on it."""
+    conditions = [gate.parse(text) for text in given.fail_if or []]
+    _judge(given)
+    with stoppable(), Bar(quiet=given.quiet) as bar:
+        results = api.operands(
+            given.operands,
+            scenarios.overrides(given.settings),
+            given.seed,
+            given.threads,
+            bar,
+            given.capture,
+            given.table,
+        )
+    pairs = [api.compare(results[0], other) for other in results[1:]]
+    judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
+    failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
+    document = comparing.document(pairs, judged, failed)
+    labels = results[0].summary.get("attribution_labels")
+    if given.out is not None:
+        page = comparing.page(given.operands, pairs, judged, labels)
+        _write(given.out, document, page, given)
+    if given.form == "json":
+        emit_json(document)
+    else:
+        _show(given.operands, pairs, judged, labels)
+    return EXIT_CONDITION if failed else 0
+
+
+def _judge(given: Options) -> None:
+    """Raises InputError for what cannot be compared."""
+    if len(given.operands) < 2:
+        raise InputError("compare needs at least two operands: scenarios or result folders")
+    if not all(api.is_folder(each) for each in given.operands):
+        return
+    for_running = {
+        "--set": bool(given.settings),
+        "--seed": given.seed is not None,
+        "--threads": given.threads is not None,
+        "--capture": given.capture is not None,
+        "--table": given.table is not None,
+    }
+    for option in (name for name, is_given in for_running.items() if is_given):
+        raise InputError(f"{option} is for running scenarios, but all operands are results that were written before")
+
+
+def _write(folder: Path, document: dict[str, Any], page: str, given: Options) -> None:
+    written = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    files.write_texts(folder, {"comparison.json": written, "comparison.html": page}, force=given.force)
+    if not given.quiet:
+        say(f"wrote {folder / 'comparison.html'} and comparison.json")
+
+
+def _show(
+    operands: Sequence[str],
+    pairs: Sequence[Comparison],
+    judged: Sequence[Sequence[gate.Judgement]],
+    labels: dict[str, str] | None,
+) -> None:
+    for other, pair, judgements in zip(operands[1:], pairs, judged, strict=True):
+        show(terminal.comparison(pair, judgements, (operands[0], other), labels))

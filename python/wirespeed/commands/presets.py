@@ -1,0 +1,50 @@
+"""`wirespeed presets`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from wirespeed import _wirespeed, terminal
+from wirespeed.commands.fields import spread
+from wirespeed.commands.output import emit, show
+from wirespeed.errors import InputError, nearest
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None
+    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone, such as machine or dram.")] = None
+
+
+@app.command("presets")
+@spread
+def answer(given: Options) -> int:
+    """List the shipped machines, traffic profiles, DRAM standards, GPUs, network processors, scenarios; print one."""
+    rows = [row for row in _wirespeed.presets() if given.kind is None or row[0] == given.kind]
+    if not rows:
+        kinds = sorted({row[0] for row in _wirespeed.presets()})
+        near = nearest(given.kind or "", kinds)
+        raise InputError(f"--kind {given.kind}: must be one of {', '.join(kinds)}{near}")
+    if given.name is None:
+        show(terminal.presets(rows))
+    else:
+        emit(_wirespeed.preset(_kind(given.name, rows), given.name))
+    return 0
+
+
+def _kind(name: str, rows: list[tuple[str, str, str]]) -> str:
+    """The kind of the one preset of this name. Raises InputError where there is none, or more than one."""
+    found = [row[0] for row in rows if row[1] == name]
+    if not found:
+        near = nearest(name, [row[1] for row in rows], 0.6)
+        raise InputError(f"there is no preset `{name}`{near or '; `wirespeed presets` lists all'}")
+    if len(found) > 1:
+        raise InputError(f"`{name}` is a {' and a '.join(found)}: say which with --kind")
+    return found[0]

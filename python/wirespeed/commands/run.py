@@ -1,0 +1,129 @@
+"""`wirespeed run`, and what `demo` and `predict` share with it: a run, and where its result goes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+import typer
+
+from wirespeed import api, files, terminal
+from wirespeed.commands import options
+from wirespeed.commands.exits import EXIT_STOPPED
+from wirespeed.commands.fields import spread
+from wirespeed.commands.options import FormatOpt, QuietOpt, ScenarioArg, ThreadsOpt, Traffic
+from wirespeed.commands.output import emit, say, show, stoppable
+from wirespeed.console import Console
+from wirespeed.progress import Bar
+from wirespeed.result import Result
+from wirespeed.stored import FILES, REPORT_FILE, earlier
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed run forwarding\n\n"
+    "  wirespeed run forwarding --capture trace.pcap.gz --table rib.gz --out results\n\n"
+    "  wirespeed run my.toml --set machine.llc.core_ways=8 --search ndr\n\n"
+    "  wirespeed run forwarding --format json | jq .sojourn_ns.p99\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C (the partial result is written and marked)."
+)
+
+Search: TypeAlias = Literal["ndr", "pdr"]
+OutOpt = Annotated[
+    Path | None,
+    options.out(
+        "Write tables (Parquet), summary.json, scenario.toml and report.html to this folder.", callback=options.no_file
+    ),
+]
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Traffic):
+    """What a run is made with, and where its result goes."""
+
+    threads: ThreadsOpt = None
+    out: OutOpt = None
+    force: options.ForceOpt = False
+    form: FormatOpt = "table"
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=options.OUTPUT)
+    ] = False
+    quiet: QuietOpt = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(Kept):
+    """What the command line says."""
+
+    scenario: ScenarioArg
+    search: Annotated[
+        Search | None,
+        typer.Option(
+            "--search",
+            help="Search the highest load without loss (ndr) or with a small one (pdr), as in RFC 2544.",
+            rich_help_panel=options.TRAFFIC,
+        ),
+    ] = None
+
+
+@app.command("run", epilog=_EPILOG)
+@spread
+def answer(given: Options) -> int:
+    """Send traffic through a packet function on a machine; say whether it keeps wire speed and where time goes."""
+    return run(given.scenario, given, given.search)
+
+
+def run(scenario: str, given: Kept, search: Search | None = None) -> int:
+    """Runs a scenario, writes and prints its result; the exit code."""
+    if given.out is not None:
+        # Before anything runs: what is in the way there would cost the result.
+        names = [name for name in FILES if not given.no_report or name != REPORT_FILE]
+        files.judge(given.out, names, given.force)
+    result = simulate(scenario, given, given.quiet, search, given.threads)
+    before, written = None, []
+    if given.out is not None:
+        before = earlier(given.out)
+        command = shlex.join(["wirespeed", *sys.argv[1:]])
+        written = result.write(given.out, not given.no_report, command, given.force)
+    if given.form == "json":
+        emit(result.summary_json)
+    else:
+        show(terminal.run_summary(result.summary))
+    if not given.quiet:
+        _say_where(given, written)
+        if given.out is not None and before is not None:
+            say(f"replaced run {before} in {given.out}")
+    return EXIT_STOPPED if result.partial else 0
+
+
+def simulate(
+    scenario: str, given: Traffic, quiet: bool, search: Search | None = None, threads: int | None = None
+) -> Result:
+    """Runs a scenario with its progress on stderr."""
+    with stoppable(), Bar(quiet=quiet) as bar:
+        return api.run(
+            scenario,
+            capture=given.capture,
+            table=given.table,
+            set=given.settings,
+            seed=given.seed,
+            threads=threads,
+            search=search,
+            progress=bar,
+        )
+
+
+def _say_where(given: Kept, written: list[Path]) -> None:
+    """Says on stderr where the results lie, or how to keep them."""
+    console = Console(stderr=True)
+    if given.out is None:
+        if given.form == "table":
+            console.print("\nAdd --out DIR to keep tables and a report.", style="dim", highlight=False)
+        return
+    report = next((str(file) for file in written if file.name == REPORT_FILE), None)
+    console.print()
+    console.print(terminal.written(str(given.out), [file.name for file in written], report), highlight=False)
