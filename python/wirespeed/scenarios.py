@@ -130,8 +130,8 @@ def scenario_names() -> list[str]:
 def overrides(given: Overrides) -> list[str]:
     """Overrides as the extension takes them: `path=value` with the value in TOML.
 
-    >>> overrides({"machine.llc.core_ways": 8, "traffic.looped": True}), overrides(["seed=2"])
-    (['machine.llc.core_ways=8', 'traffic.looped=true'], ['seed=2'])
+    >>> overrides({"machine.llc.core_ways": 8, "machine.dram.all_hits": True}), overrides(["seed=2"])
+    (['machine.llc.core_ways=8', 'machine.dram.all_hits=true'], ['seed=2'])
     """
     if given is None:
         return []

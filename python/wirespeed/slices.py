@@ -1,7 +1,7 @@
 """LLC slices over stacked DRAM: the three architectures of Korikawa et al. (IEEE Access 2020) side by side.
 
 What is looked up is a table whose entries are wanted by a Zipf-like law, or what a packet function looks up in real
-tables for real packets. Each is simulated (`sim::slices`) and previewed in closed form; the preview's error is told
+tables for real packets. Each is simulated (`studies::slices`) and previewed in closed form; the preview's error is told
 beside it.
 """
 

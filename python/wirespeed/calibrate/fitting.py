@@ -78,7 +78,7 @@ _REPLACEMENTS: Final = ("lru", "random")
 _CHANNELS: Final = 4
 # DDR5-4800 40-39-39: JEDEC JESD79-5.
 _T_CL, _T_RCD, _T_RP, _T_RAS = 16.7, 16.3, 16.3, 32.0
-# Of a load of many chains, as in `sim::loops`.
+# Of a load of many chains, as in `studies::loops`.
 _CHASE_INSTRUCTIONS: Final = 8
 # Of a line: four loads and four stores of 16 bytes, and the loop.
 _COPY_INSTRUCTIONS: Final = 12

@@ -1,4 +1,4 @@
-"""What is measured of this machine: every loop is one of `crates/calibrate`, of which `sim::loops` has the twin."""
+"""What is measured of this machine: every loop is one of `crates/calibrate`, of which `studies::loops` has the twin."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ impl Ways {
             Ways::Count(0) if may_be_empty => Cbm(0),
             Ways::Count(count) if (1..=ways.min(MOST)).contains(&count) => counted(count),
             Ways::Count(count) => {
-                let (allowed, remedy) = (format!("{least} to {ways}"), format!("the LLC has {ways} ways"));
+                let remedy = if ways == 1 { "the LLC has 1 way".into() } else { format!("the LLC has {ways} ways") };
+                let allowed = format!("{least} to {ways}");
                 return Err(MachineError::new(path, count.to_string(), allowed, remedy));
             }
         };
@@ -72,8 +73,11 @@ impl Ways {
 
     /// Of a text: a mask with its prefix, or a count.
     fn of(text: &str) -> Option<Ways> {
-        let text = text.trim();
-        let mask = |digits: &str, radix| u32::from_str_radix(&digits.replace('_', ""), radix).ok();
+        let text = text.trim().to_ascii_lowercase();
+        let mask = |digits: &str, radix| match digits.starts_with(['+', '-']) {
+            true => None,
+            false => u32::from_str_radix(&digits.replace('_', ""), radix).ok(),
+        };
         if let Some(digits) = text.strip_prefix("0x") {
             return mask(digits, 16).map(|bits| Ways::Mask(Cbm(bits)));
         }
@@ -133,8 +137,9 @@ impl Visitor<'_> for WaysVisitor {
     }
     fn visit_u64<E: de::Error>(self, n: u64) -> Result<Ways, E> {
         let count = u32::try_from(n).ok().filter(|count| *count <= MOST);
-        let bad = || E::custom(format!("{n}: allowed are at most {MOST} ways (write a mask as text: \"{n:#x}\")"));
-        count.map(Ways::Count).ok_or_else(bad)
+        let is_mask = u32::try_from(n).is_ok_and(|bits| Cbm(bits).is_contiguous());
+        let remedy = if is_mask { format!(" (write a mask as text: \"{n:#x}\")") } else { String::new() };
+        count.map(Ways::Count).ok_or_else(|| E::custom(format!("{n}: allowed are at most {MOST} ways{remedy}")))
     }
     fn visit_i64<E: de::Error>(self, n: i64) -> Result<Ways, E> {
         match u64::try_from(n) {

@@ -182,9 +182,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     let (status, headline) = facts.answer();
     if status == Status::Nothing && result.search.is_none() {
         let n = facts.held().saturating_mul(20);
-        advice = vec![format!(
-            "Offer more packets: --set run.packets={n}, and traffic.looped=true where a capture has fewer."
-        )];
+        advice = vec![format!("Offer more packets: --set run.packets={n}.")];
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
@@ -297,18 +295,29 @@ impl Facts<'_> {
         if let Some(why) = self.why_rejected() {
             return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
         }
-        let (all, held) = (self.packets + self.result.measured.warmup.packets, self.held());
-        if all <= held {
-            let held = count(held);
-            let text =
-                format!("No verdict: {} packets are too few, since rings and NIC memory take in {held}.", count(all));
-            return (Status::Nothing, text);
+        if self.fit_into_buffers() {
+            return (Status::Nothing, self.too_few("", self.in_all()));
         }
         if is_line {
             return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
         }
         let gbps = digits(self.offered_gbps);
         (Status::Carries, format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."))
+    }
+
+    /// Packets of the run, those of its warm-up among them.
+    fn in_all(&self) -> u64 {
+        self.packets + self.result.measured.warmup.packets
+    }
+
+    /// Whether nothing could be lost, at whatever rate.
+    fn fit_into_buffers(&self) -> bool {
+        self.lost == 0 && self.in_all() <= self.held()
+    }
+
+    fn too_few(&self, of: &str, packets: u64) -> String {
+        let held = count(self.held());
+        format!("No verdict: {of}{} packets are too few, since rings and NIC memory take in {held}.", count(packets))
     }
 
     /// Packets that the receive side takes in before it can lose one.
@@ -331,6 +340,9 @@ impl Facts<'_> {
         if found.load <= 0.0 {
             let least = percent(self.result.scenario.run.search_resolution);
             return (Status::Nothing, format!("No rate {what} was found down to {least} of {line}."));
+        }
+        if self.fit_into_buffers() && found.packets <= self.held() {
+            return (Status::Nothing, self.too_few("trials of ", found.packets));
         }
         if !confirmed {
             // Rings take in a short overload: what a trial passes, a longer run may not.
@@ -365,7 +377,9 @@ impl Facts<'_> {
     fn loss(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let m = &self.result.measured.measure;
         let n = count(self.packets);
-        if self.lost == 0 {
+        if self.fit_into_buffers() {
+            // How many were not lost says nothing.
+        } else if self.lost == 0 {
             let bound = scientific(3.0 / self.packets as f64);
             reasons.push(format!("No loss in {n} packets: the loss ratio is below 3/n = {bound} at 95 %."));
         } else {

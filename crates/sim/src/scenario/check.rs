@@ -197,6 +197,16 @@ impl Scenario {
         if let Err((path, message)) = check_classes(self) {
             found.add(path, message);
         }
+        let ways = self.machine.llc.ways;
+        if (1..=32).contains(&ways) {
+            for (key, class) in &self.machine.clos {
+                found.take(class.ways.lowest(&format!("machine.clos.{key}.ways"), ways));
+            }
+            for (name, application) in &self.machine.applications {
+                let path = format!("machine.applications.{name}.ways");
+                found.take(application.ways.map_or(Ok(()), |own| own.lowest(&path, ways).map(drop)));
+            }
+        }
         found.take(self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst));
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use machine::nic::PipelineSpec;
+use toml::de::{DeTable, DeValue};
 
 use super::error::ScenarioError;
 use super::presets::{SCENARIOS, find, known};
@@ -26,8 +27,10 @@ pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec
     };
     let value = value.trim();
     // A bare word such as `min64` or `40 Gbps` is a string, and so is a mask where a bare number is a count.
-    let is_mask = last.ends_with("ways") && (value.starts_with("0b") || value.starts_with("0x"));
-    refuse_counted_masks(value, "--set")?;
+    let is_mask = takes_ways(path) && ["0b", "0x"].iter().any(|radix| value.to_ascii_lowercase().starts_with(radix));
+    if !is_mask {
+        refuse_counted_masks(&format!("{path} = {value}"), "--set")?;
+    }
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
     let parsed = parsed.filter(|_| !is_mask).map(|parsed| match parsed {
         // `1e6` is how many write a million.
@@ -105,12 +108,14 @@ pub(super) fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml:
 /// Keys of `traffic` that say what made packets are.
 const OF_A_PROFILE: [&str; 6] = ["profile", "sizes", "mix", "flows", "payload", "phases"];
 
-/// Refuses a mask of ways that is written as a number: it reads as the number that it is, and would be taken for a count.
+/// Refuses a mask of ways that is written as a number: it reads as the number that it is, and would be taken for a count. Paths are
+/// those of a scenario, with whatever stands before them, as in a study.
 ///
 /// # Errors
-/// The first such setting in `text`, which is TOML.
+/// The first such setting in `text`; what is no TOML has none.
 pub fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioError> {
-    match text.lines().find_map(counted_mask) {
+    let found = DeTable::parse(text).ok().and_then(|table| mask_in_table(table.get_ref(), text, ""));
+    match found {
         None => Ok(()),
         Some((path, value)) => Err(ScenarioError::Value {
             origin: origin.into(),
@@ -120,17 +125,32 @@ pub fn refuse_counted_masks(text: &str, origin: &str) -> Result<(), ScenarioErro
     }
 }
 
-/// The key that ends in `ways` and its mask, where a line has one.
-pub(super) fn counted_mask(line: &str) -> Option<(String, String)> {
-    const KEY: &str = "ways";
-    let line = line.split('#').next().unwrap_or(line);
-    line.match_indices(KEY).find_map(|(at, _)| {
-        let value = line[at + KEY.len()..].trim_start_matches(['"', ' ', '\t']).strip_prefix('=')?.trim_start();
-        let end = value.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(value.len());
-        let start = line[..at].rfind(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).map_or(0, |n| n + 1);
-        let mask = value.starts_with("0b") || value.starts_with("0x");
-        mask.then(|| (line[start..at + KEY.len()].to_string(), value[..end].to_string()))
+/// Whether the setting at `path` takes ways as a count or as a mask.
+fn takes_ways(path: &str) -> bool {
+    let keys: Vec<&str> = path.split('.').collect();
+    matches!(
+        keys.as_slice(),
+        [.., "machine", "llc", "core_ways" | "io_ways"] | [.., "machine", "clos" | "applications", _, "ways"]
+    )
+}
+
+fn mask_in_table(table: &DeTable, text: &str, at: &str) -> Option<(String, String)> {
+    table.iter().find_map(|(key, value)| {
+        let key = key.get_ref();
+        let path = if at.is_empty() { key.to_string() } else { format!("{at}.{key}") };
+        mask_in_value(value, text, &path)
     })
+}
+
+fn mask_in_value(value: &toml::Spanned<DeValue>, text: &str, path: &str) -> Option<(String, String)> {
+    match value.get_ref() {
+        DeValue::Table(table) => mask_in_table(table, text, path),
+        DeValue::Array(values) => values.iter().find_map(|value| mask_in_value(value, text, path)),
+        DeValue::Integer(number) if number.radix() != 10 && takes_ways(path) => {
+            Some((path.to_string(), text.get(value.span()).unwrap_or_default().to_string()))
+        }
+        _ => None,
+    }
 }
 
 /// A module has one channel, or two of half its width; stacks have 16 and more.
@@ -195,6 +215,14 @@ pub(super) fn fit_size(merged: &mut toml::Table, usual: &toml::Table, ways: u32)
         mib(bytes),
         mib(size.bytes()),
     ))
+}
+
+/// A preset's count of ways for devices that an LLC of `ways` has not is all of them: what is to be said about it.
+pub(super) fn fit_io_ways(merged: &mut toml::Table, ways: u32) -> Option<String> {
+    let io = get_mut(merged, &["machine", "llc", "io_ways"])?;
+    let before = io.as_integer().filter(|before| *before > i64::from(ways))?;
+    *io = toml::Value::Integer(ways.into());
+    Some(format!("machine.llc.io_ways is {ways} in place of the machine's {before}: the LLC has no more ways"))
 }
 
 pub(super) fn mib(bytes: u64) -> String {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, apply_standard, clock_alone, drop_made_traffic, fit_size, get_mut, grow_pool, machine_name, merge,
-    not_a_number, refuse_counted_masks, table, title, ways_of,
+    apply, apply_standard, clock_alone, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name,
+    merge, not_a_number, refuse_counted_masks, table, title, ways_of,
 };
 use super::own_machine;
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
@@ -184,7 +184,9 @@ fn laid_over(
 ) -> Result<(toml::Table, Vec<String>), ScenarioError> {
     let mut merged = usual.clone();
     let slower = clock_alone(&mut own);
-    let ways = ways_of(&mut own).filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
+    let own_ways = ways_of(&mut own);
+    let ways = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
+    let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
     let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
     if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
         apply_standard(&mut merged, standard).map_err(|e| value(origin, "machine.dram.standard", e))?;
@@ -196,8 +198,9 @@ fn laid_over(
         table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
     }
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
+    let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
     let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
-    Ok((merged, moved.into_iter().chain(grown).chain(slower).collect()))
+    Ok((merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect()))
 }
 
 /// The scenario that `merged` says, or all that is wrong with it; `usual` is what holds without it.

@@ -67,18 +67,37 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<Machi
     while found.len() < MOST_FAULTS
         && let Some(error) = build(&left)
     {
-        let path: Vec<Step> = error.path.split('.').map(|key| Step::Key(key.into())).collect();
-        found.push(error);
-        let Ok(mut table) = toml::Table::try_from(&left) else { break };
-        if !replace(&mut table, usual, &path) {
+        if found.contains(&error) {
             break;
         }
-        match toml::Value::Table(table).try_into() {
-            Ok(other) => left = other,
-            Err(_) => break,
+        let path: Vec<Step> = error.path.split('.').map(|key| Step::Key(key.into())).collect();
+        found.push(error);
+        match without(&left, usual, &path) {
+            Some(other) => left = other,
+            None => break,
         }
     }
     found
+}
+
+/// What makes a cache's shape: one of them put back alone would contradict the others.
+const SHAPE: [&str; 3] = ["size", "ways", "slices"];
+
+/// `scenario` with what `usual` has at `path`, or else at the tables that it is in, of which the machine is not one.
+fn without(scenario: &Scenario, usual: &toml::Table, path: &[Step]) -> Option<Scenario> {
+    (2..=path.len()).rev().find_map(|n| {
+        let path = &path[..n];
+        let (last, front) = path.split_last()?;
+        let mut table = toml::Table::try_from(scenario).ok()?;
+        let of_shape = matches!(last, Step::Key(key) if SHAPE.contains(&key.as_str()));
+        let changed = match of_shape {
+            true => {
+                SHAPE.map(|key| replace(&mut table, usual, &[front, &[Step::Key(key.into())]].concat())).contains(&true)
+            }
+            false => replace(&mut table, usual, path),
+        };
+        changed.then(|| toml::Value::Table(table).try_into().ok())?
+    })
 }
 
 /// The faults as one error; `origin` is the file.

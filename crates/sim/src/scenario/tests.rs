@@ -179,6 +179,10 @@ fn what_is_resolved_reads_back_equal() {
     assert!(s.idle_settings().iter().any(|note| note.contains("18 MiB in place of 24.75 MiB")));
     let sized = read("", &["machine.llc.ways=8", "machine.llc.size=22.5 MiB"]).unwrap();
     assert_eq!(sized.machine.llc.size, "22.5 MiB".parse().unwrap());
+    let one = read("", &["machine.llc.ways=1"]).unwrap();
+    assert!(
+        one.idle_settings().iter().any(|note| note.contains("machine.llc.io_ways is 1 in place of the machine's 2"))
+    );
     let given = read("", &["machine.llc.ways=8", "machine.llc.io_ways=0b11"]).unwrap();
     assert_eq!(given.machine.llc.io_ways, Ways::Mask(units::Cbm(0b11)));
     assert_eq!(read(&s.to_toml(), &[]).unwrap().to_toml(), s.to_toml());
@@ -195,12 +199,24 @@ fn ways_of_cores_are_counted_as_cat_counts_them() {
         "machine.llc.core_ways = 0x3 # two",
         "[machine]\nllc = { slices = 18, \"core_ways\" = 0b11 }",
         "machine.llc.io_ways = 0b11",
+        "machine = { name = 'a#b', llc = { 'io_ways' = 0x11 } }",
         "[machine.clos.1]\nways = 0xf",
+        "[machine.applications.tables]\nways = 0o17",
     ] {
         let error = read(text, &[]).unwrap_err().to_string();
         assert!(error.contains("ways: 0") && error.contains("a bare number is how many ways"), "{error}");
     }
-    assert!(read("", &["machine.clos.1={ways=0b11}"]).unwrap_err().to_string().contains("a bare number"));
+    let error = read("", &["machine.clos.1={ways=0b11}"]).unwrap_err().to_string();
+    assert!(error.starts_with("--set: machine.clos.1.ways: 0b11: a bare number"), "{error}");
+    assert!(refuse_counted_masks("[vary]\n\"machine.llc.io_ways\" = [0x1, 0x3]", "study.toml").is_err());
+    // Other ways are numbers, and what a text says is none.
+    for text in ["machine.l1.ways = 0x8", "machine.llc.ways = 0xb", "policy.io_ways = 0x2", "name = 'io_ways = 0x600'"]
+    {
+        read(text, &[]).unwrap();
+    }
+    let named = read("", &["machine.llc.io_ways=0x700"]).unwrap();
+    assert!(named.name.contains("io_ways=0x700") && named.machine.name.contains("io_ways="));
+    assert_eq!(read(&named.to_toml(), &[]).unwrap(), named);
     let all = read("", &["machine.llc.core_ways=8"]).unwrap();
     assert_eq!((all.machine.llc.size, all.machine.llc.ways), (read("", &[]).unwrap().machine.llc.size, 11));
     assert_eq!(read(&all.to_toml(), &[]).unwrap(), all);
@@ -231,6 +247,21 @@ fn what_the_machine_cannot_be_built_of_is_told_in_the_same_round() {
     {
         assert!(error.contains(path), "{path} in {error}");
     }
+    let faults = |text: &str| {
+        let error = read(text, &[]).unwrap_err().to_string();
+        error
+            .lines()
+            .map(|line| line.split(['=', ':']).next().unwrap_or_default().trim().to_string())
+            .collect::<Vec<_>>()
+    };
+    let both = "[machine.l1]\nways = 7\n[machine.llc]\nio_ways = 12\ncore_ways = 0\n";
+    assert_eq!(faults(both), ["machine.l1.size", "machine.llc.core_ways", "machine.llc.io_ways"]);
+    let classes =
+        "[machine.clos.1]\nways = 12\n[machine.clos.2]\nways = 13\n[machine.applications.tables]\nways = 14\n";
+    let wrong = ["machine.clos.1.ways", "machine.clos.2.ways", "machine.applications.tables.ways"];
+    assert_eq!(faults(classes), wrong);
+    assert_eq!(faults("machine.llc.ways = 0").len(), 1);
+    assert_eq!(faults("[machine.l1]\nsize = \"33 KiB\"\nways = 7\n").len(), 1);
 }
 
 #[test]

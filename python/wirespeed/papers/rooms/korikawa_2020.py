@@ -1,6 +1,6 @@
 """Korikawa, Kawabata, He, Oki: LLC slices and interleaved 3D-stacked DRAM, IEEE Access 2020.
 
-Three architectures by the model `sim::slices`; readings and axes are in `papers/2020-access-korikawa/study.toml`.
+Three architectures by the model `studies::slices`; readings and axes are in `papers/2020-access-korikawa/study.toml`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Zhu, Deng, Chen: Hermes, an integrated CPU/GPU microarchitecture for IP routing, DAC 2011.
 
-The model is `sim::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates
+The model is `studies::simt` over `machine::simt`; what is run is in `papers/2011-dac-hermes/study.toml`. Line rates
 follow from a first run of each application at saturation: the paper's are those of traces that it does not show.
 Every point is run with several seeds, which draw rules, strings, packets and arrivals anew; half-widths are over seeds.
 """
