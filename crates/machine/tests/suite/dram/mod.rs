@@ -701,6 +701,7 @@ fn contradictions_are_named_with_their_numbers() {
         "{text}"
     );
     let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
+    let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
     let trace = Trace { addresses: &[0], writes: &[], arrivals: Arrivals::Saturated };
     let text = simulate(&standard, &map, &spec, &trace, Record::default()).map(|_| ()).unwrap_err().to_string();
     assert!(text.contains("per-bank refresh of ddr4-2400u"), "{text}");
