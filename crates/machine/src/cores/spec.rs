@@ -50,14 +50,6 @@ pub struct CoreSpec {
     pub store_buffer: u32,
     /// Cycles of a poll that finds nothing.
     pub poll_cycles: u32,
-    /// How far the core is replayed beyond the next event elsewhere before others have their turn; `0 ns` keeps
-    /// all requests to shared memory in order of time, which is slower.
-    #[serde(default = "lookahead")]
-    pub lookahead: Span,
-}
-
-fn lookahead() -> Span {
-    Span::from_ns(100.0)
 }
 
 impl CoreSpec {
@@ -99,9 +91,6 @@ impl CoreSpec {
         }
         if !(1..=1_000_000).contains(&self.poll_cycles) {
             return error("poll_cycles", self.poll_cycles.to_string(), "1 to 1000000");
-        }
-        if self.lookahead.ps() > Ps::from_ns(1_000) {
-            return error("lookahead", self.lookahead.to_string(), "0 ns to 1 us");
         }
         Ok(())
     }

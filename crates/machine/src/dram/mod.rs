@@ -83,8 +83,7 @@ pub struct DramSpec {
     /// closing rows takes neither time nor energy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_hits: bool,
-    /// Controllers at the level of commands in place of banks that are reserved in order of arrival; needs `standard`,
-    /// and cores without lookahead.
+    /// Controllers at the level of commands in place of banks that are reserved in order of arrival; needs `standard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerSetting>,
 }

@@ -83,7 +83,6 @@ fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) ->
         l1_fill_interval: None,
         store_buffer,
         poll_cycles: 10,
-        lookahead: Span::from_ns(0.0),
     }
 }
 
@@ -373,7 +372,7 @@ proptest! {
         if tlb {
             // A walk makes its references ahead of time, and an LLC slice takes references in the order in which they
             // are made: what else the core asks for meanwhile comes before or after them by the horizon, a request of
-            // the slice apart. A server with controllers has no lookahead, so that there is one order.
+            // the slice apart.
             return Ok(());
         }
         prop_assert_eq!(&results[0], &results[1]);

@@ -138,16 +138,6 @@ impl Scenario {
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
         found.take(m.dram.energy("machine.dram"));
-        let lookahead = m.core.lookahead;
-        if m.dram.controller.is_some() && lookahead.ps() > units::Ps::ZERO {
-            found.add(
-                "machine.core.lookahead",
-                format!(
-                    "{lookahead} with machine.dram.controller: allowed is 0 ns (leave it out; a core that looks ahead \
-                     needs DRAM that answers at once)"
-                ),
-            );
-        }
         if m.dram.controller.is_some() && m.copy_engine.is_some() {
             found.add(
                 "machine.copy_engine",

@@ -191,12 +191,7 @@ fn laid_over(
     if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
         apply_standard(&mut merged, standard).map_err(|e| value(origin, "machine.dram.standard", e))?;
     }
-    let looks_ahead = get_mut(&mut own, &["machine", "core", "lookahead"]).is_some();
     merge(&mut merged, own);
-    if !looks_ahead && get_mut(&mut merged, &["machine", "dram", "controller"]).is_some() {
-        // Cores that look ahead need answers at once.
-        table(table(&mut merged, "machine"), "core").insert("lookahead".into(), "0 ns".into());
-    }
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
     let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
     let grown = if keeps_pool { None } else { grow_pool(&mut merged) };

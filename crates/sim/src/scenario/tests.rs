@@ -338,7 +338,6 @@ fn errors_have_a_path_and_the_nearest_name() {
             error("", &["machine.cores=9999"]),
             error("[neighbours]\nname = \"x\"\n", &[]),
             error("", &["machine.copy_engine={by=\"controller\"}"]),
-            error("", &["machine.dram.controller={}", "machine.core.lookahead=50 ns"]),
         ]
         .join("\n")
     );

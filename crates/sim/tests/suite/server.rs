@@ -141,7 +141,7 @@ proptest! {
         (load, pcie, fifo) in (0.05f64..=1.0, 5.0f64..120.0, 4u32..=256),
         (ghz, bytes) in (0.5f64..4.0, 64u32..=1518),
         (arrivals, kind) in (prop::sample::select(vec!["fixed", "poisson"]), prop::sample::select(vec!["fifo", "lifo"])),
-        (way, seed, pipeline, lookahead) in (0u32..10, 0u64..1 << 40, 0u32..4, prop::sample::select(vec![0, 100])),
+        (way, seed, pipeline) in (0u32..10, 0u64..1 << 40, 0u32..4),
         dram in prop::sample::select(vec![
             "",
             "",
@@ -177,8 +177,8 @@ proptest! {
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={:#x} run.seed={seed} machine.core.lookahead={}_ns {pipeline} {copy} {dram} {buffer} {sampling}",
-            1 << rx, 1 << tx, if way == 9 { 0 } else { 3 << way }, if dram.is_empty() { lookahead } else { 0 },
+             machine.llc.io--ways={:#x} run.seed={seed} {pipeline} {copy} {dram} {buffer} {sampling}",
+            1 << rx, 1 << tx, if way == 9 { 0 } else { 3 << way },
         )));
         let first = ends(&scenario, 3_000);
         // The same seed gives the same run, also when it is advanced in other steps.
@@ -246,61 +246,26 @@ fn mbufs_are_somewhere() {
     assert!(most.iter().all(|&n| n > 0), "{most:?}");
 }
 
-/// A line that is aligned alike on both sides goes to the table, whether a core looks ahead or not; the rest, and all
+/// A line that is aligned alike on both sides goes to the table, the rest, and all
 /// without a table, is loads and stores.
 #[test]
 fn a_copy_table_takes_the_whole_lines_of_each_packet() {
-    for lookahead in ["0_ns", "100_ns"] {
-        let copied = |settings: &str| {
-            let settings = format!(
-                "traffic.sizes={{\"fixed\"=\"1000_B\"}} traffic.load=0.3 machine.cores=2 function.copy.reads=64 \
-                 machine.core.lookahead={lookahead} {settings}"
-            );
-            let mut server = server(&scenario(&set(&settings)), 2_000);
-            let mut ends = Ends::default();
-            while server.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
-            assert_eq!(tally(&ends).len(), 1, "all are sent");
-            server.memory().copy_counters()
-        };
-        // 996 bytes without FCS: 15 lines and an end.
-        let table = copied("machine.copy--table={}");
-        assert_eq!((table.fills, table.hits > 1_000), (2_000 * 15, true), "{table:?}");
-        assert_eq!(copied("").fills, 0);
-        assert_eq!(copied("machine.copy--table={} function.copy.offset=12").fills, 0);
-    }
-}
-
-/// Four busy cores over one LLC and DRAM: requests that are out of turn by up to the lookahead change what cores wait
-/// for each other, not what the server does.
-#[test]
-fn lookahead_does_not_change_what_is_measured() {
-    let measured = |load: f64, lookahead: &str| {
-        let set = [
-            "machine.cores=4".into(),
-            "mempool.size=16384".into(),
-            "traffic.sizes={fixed=\"64 B\"}".into(),
-            format!("traffic.load={load}"),
-            format!("machine.core.lookahead=\"{lookahead}\""),
-        ];
-        let mut server = server(&scenario(&set), 60_000);
+    let copied = |settings: &str| {
+        let settings = format!(
+            "traffic.sizes={{\"fixed\"=\"1000_B\"}} traffic.load=0.3 machine.cores=2 function.copy.reads=64 \
+             {settings}"
+        );
+        let mut server = server(&scenario(&set(&settings)), 2_000);
         let mut ends = Ends::default();
-        while server.advance(10_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
-        let sent: Vec<&End> = ends.all.iter().filter(|e| matches!(e.2, Fate::Sent(_))).collect();
-        let sojourn = sent.iter().map(|e| e.3.0 as f64).sum::<f64>() / sent.len() as f64;
-        let core_seconds: f64 = server.cores().iter().map(|c| c.busy.as_secs() / c.packets as f64).sum();
-        let misses = server.memory().counters().llc.misses as f64;
-        (sent.len() as f64, sojourn, core_seconds, misses)
+        while server.advance(1_000, Pause { offered: u64::MAX, at: Ps::MAX }, &mut ends) {}
+        assert_eq!(tally(&ends).len(), 1, "all are sent");
+        server.memory().copy_counters()
     };
-    for load in [0.2, 1.0] {
-        let exact = measured(load, "0 ns");
-        // A microsecond is too long: 4 % of the throughput at full load.
-        for lookahead in ["30 ns", "100 ns"] {
-            let close = measured(load, lookahead);
-            let off = |a: f64, b: f64| (b / a - 1.0).abs();
-            let all = [off(exact.0, close.0), off(exact.1, close.1), off(exact.2, close.2), off(exact.3, close.3)];
-            assert!(all.iter().all(|&off| off < 0.02), "load {load}, {lookahead}: {exact:?} and {close:?}");
-        }
-    }
+    // 996 bytes without FCS: 15 lines and an end.
+    let table = copied("machine.copy--table={}");
+    assert_eq!((table.fills, table.hits > 1_000), (2_000 * 15, true), "{table:?}");
+    assert_eq!(copied("").fills, 0);
+    assert_eq!(copied("machine.copy--table={} function.copy.offset=12").fills, 0);
 }
 
 /// Energy by what reserved banks did beside energy by every command, on the same machine with the same packets and lines
@@ -312,7 +277,7 @@ fn energy_by_reserved_banks_is_that_by_commands() {
     let measured = |load: &str, controller: &str| {
         let settings = format!(
             "machine.cores=2 traffic.load={load} traffic.sizes={{\"fixed\"=\"512_B\"}} machine.dram.standard=ddr4-2666v \
-             machine.dram.channels=2 machine.llc.io--ways=0 machine.core.lookahead=0_ns {controller}"
+             machine.dram.channels=2 machine.llc.io--ways=0 {controller}"
         );
         let scenario = scenario(&set(&settings));
         let mut server = server(&scenario, 30_000);
@@ -342,7 +307,7 @@ fn controllers_of_commands_do_what_reserved_banks_do_at_low_load() {
     let measured = |controller: &str| {
         let settings = format!(
             "machine.cores=2 traffic.load=0.05 traffic.sizes={{\"fixed\"=\"512_B\"}} machine.dram.standard=ddr4-2400u \
-             machine.core.lookahead=0_ns {controller}"
+             {controller}"
         );
         let mut server = server(&scenario(&set(&settings)), 30_000);
         let mut ends = Ends::default();

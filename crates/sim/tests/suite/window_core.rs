@@ -10,7 +10,7 @@ use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
 use machine::{Lookup, Memory, Reply, Response, Served};
 use probe::{Event, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
 use stats::{Path, Reason};
-use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Span};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
 const LATENCY: Ps = Ps::from_ns(100);
 
@@ -78,7 +78,6 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         l1_fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,
-        lookahead: Span::from_ns(0.0),
     };
     let mut core = Core::new(&spec, CoreId(0), "core").expect("a core");
     record.replay(core.script());

@@ -12,7 +12,7 @@
 //! | [`forward`] | a packet that testpmd forwards |
 //!
 //! The loop's references are replayed on one core of the machine over its memory system, with lines as far apart as in
-//! the native loops of `calibrate`, chases apart in order of time whatever `machine.core.lookahead` is. Left out: other cores, and pages
+//! the native loops of `calibrate`, in order of time. Left out: other cores, and pages
 //! smaller than those of `machine.tlb`.
 
 mod forward;
@@ -25,7 +25,7 @@ use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use units::{Addr, CoreId, LINE_BYTES, Ps, Span};
+use units::{Addr, CoreId, LINE_BYTES, Ps};
 
 pub use forward::{Devices, ForwardSpec};
 
@@ -277,15 +277,9 @@ struct Bench {
 impl Bench {
     fn new(machine: &MachineSpec, spec: &LoopSpec) -> Result<Bench, ScenarioError> {
         machine.core.check("machine.core")?;
-        let mut core = machine.core.clone();
-        // Of what stores or runs ahead some waits, and out of turn each would wait for all before it. Chases only load, and
-        // half of a calibration's time are theirs.
-        if !matches!(spec, LoopSpec::Chase { .. }) {
-            core.lookahead = Span::from_ns(0.0);
-        }
         let largest = spec.largest();
         Ok(Bench {
-            core: Core::new(&core, CoreId(0), "machine.core")?,
+            core: Core::new(&machine.core, CoreId(0), "machine.core")?,
             memory: Hierarchy::new(&machine.memory_at_once(), machine.cores, "machine")?,
             layout: Sets { apart: largest.next_power_of_two().max(LEAST_APART) },
             now: Ps::ZERO,

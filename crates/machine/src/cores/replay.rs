@@ -1,44 +1,47 @@
 use std::collections::VecDeque;
 
-use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Requests};
-use stats::{Path, Reason};
-use units::{CoreId, Line, Ps, Ticket};
+use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Requests, Script};
+use stats::{Attribution, Path, Reason};
+use units::{Addr, Clos, CoreId, Line, Ps, Ticket};
 
 use super::burst::{Burst, BurstPacket, Step};
 use super::fills::{FillBuffers, For, L1Port};
+use super::history::History;
+use super::hits::Bases;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 
-/// A core whose misses go out in order of time over all cores and devices, and whose answers may take their
-/// time. See the module header of `cores`.
+/// A core that replays a recorded burst. See the module header of `cores`.
 #[derive(Clone, Debug)]
-pub struct Ordered {
+pub struct Core {
     id: CoreId,
-    in_order: bool,
+    pub(super) in_order: bool,
     /// Picoseconds an instruction takes, in 1/1024.
-    instruction_ps_x1024: u64,
-    rob: u64,
+    pub(super) instruction_ps_x1024: u64,
+    pub(super) rob: u64,
+    /// What the dispatch of as many instructions takes at least, however they are cut up and each cut rounded down.
+    pub(super) rob_time: Ps,
     pending_limit: usize,
 
     pub(super) burst: Burst,
     /// The instructions before the next act are dispatched.
-    worked: bool,
+    pub(super) worked: bool,
 
     /// Instructions dispatched.
-    instructions: u64,
-    front_end: Ps,
+    pub(super) instructions: u64,
+    pub(super) front_end: Ps,
     /// Instruction time dispatched since the last item.
-    owed_work: Ps,
+    pub(super) owed_work: Ps,
     /// Slots given out: one a request.
-    slots: u64,
+    pub(super) slots: u64,
     /// The first of the reference that is dispatched.
     first_slot: u64,
     /// When each of the last slots is done, [`UNKNOWN`] while it is not known.
-    done: Box<[u64; SLOTS]>,
+    pub(super) done: Box<[u64; SLOTS]>,
     /// The last slot of each of the last references.
-    reference_slot: Box<[u64; REFERENCES]>,
-    references: u64,
+    pub(super) reference_slot: Box<[u64; REFERENCES]>,
+    pub(super) references: u64,
     /// Not yet retired, in program order; empty while everything dispatched is known.
     items: VecDeque<Item>,
     /// The number of the first of them, counted from the first ever queued.
@@ -47,16 +50,16 @@ pub struct Ordered {
     paths: Box<[Path; ITEMS]>,
     /// Instructions from this one on do not fit into the reorder buffer, or nothing does.
     window_end: u64,
+    /// A copy by an engine before whose answer nothing more is dispatched.
+    held_by: Option<u64>,
     /// Slots from this one on are still needed under their old number.
     slots_end: u64,
     /// Page walks under way: the page, its bits, and the slot that is done with the translation.
     walks: Vec<(u64, u32, u64)>,
     /// Private hits among the items whose data or address are not there yet, in program order.
     waits: Vec<Wait>,
-    /// Retired references within the reorder buffer: instruction and time.
-    history: VecDeque<(u64, Ps)>,
-    /// From this instruction on the first of them has left the reorder buffer.
-    history_end: u64,
+    /// Retired references within the reorder buffer.
+    pub(super) history: History,
     /// Slots that stand for several, with those that they stand for.
     joins: Vec<(u64, std::ops::Range<u64>)>,
     /// Private misses that still wait for their turn.
@@ -76,13 +79,14 @@ pub struct Ordered {
     awaiting: bool,
     /// When the last miss went out, or a full window had room again.
     last_out: Ps,
-    fills: FillBuffers,
-    l1_port: L1Port,
+    pub(super) fills: FillBuffers,
+    pub(super) l1_port: L1Port,
+    pub(super) bases: Bases,
     requests: Requests,
 }
 
-const SLOTS: usize = 2048;
-const REFERENCES: usize = 256;
+pub(super) const SLOTS: usize = 2048;
+pub(super) const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
 /// Of what is done for an instruction that does not wait for it.
 const NO_ITEM: u64 = u64::MAX;
@@ -180,18 +184,21 @@ impl Fetch {
     }
 }
 
-impl Ordered {
+impl Core {
     /// A core at rest.
     ///
     /// # Errors
     /// A value of the specification outside its range.
-    pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Ordered, MachineError> {
+    pub fn new(spec: &CoreSpec, id: CoreId, path: &str) -> Result<Core, MachineError> {
         spec.check(path)?;
-        Ok(Ordered {
+        let rob = u64::from(spec.rob);
+        let instruction_ps_x1024 = (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64;
+        Ok(Core {
             id,
             in_order: spec.model == CoreModel::InOrder,
-            instruction_ps_x1024: (spec.cpi * spec.period().0 as f64 * 1024.0).round() as u64,
-            rob: u64::from(spec.rob),
+            instruction_ps_x1024,
+            rob,
+            rob_time: Ps(((rob * instruction_ps_x1024) >> 10).saturating_sub(rob)),
             pending_limit: spec.store_buffer as usize,
             burst: Burst::new(id),
             worked: false,
@@ -206,12 +213,12 @@ impl Ordered {
             first_item: 0,
             paths: Box::new([Path::default(); ITEMS]),
             window_end: u64::MAX,
+            held_by: None,
             slots_end: u64::MAX,
             first_slot: 0,
             walks: Vec::new(),
             waits: Vec::new(),
-            history: VecDeque::new(),
-            history_end: u64::MAX,
+            history: History::new(rob),
             joins: Vec::new(),
             pending: Vec::new(),
             out: Vec::new(),
@@ -224,27 +231,60 @@ impl Ordered {
             last_out: Ps::ZERO,
             fills: FillBuffers::new(spec),
             l1_port: L1Port::new(spec),
+            bases: Bases::UNKNOWN,
             requests: Requests::new(),
         })
     }
 
-    /// As [`super::Core::start`].
+    /// What is replayed; filled by whoever runs the function.
+    pub fn script(&mut self) -> &mut Script {
+        &mut self.burst.script
+    }
+
+    /// The 64-byte cells of the packets of the next burst that do not lie in one piece, packet by packet; filled
+    /// before [`Core::start`].
+    pub fn cells(&mut self) -> &mut Vec<Addr> {
+        &mut self.burst.cells
+    }
+
+    /// Which core it is.
+    pub fn id(&self) -> CoreId {
+        self.id
+    }
+
+    /// Puts the core's requests into a class of service.
+    pub fn set_clos(&mut self, clos: Clos) {
+        self.burst.placed.clos = clos;
+    }
+
+    /// Begins to replay the script at `at` for the packets of `burst`.
     pub fn start(&mut self, burst: impl IntoIterator<Item = BurstPacket>, at: Ps) {
         debug_assert!(self.is_drained(), "the last burst is complete");
         self.burst.start(burst, at);
+        self.bases.forget_packet();
         self.worked = false;
         self.fills.forget(at);
         self.front_end = at;
         self.last_out = at;
         self.owed_work = Ps::ZERO;
         self.history.clear();
-        self.history_end = u64::MAX;
         self.walks.clear();
     }
 
     /// Instructions replayed so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
+    }
+
+    /// What the burst's time went to for packet `index`: its own work by reason, the work for
+    /// others as [`stats::Reason::Burst`]. Sums exactly to the burst's duration.
+    pub fn attribution(&self, index: usize) -> Attribution {
+        self.burst.attribution(index)
+    }
+
+    /// What the whole burst's time went to.
+    pub fn burst_attribution(&self) -> Attribution {
+        self.burst.total()
     }
 
     /// Hands over the answer to a request that a controller had.
@@ -267,14 +307,32 @@ impl Ordered {
         }
     }
 
-    /// As [`super::Core::grant`].
+    /// The lock that [`Step::Lock`] asked for is the core's from `at` on.
     pub fn grant(&mut self, at: Ps) {
         self.burst.charge(at, Reason::Lock);
         self.front_end = self.front_end.max(self.burst.retired);
     }
 
-    /// As [`super::Core::step`].
+    /// Replays on, until the burst is complete or something outside is needed.
+    ///
+    /// `now` is the simulation's present. Shared memory may be used up to `horizon`, the time of the
+    /// next event elsewhere. Regions stay where `layout` has them, but for those that move with packets.
     pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
+        let script = std::mem::take(&mut self.burst.script);
+        let step = self.replay(&script, memory, layout, now, horizon);
+        self.burst.script = script;
+        step
+    }
+
+    #[inline(always)]
+    fn replay<M: Memory, L: Layout>(
+        &mut self,
+        script: &Script,
+        memory: &mut M,
+        layout: &L,
+        now: Ps,
+        horizon: Ps,
+    ) -> Step {
         self.bound = if self.out.is_empty() { Ps::MAX } else { memory.next_answer() };
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
@@ -284,9 +342,12 @@ impl Ordered {
                     self.prefetch(memory, horizon);
                     continue;
                 }
-                let step = self.burst.script.step(self.burst.cursor);
+                if self.has_nothing_older() {
+                    self.replay_hits(script, memory, layout);
+                }
+                let step = script.step(self.burst.cursor);
                 let at_end = step.is_none();
-                let instructions = step.map_or(self.burst.script.trailing(), probe::Step::instructions);
+                let instructions = step.map_or(script.trailing(), probe::Step::instructions);
                 if instructions > 0 && !self.worked {
                     let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
                     self.instructions += u64::from(instructions);
@@ -305,7 +366,7 @@ impl Ordered {
                     self.burst.charge(now, Reason::Mshr);
                     return Step::Done(self.burst.retired);
                 }
-                let (act, next) = self.burst.script.act(self.burst.cursor);
+                let (act, next) = script.act(self.burst.cursor);
                 match act {
                     Act::Touch(r) => {
                         if r.access == Access::Atomic && !self.is_drained() {
@@ -333,10 +394,12 @@ impl Ordered {
                     }
                     Act::Begin(packet) => {
                         let index = self.burst.begin(packet);
+                        self.bases.forget_packet();
                         self.change_owner(index);
                     }
                     Act::End => {
                         let none = self.burst.end();
+                        self.bases.forget_packet();
                         self.change_owner(none);
                     }
                     Act::Lock(_) | Act::Unlock(_) if !self.is_drained() => break,
@@ -388,6 +451,12 @@ impl Ordered {
         self.instructions < self.window_end && self.slots < self.slots_end
     }
 
+    /// Whether what comes next waits for nothing but its address and its own data.
+    #[inline(always)]
+    fn has_nothing_older(&self) -> bool {
+        self.is_drained() && self.out.is_empty() && !self.awaiting
+    }
+
     /// Whether everything dispatched has retired and gone out.
     #[inline(always)]
     fn is_drained(&self) -> bool {
@@ -417,6 +486,7 @@ impl Ordered {
     #[inline]
     fn update_window(&mut self) {
         self.window_end = match self.items.front() {
+            _ if self.held_by.is_some() => 0,
             _ if self.pending.len() >= self.pending_limit && self.waiting(For::Core) >= self.pending_limit => 0,
             None => u64::MAX,
             Some(_) if self.in_order || self.items.len() > ITEMS - REQUESTS => 0,
@@ -523,6 +593,7 @@ impl Ordered {
             (self.next_ready, self.next) = (ready, self.pending.len());
         }
         self.pending.push(fetch);
+        self.held_by = memory.copies_hold().then_some(slot);
         self.update_window();
         // The load and the store.
         for _ in 0..2 {
@@ -580,6 +651,8 @@ impl Ordered {
             self.front_end = self.front_end.max(self.burst.retired + self.owed_work);
             if request.access == Access::Atomic {
                 self.front_end = self.front_end.max(self.last_out);
+                // All that is older has retired by then.
+                self.history.clear();
             }
         } else {
             self.wait_for_room();
@@ -690,7 +763,7 @@ impl Ordered {
     ) -> (Address, Option<u64>) {
         match translation {
             Translation::Free => {
-                let Ordered { walks, done, front_end, .. } = self;
+                let Core { walks, done, front_end, .. } = self;
                 walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
                 let same = walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
                 let Some(&(.., walk)) = same else { return (Address { after, reason: Reason::Mshr }, None) };
@@ -765,11 +838,8 @@ impl Ordered {
     /// The next instruction is dispatched when that `rob` before it has retired.
     #[inline(always)]
     fn wait_for_room(&mut self) {
-        while self.instructions >= self.history_end {
-            if let Some((_, retired)) = self.history.pop_front() {
-                self.front_end = self.front_end.max(retired);
-            }
-            self.history_end = self.history.front().map_or(u64::MAX, |h| h.0 + self.rob);
+        while self.instructions >= self.history.end {
+            self.front_end = self.front_end.max(self.history.pop(self.rob));
         }
     }
 
@@ -1011,6 +1081,10 @@ impl Ordered {
     /// It is known when the data of `fetch` are there.
     fn known(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
         self.set_done(fetch.slot, at.0);
+        if self.held_by == Some(fetch.slot) {
+            self.held_by = None;
+            self.front_end = self.front_end.max(at);
+        }
         if let Some(number) = fetch.item
             && let Some(item) = self.items.get_mut((number - self.first_item) as usize)
         {
@@ -1030,7 +1104,7 @@ impl Ordered {
     }
 
     fn resolve_waits(&mut self) {
-        let Ordered { waits, done, items, fills, first_item, paths, .. } = self;
+        let Core { waits, done, items, fills, first_item, paths, .. } = self;
         waits.retain(|w| {
             let [on, also] = [w.on, w.also].map(|slot| done[(slot % SLOTS as u64) as usize]);
             let Some(source) = known(on.max(also)) else { return true };
@@ -1103,17 +1177,10 @@ impl Ordered {
     /// The reorder buffer has room for an instruction `rob` later once this one has retired.
     #[inline(always)]
     fn remember(&mut self, instruction: u64) {
-        if self.in_order {
-            return;
-        }
-        // References of one stretch of instructions retire together for this purpose.
-        match self.history.back_mut() {
-            Some(last) if last.0 == instruction => last.1 = self.burst.retired,
-            Some(_) => self.history.push_back((instruction, self.burst.retired)),
-            None => {
-                self.history_end = instruction + self.rob;
-                self.history.push_back((instruction, self.burst.retired));
-            }
+        // What has retired by the earliest time at which the instruction `rob` later can be dispatched holds up nothing.
+        let holds_up = instruction < self.instructions || self.burst.retired > self.front_end + self.rob_time;
+        if !self.in_order && holds_up {
+            self.history.push(instruction, self.burst.retired, self.rob);
         }
     }
 

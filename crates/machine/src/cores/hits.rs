@@ -2,7 +2,7 @@ use probe::{Access, Act, Layout, RegionId, Script};
 use stats::Reason;
 use units::{Addr, LINE_BYTES, Line, Ps};
 
-use super::{Ahead, REFERENCES};
+use super::replay::{Core, REFERENCES, SLOTS};
 use crate::{Memory, Served};
 
 /// Where the regions of a layout begin for a core and the packet it works on, as far as that is known.
@@ -33,21 +33,21 @@ impl Bases {
     }
 }
 
-impl Ahead {
-    /// Replays from the cursor on as long as L1 serves all references.
+impl Core {
+    /// Replays from the cursor on as long as the private caches serve all references; nothing older waits.
     ///
-    /// What it does to a reference is what [`Ahead::request`] does to one that L1 serves, without going through the
-    /// stages of one that it does not. State that each reference changes is written back at the end.
+    /// What it does to a reference is what the stages of one that waits do, without going through them. State that each
+    /// reference changes is written back at the end.
     #[inline(always)]
-    pub(super) fn replay_hits<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L, limit: Ps) {
+    pub(super) fn replay_hits<M: Memory, L: Layout>(&mut self, script: &Script, memory: &mut M, layout: &L) {
         let (l1_reason, l1_latency) = memory.private_latency(Served::L1);
         let (l2_reason, l2_latency) = memory.private_latency(Served::L2);
         let port_free = self.l1_port.is_free();
-        let Ahead { burst, history, done, fills, bases, .. } = self;
+        let Core { burst, history, done, reference_slot, fills, bases, .. } = self;
         let Some(mut levels) = memory.private_levels(burst.placed.core) else { return };
         let (in_order, rob, rob_time, ps_x1024) = (self.in_order, self.rob, self.rob_time, self.instruction_ps_x1024);
         let (mut instructions, mut front_end, mut owed) = (self.instructions, self.front_end, self.owed_work);
-        let (mut retired, mut references) = (burst.retired, self.references);
+        let (mut retired, mut references, mut slot) = (burst.retired, self.references, self.slots);
         let (mut worked, mut cursor) = (self.worked, burst.cursor);
         // Charged to whoever retires when this changes.
         let (mut work, mut l1_time, mut l2_time, mut address) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
@@ -105,15 +105,12 @@ impl Ahead {
             }
             let source = match usize::from(dep) {
                 0 => Ps::ZERO,
-                dep => done[references.wrapping_sub(dep) % REFERENCES],
+                dep => source(references, dep as u64, slot, done, reference_slot),
             };
             let start = front_end.max(source);
             let (waits, write) = (access == Access::Load, access == Access::Store);
             let (mut latency, mut from_l2) = (l1_latency, false);
             if !levels.repeats(line, write) {
-                if front_end > limit {
-                    break;
-                }
                 match levels.use_l1(line, write) {
                     Some(true) => {}
                     // The port into L1 has its turns on the long way.
@@ -148,14 +145,25 @@ impl Ahead {
                     history.push(instructions, retired, rob);
                 }
             }
-            done[references % REFERENCES] = at;
-            references = references.wrapping_add(1);
+            done[(slot % SLOTS as u64) as usize] = at.0;
+            reference_slot[(references % REFERENCES as u64) as usize] = slot;
+            (slot, references) = (slot + 1, references + 1);
             (worked, cursor) = (false, cursor + 1);
         }
         memory.count_private_hits(served - l2_hits, l2_hits);
         burst.charge_all([(Reason::Core, work), (l1_reason, l1_time), (l2_reason, l2_time), (Reason::Mshr, address)]);
         (burst.retired, burst.cursor) = (retired, cursor);
         (self.instructions, self.front_end, self.owed_work) = (instructions, front_end, owed);
-        (self.references, self.worked) = (references, worked);
+        (self.references, self.slots, self.worked) = (references, slot, worked);
     }
+}
+
+/// When what gave the address of the next reference, `dep` references back, is done.
+#[inline(always)]
+fn source(references: u64, dep: u64, slots: u64, done: &[u64; SLOTS], reference_slot: &[u64; REFERENCES]) -> Ps {
+    if dep > references {
+        return Ps::ZERO;
+    }
+    let slot = reference_slot[((references - dep) % REFERENCES as u64) as usize];
+    Ps(if slots - slot < SLOTS as u64 { done[(slot % SLOTS as u64) as usize] } else { 0 })
 }
