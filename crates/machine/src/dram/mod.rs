@@ -269,9 +269,11 @@ impl Dram {
                 "multiply ranks, bank groups and banks",
             );
         }
+        // Lines have numbers of 32 bits.
         let row = spec.row.bytes();
-        if row < LINE_BYTES || !row.is_multiple_of(LINE_BYTES) {
-            return error("row", spec.row.to_string(), "a multiple of 64 B", "DDR4 x8 devices have 8 KiB over 64 bits");
+        if row < LINE_BYTES || !row.is_multiple_of(LINE_BYTES) || row / LINE_BYTES > u64::from(u32::MAX) {
+            let allowed = "a multiple of 64 B below 256 GiB";
+            return error("row", spec.row.to_string(), allowed, "DDR4 x8 devices have 8 KiB over 64 bits");
         }
         if spec.t_ras.ps() < spec.t_rcd.ps() {
             return error(
@@ -667,5 +669,9 @@ mod tests {
         );
         assert!(bad(|s| s.banks = 12).starts_with("machine.dram.banks = 12: allowed is a power of two"));
         assert!(bad(|s| s.channels = 0).starts_with("machine.dram.channels = 0"));
+        let row = "machine.dram.row = 256 GiB: allowed is a multiple of 64 B below 256 GiB";
+        assert!(bad(|s| s.row = Size::from_bytes(1 << 38)).starts_with(row));
+        let widest = DramSpec { row: Size::from_bytes((1 << 38) - 64), ..spec() };
+        assert!(Dram::new(&widest, "machine.dram").is_ok());
     }
 }
