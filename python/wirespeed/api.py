@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, Literal, overload
 
 from wirespeed import _wirespeed, scenarios
 from wirespeed import predict as predictions
-from wirespeed import sampling as samples
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
 from wirespeed.result import Comparison, Result, read
@@ -170,35 +168,6 @@ def predict(
     What packets take on the machine is measured once; `loads` are shares of the line rate that are answered too.
     """
     return predictions.predict(_judged(scenario, capture, table, set, seed, None), loads)
-
-
-def sampling(
-    scenario: Scenario,
-    capture: PathLike | None = None,
-    table: PathLike | None = None,
-    set: Overrides = None,
-    seed: int | None = None,
-    one_in: int | None = None,
-    progress: Callback | None = None,
-) -> dict[str, Any]:
-    """A run that follows one set of the LLC in `one_in` beside one of the same packets that follows all.
-
-    `one_in` is the scenario's own `machine.sampling` if None, or 8 where that is 1. The keys of the answer are those of
-    `wirespeed.sampling.errors`. Raises InputError, and KeyboardInterrupt where Ctrl-C ended a run.
-    """
-    asked = scenarios.overrides(set)
-    if one_in is None:
-        own = tomllib.loads(_judged(scenario, capture, table, asked, seed, None).resolved)["machine"].get("sampling", 1)
-        one_in = own if own > 1 else samples.DEFAULT
-    judged = [
-        _judged(scenario, capture, table, [*asked, "run.curve=[]", f"{samples.SETTING}={n}"], seed, None)
-        for n in (one_in, 1)
-    ]
-    finished = _wirespeed.run(judged, threads=1, same_packets=True, progress=progress)
-    if any(run.partial for run in finished):
-        raise KeyboardInterrupt("stopped while running what was to be compared; nothing is compared")
-    sampled, exact = (_result(run) for run in finished)
-    return samples.errors(sampled, exact)
 
 
 def schema() -> dict[str, Any]:

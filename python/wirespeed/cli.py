@@ -31,7 +31,6 @@ from wirespeed.commands import (
     recording,
     router,
     run,
-    sampling,
     schema,
     slices,
     sweep,
@@ -46,7 +45,6 @@ from wirespeed.errors import InputError, TargetError
 COMMANDS: Final = (
     run,
     predict,
-    sampling,
     doctor,
     cost,
     demo,

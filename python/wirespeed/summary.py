@@ -213,27 +213,6 @@ class CopyEngine(TypedDict, total=False):
     waits: int
 
 
-class SampledLevel(TypedDict, total=False):
-    """Lines of a level that were followed, their hit rate and its 95 % half-width.
-
-    `levels_half_width` bounds how far the rate in `levels`, of all lines, may be off: the same and how far the two
-    rates are apart.
-    """
-
-    name: str
-    lines: int
-    hit_rate: float
-    half_width: float
-    levels_half_width: float
-
-
-class Sampling(TypedDict, total=False):
-    """One set of the LLC in `one_in` was followed."""
-
-    one_in: int
-    levels: list[SampledLevel]
-
-
 class Core(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
@@ -436,7 +415,6 @@ class Summary(TypedDict, total=False):
     levels: list[Level]
     copy_table: CopyTable | None
     copy_engine: CopyEngine | None
-    sampling: Sampling | None
     members: list[Member] | None
     flow_table: FlowTable | None
     neighbours: list[Neighbour]
@@ -738,7 +716,6 @@ _MEASURED: Final = frozenset(
         "snooping",
         "applications",
         "stacked",
-        "sampling",
         "dram",
         "pcie",
         "cores",

@@ -53,8 +53,6 @@ def smaller(words: list[str]) -> list[str]:
             given = {word.partition("=")[0] for word in words}
             sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
             return setting(words, sets + (UPF if "upf" in words else []))
-        case ["sampling", *_]:
-            return setting(words, [*SHORT, "run.warmup=500", *(UPF if "upf" in words else MADE)])
         case ["slices", *_]:
             packets = ["--packets", "300"] if "--table" in words and "--packets" not in words else []
             return [*words, *packets, "--set", "requests=5000"]

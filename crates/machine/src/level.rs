@@ -8,7 +8,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use crate::cache::Victim;
-use crate::memory::{PrivateLevels, Route, Translation};
+use crate::memory::{PrivateLevels, Translation};
 
 /// Who answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,8 +129,6 @@ pub struct Lookup {
     pub victims: [Option<Victim>; 2],
     /// [`Memory::next_prefetch`] has something.
     pub prefetches: bool,
-    /// How the request finds out what happens to it beyond L1.
-    pub route: Route,
 }
 
 impl Lookup {

@@ -313,7 +313,7 @@ def _moved(of: Resolved) -> str | None:
             return f"machine.{other} is modelled without it"
     if of["function"].get("copy") or of["function"].get("socket"):
         return "copies move lines between tables and packets"
-    return "sampled sets stand for each other" if int(of["machine"].get("sampling", 1)) > 1 else None
+    return None
 
 
 def _packet_buffer(of: Resolved) -> Built:

@@ -12,18 +12,9 @@ use crate::divisor::Divisor;
 #[derive(Clone, Debug)]
 pub struct TagArray<P = Lru> {
     count: Divisor,
-    sample: Option<Sample>,
     ways: u32,
     sets: Sets,
     policy: P,
-}
-
-/// Lines of which only some come into an array: rows of `unit` lines, of every `1 << shift` rows one. They fill its sets
-/// as lines that follow each other.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    unit: Divisor,
-    shift: u32,
 }
 
 /// All that is known of a set lies together: on one line of the host's cache for 8 ways, on two
@@ -180,11 +171,6 @@ impl TagArray {
         TagArray::with_policy(sets, ways, Lru)
     }
 
-    /// As [`TagArray::new`], for lines of one row of `unit` lines in `1 << shift` that follow each other.
-    pub(crate) fn sampled(sets: u64, ways: u32, unit: u32, shift: u32) -> TagArray {
-        TagArray { sample: Some(Sample { unit: Divisor::new(unit), shift }), ..TagArray::new(sets, ways) }
-    }
-
     /// The way that `slot` names.
     pub fn way(slot: Slot) -> u32 {
         slot.way
@@ -216,7 +202,6 @@ impl<P: Policy> TagArray<P> {
         let n = sets as usize;
         TagArray {
             count: Divisor::new(sets as u32),
-            sample: None,
             ways,
             sets: match ways {
                 1..=8 => Sets::Upto8(vec![Set::empty::<P>(); n]),
@@ -245,12 +230,7 @@ impl<P: Policy> TagArray<P> {
 
     #[inline(always)]
     fn set_of(&self, line: Line) -> usize {
-        let mut number = line.0 as u32;
-        if let Some(Sample { unit, shift }) = self.sample {
-            let (row, place) = unit.divide(number);
-            number = (row >> shift) * unit.divisor() + place;
-        }
-        self.count.remainder(number) as usize
+        self.count.remainder(line.0 as u32) as usize
     }
 
     /// Where `line` is, without counting as a use.

@@ -268,9 +268,11 @@ impl Dram {
                 "multiply ranks, bank groups and banks",
             );
         }
+        // Lines have numbers of 32 bits.
         let row = spec.row.bytes();
-        if row < LINE_BYTES || !row.is_multiple_of(LINE_BYTES) {
-            return error("row", spec.row.to_string(), "a multiple of 64 B", "DDR4 x8 devices have 8 KiB over 64 bits");
+        if row < LINE_BYTES || !row.is_multiple_of(LINE_BYTES) || row / LINE_BYTES > u64::from(u32::MAX) {
+            let allowed = "a multiple of 64 B below 256 GiB";
+            return error("row", spec.row.to_string(), allowed, "DDR4 x8 devices have 8 KiB over 64 bits");
         }
         if spec.t_ras.ps() < spec.t_rcd.ps() {
             return error(
@@ -380,32 +382,6 @@ impl Dram {
         for &(line, at) in lines {
             self.reserve(line, write, at, |_, _| {});
         }
-    }
-
-    /// Serves `count` lines that follow each other, each channel its share in one go: when the last of them is done. What
-    /// a channel has to do lies in one row.
-    pub(crate) fn post_run(&mut self, first: Line, count: u64, write: bool, now: Ps) -> Ps {
-        let channels = self.channels.len() as u64;
-        let mut latest = now;
-        if self.page == PagePolicy::Closed {
-            return (0..count).fold(now, |latest, i| latest.max(self.post(Line(first.0 + i), write, now)));
-        }
-        for i in 0..count.min(channels) {
-            let line = Line(first.0 + i);
-            let mut done = self.post(line, write, now);
-            let more = (count - i - 1) / channels;
-            if more > 0 {
-                let time = self.timing.burst * more;
-                let place = self.place(line);
-                self.banks[place.bank].ready += time;
-                self.channels[place.channel].bus_free += time;
-                done += time;
-                self.counters.row_hits += more;
-                *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += more;
-            }
-            latest = latest.max(done);
-        }
-        latest
     }
 
     /// Where a line is.
@@ -666,20 +642,6 @@ mod tests {
                 prop_assert_eq!(dram.counters(), naive.counters);
             }
         }
-
-        /// Lines in a run take as long as one by one, and as much of the bus.
-        #[test]
-        fn a_run_is_its_lines(first in 0u64..1 << 12, count in 1u64..40, channels in 1u32..5, closed in any::<bool>()) {
-            let page = if closed { PagePolicy::Closed } else { PagePolicy::Open };
-            // In one row of each channel, as callers have them.
-            let spec = DramSpec { channels, page, ..spec() };
-            let first = first * 128 * u64::from(channels);
-            let (mut run, mut apart) = (Dram::new(&spec, "dram").unwrap(), Dram::new(&spec, "dram").unwrap());
-            let now = Ps::from_ns(100);
-            let last = (0..count).map(|n| apart.post(Line(first + n), false, now)).max();
-            prop_assert_eq!(Some(run.post_run(Line(first), count, false, now)), last);
-            prop_assert_eq!(run.counters(), apart.counters());
-        }
     }
 
     #[test]
@@ -706,5 +668,9 @@ mod tests {
         );
         assert!(bad(|s| s.banks = 12).starts_with("machine.dram.banks = 12: allowed is a power of two"));
         assert!(bad(|s| s.channels = 0).starts_with("machine.dram.channels = 0"));
+        let row = "machine.dram.row = 256 GiB: allowed is a multiple of 64 B below 256 GiB";
+        assert!(bad(|s| s.row = Size::from_bytes(1 << 38)).starts_with(row));
+        let widest = DramSpec { row: Size::from_bytes((1 << 38) - 64), ..spec() };
+        assert!(Dram::new(&widest, "machine.dram").is_ok());
     }
 }

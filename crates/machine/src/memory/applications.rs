@@ -227,7 +227,6 @@ impl Hierarchy {
     /// Whether what tells lines apart by their numbers can be told of them.
     pub(super) fn lines_are_its_own(&self, path: &str) -> Result<(), MachineError> {
         for (given, with, why) in [
-            (self.sampling.is_some(), "machine.sampling", "lets lines of all kinds stand for each other"),
             (self.copies.is_some(), "machine.copy_table", "moves lines from place to place"),
             (self.engine.is_some(), "machine.copy_engine", "moves lines from place to place"),
         ] {

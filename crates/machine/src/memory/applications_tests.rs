@@ -329,11 +329,10 @@ fn what_cannot_be_says_where() {
     ] {
         assert!(said.starts_with(says), "{said}");
     }
-    let mut large = spec(Inclusion::Victim, 8);
-    large.llc.size = Size::from_bytes(8 * 4 * 64 * 64);
-    let mut sampled = Hierarchy::sampled(&large, 2, 4, "machine").unwrap();
-    let said = sampled.tell_apart(&named(&[plain()]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
-    assert!(said.starts_with("machine.applications = given with machine.sampling"), "{said}");
+    let copies = MemorySpec { copy_engine: Some(CopyEngineSpec::NonTemporal), ..spec(Inclusion::Victim, 8) };
+    let mut moved = Hierarchy::new(&copies, 2, "machine").unwrap();
+    let said = moved.tell_apart(&named(&[plain()]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
+    assert!(said.starts_with("machine.applications = given with machine.copy_engine"), "{said}");
 }
 
 proptest! {

@@ -36,26 +36,6 @@ impl Directory {
         self.word(line).unwrap_or(0) & self.mask
     }
 
-    /// Whether a core may have one of `count` lines from `first` on.
-    #[inline(always)]
-    pub(super) fn any(&self, first: Line, count: u64) -> bool {
-        let from = first.0 as usize * self.width;
-        let mut bytes = count as usize * self.width;
-        let Some(mut left) = self.entries.get(from..) else { return false };
-        let mut found = 0;
-        while bytes > 0 {
-            let Some((word, rest)) = left.split_first_chunk() else {
-                // Fewer bytes than a word are left: the last ones are nobody's.
-                return found != 0 || left.iter().take(bytes).any(|&byte| byte != 0);
-            };
-            let word = u64::from_le_bytes(*word);
-            found |= if bytes < 8 { word & !(u64::MAX << (8 * bytes)) } else { word };
-            bytes = bytes.saturating_sub(8);
-            left = rest;
-        }
-        found != 0
-    }
-
     /// A bit for each of up to 64 lines from `first` on that a core may have.
     #[inline(always)]
     pub(super) fn shared(&self, first: Line, count: u32) -> u64 {
@@ -134,8 +114,6 @@ mod tests {
             for line in (0..50).step_by(2).map(Line) {
                 assert_eq!(directory.take(line), 1 | 1 << last.0);
             }
-            assert!(directory.any(Line(0), 2) && directory.any(Line(49), 9) && !directory.any(Line(48), 1));
-            assert!(!directory.any(Line(50), 100) && !directory.any(Line(1 << 30), 1));
             assert_eq!(directory.shared(Line(0), 64), 0x2_aaaa_aaaa_aaaa);
             assert_eq!((directory.shared(Line(1), 5), directory.shared(Line(40), 64)), (0b10101, 0b10_1010_1010));
             directory.remove(Line(1), CoreId(0));

@@ -161,18 +161,6 @@ pub struct LlcSpec {
 impl LlcSpec {
     /// `core_age` and `io_age` where nobody sets them.
     pub const USUAL_AGES: (u8, u8) = (OLDEST - 1, OLDEST);
-
-    /// Whether lines wait for each other between slices and cores.
-    pub(super) fn has_busy_links(&self) -> bool {
-        matches!(
-            self.interconnect,
-            Some(
-                Interconnect::Ring { interval: Some(_), .. }
-                    | Interconnect::Mesh { interval: Some(_), .. }
-                    | Interconnect::Bus { interval: Some(_), .. }
-            )
-        )
-    }
 }
 
 fn one() -> u32 {
@@ -601,14 +589,6 @@ impl Llc {
         self.wires.as_mut().map_or(Ps::ZERO, |wires| wires.carry(from, to, now))
     }
 
-    /// Lines of a row: as many as there are slices, where they go round.
-    pub(super) fn row(&self) -> u32 {
-        match self.hash {
-            Hash::Modulo(slices) | Hash::XorFold(slices) => slices.divisor(),
-            Hash::One | Hash::Mixed(_) | Hash::Parity(_) => 1,
-        }
-    }
-
     /// Lines from `line` on that lie in the same set, each in the slice after that of the one before it.
     #[inline(always)]
     pub(super) fn rest_of_row(&self, line: Line) -> u64 {
@@ -618,19 +598,6 @@ impl Llc {
             }
             Hash::One | Hash::Mixed(_) | Hash::Parity(_) => 1,
         }
-    }
-
-    /// Slices take in requests for `count` lines of a row ([`Llc::rest_of_row`]), the first of them at `spot`: the
-    /// latest answer.
-    #[inline]
-    pub(super) fn take_in_row(&mut self, mut spot: Spot, count: u64, from: Requester, now: Ps) -> Ps {
-        let mut latest = Ps::ZERO;
-        for _ in 0..count {
-            let Arrival { at, distance, .. } = self.take_in(spot, from, now);
-            latest = latest.max(at + self.latency + distance);
-            spot = self.next_of_row(spot);
-        }
-        latest
     }
 
     #[inline(always)]

@@ -36,7 +36,6 @@ mod pending;
 mod placement;
 #[cfg(test)]
 mod rows_tests;
-mod sampling;
 mod snooping;
 #[cfg(test)]
 mod snooping_tests;
@@ -60,7 +59,6 @@ pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
-pub use sampling::{MOST_SAMPLED, Outcome, Route, SampleCounters, Sampled};
 pub use snooping::{MesiState, SnoopCounters};
 pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
@@ -85,7 +83,6 @@ use in_flight::InFlight;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::{Asked, Pending};
-use sampling::{Found, RowOutcome, Sampling};
 use snooping::Snooping;
 use sockets::Sockets;
 use tables_in_stack::TablesInStack;
@@ -100,9 +97,6 @@ use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
 pub const MAX_CORES: u32 = 64;
 
 const ALL_WAYS: Cbm = Cbm(u32::MAX);
-
-/// Lines between two runs of lines that are written back for a row that is not followed: other rows and banks.
-const APART: i64 = 8_209;
 
 /// The memory system of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -258,8 +252,6 @@ pub struct Hierarchy {
     pending: Option<Box<Pending>>,
     copies: Option<Box<Copies>>,
     engine: Option<Box<Engine>>,
-    /// All lines are followed when left out.
-    sampling: Option<Box<Sampling>>,
     /// A directory knows who has a line when left out.
     snooping: Option<Box<Snooping>>,
     /// Several sockets; `llc` is that of the one that asked last, `dram` the first one's.
@@ -271,8 +263,6 @@ pub struct Hierarchy {
     /// What the NIC has written last past the LLC.
     tails: Option<Box<Tails>>,
     scratch: Option<Box<Scratch>>,
-    /// The line that was last written back.
-    written_back: Line,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]
@@ -330,16 +320,6 @@ impl Hierarchy {
     /// # Errors
     /// Sizes, masks and times that contradict each other; see [`MachineError`].
     pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
-        Hierarchy::sampled(spec, cores, 1, path)
-    }
-
-    /// As [`Hierarchy::new`], following one of `one_in` sets of the LLC: see the header of `sampling`. 1 follows
-    /// all of them.
-    ///
-    /// # Errors
-    /// As [`Hierarchy::new`]; a number that does not divide the sets, is no power of two or greater than
-    /// [`MOST_SAMPLED`]; a copy table.
-    pub fn sampled(spec: &MemorySpec, cores: u32, one_in: u32, path: &str) -> Result<Hierarchy, MachineError> {
         spec.check_times(path)?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
@@ -358,22 +338,6 @@ impl Hierarchy {
             }
             None => None,
         };
-        for (given, what, why) in [
-            (spec.copy_table.is_some(), "copy_table", "moves lines from set to set"),
-            (spec.copy_engine.is_some(), "copy_engine", "makes copies of whole packets"),
-            (spec.dram.controller.is_some(), "dram.controller", "orders the requests for all lines"),
-            (spec.llc.has_busy_links(), "llc.interconnect.interval", "has all lines wait for each other"),
-            (spec.llc.coherence == Coherence::Snoop, "llc.coherence = snoop", "has all requests wait for each other"),
-        ] {
-            if one_in != 1 && given {
-                return Err(MachineError::new(
-                    format!("{path}.sampling"),
-                    format!("{one_in} with {path}.{what}"),
-                    format!("1 with {path}.{what}, which {why}"),
-                    format!("leave out {path}.sampling or {path}.{what}"),
-                ));
-            }
-        }
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         let llc_latency = llc.latency();
         let snooping = match spec.llc.coherence {
@@ -392,24 +356,7 @@ impl Hierarchy {
                 ));
             }
         }
-        let sampling = if one_in == 1 { None } else { Some(Box::new(Sampling::new(one_in, llc.sets(), path)?)) };
-        let l2_sets = spec.l2.sets(&format!("{path}.l2"))?;
-        if l2_sets < u64::from(one_in) {
-            return Err(MachineError::new(
-                format!("{path}.sampling"),
-                one_in.to_string(),
-                format!("at most the {l2_sets} sets of L2"),
-                "use a smaller number, or 1 to follow all sets".into(),
-            ));
-        }
-        let l2 = match &sampling {
-            None => TagArray::new(l2_sets, spec.l2.ways),
-            // To the nearest number of sets.
-            Some(_) => {
-                let sets = (l2_sets + u64::from(one_in) / 2) / u64::from(one_in);
-                TagArray::sampled(sets, spec.l2.ways, llc.row(), one_in.trailing_zeros())
-            }
-        };
+        let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
                 format!("{path}.llc.latency"),
@@ -462,14 +409,12 @@ impl Hierarchy {
                 Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
-            sampling,
             snooping,
             sockets: None,
             applications: None,
             stack: None,
             tails: None,
             scratch: None,
-            written_back: Line(0),
             counters: MemoryCounters::default(),
             #[cfg(test)]
             log: Vec::new(),
@@ -491,24 +436,11 @@ impl Hierarchy {
         std::mem::replace(&mut self.counters, counters)
     }
 
-    /// What the followed lines did where lines are sampled.
-    pub fn sample_counters(&self) -> Option<SampleCounters> {
-        self.sampling.as_ref().map(|s| s.counters())
-    }
-
     /// Puts `counters` in place of what snooping was counted to do, as [`Hierarchy::set_counters`]; nothing where a directory
     /// knows.
     pub fn set_snoop_counters(&mut self, counters: Option<SnoopCounters>) {
         if let (Some(snooping), Some(counters)) = (&mut self.snooping, counters) {
             snooping.set_counters(counters);
-        }
-    }
-
-    /// Puts `counters` in place of what followed lines were counted to do, as [`Hierarchy::set_counters`]; nothing where
-    /// lines are not sampled.
-    pub fn set_sample_counters(&mut self, counters: Option<SampleCounters>) {
-        if let (Some(sampling), Some(counters)) = (&mut self.sampling, counters) {
-            sampling.set_counters(counters);
         }
     }
 
@@ -524,12 +456,7 @@ impl Hierarchy {
 
     /// Lines in the LLC.
     pub fn llc_occupancy(&self) -> u64 {
-        self.llcs().map(Llc::occupancy).sum::<u64>() * self.one_in()
-    }
-
-    /// Lines that a followed one stands for.
-    fn one_in(&self) -> u64 {
-        self.sampling.as_ref().map_or(1, |s| u64::from(s.one_in()))
+        self.llcs().map(Llc::occupancy).sum()
     }
 
     /// What class `clos` has done and has; zeros of a class that nobody is in.
@@ -544,7 +471,7 @@ impl Hierarchy {
     }
 
     fn owned(&self, owner: u8) -> u64 {
-        self.llcs().map(|llc| llc.owned(owner)).sum::<u64>() * self.one_in()
+        self.llcs().map(|llc| llc.owned(owner)).sum()
     }
 
     /// Ways of the LLC.
@@ -615,28 +542,22 @@ impl Hierarchy {
     /// A device writes `count` lines of a packet from `first` on at `now`, one after the other: when the last write is
     /// done, as far as that is known (see [`Hierarchy::open`]).
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        if self.sampling.is_some() {
-            return self.dma_sampled(first, count, Some(0), true, now);
-        }
         if self.is_plain() && self.io_ways.0 != 0 && self.inclusion != Inclusion::Inclusive {
             return self.write_rows(first, count, now);
         }
         self.enter(Requester::Device);
-        self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now).0)
+        self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now))
     }
 
     /// A device reads `count` lines of a packet from `first` on at `now`, one after the other: when all data are there.
     /// Nothing is allocated and nothing moves.
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        if self.sampling.is_some() {
-            return self.dma_sampled(first, count, Some(0), false, now);
-        }
         if self.is_plain() {
             return self.read_rows(first, count, now);
         }
         self.set_output(true);
         self.enter(Requester::Device);
-        let at = self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now).0);
+        let at = self.for_each_line(first, count, |memory, line, spot| memory.read_by_device(line, spot, now));
         self.set_output(false);
         at
     }
@@ -650,22 +571,16 @@ impl Hierarchy {
 
     /// A device writes a line of descriptors, as [`Hierarchy::dma_write`].
     pub fn write_descriptors(&mut self, line: Line, now: Ps) -> Ps {
-        if self.sampling.is_some() {
-            return self.dma_sampled(line, 1, None, true, now);
-        }
         self.dma_write(line, 1, now)
     }
 
     /// A device reads a line of descriptors, as [`Hierarchy::dma_read`].
     pub fn read_descriptors(&mut self, line: Line, now: Ps) -> Ps {
-        if self.sampling.is_some() {
-            return self.dma_sampled(line, 1, None, false, now);
-        }
         if self.is_plain() {
             return self.read_rows(line, 1, now);
         }
         self.enter(Requester::Device);
-        self.for_each_line(line, 1, |memory, line, spot| memory.read_by_device(line, spot, now).0)
+        self.for_each_line(line, 1, |memory, line, spot| memory.read_by_device(line, spot, now))
     }
 
     /// Whether nothing but caches and DRAM that answers at once sees what devices do, so that it may be done row by row.
@@ -719,11 +634,9 @@ impl Hierarchy {
     /// [`Hierarchy::write_back`] of lines, each at its time, where DRAM answers at once.
     #[inline(always)]
     fn write_back_all(&mut self, lines: &[(Line, Ps)]) {
-        let Some(&(last, _)) = lines.last() else { return };
         #[cfg(test)]
         self.log.extend(lines.iter().map(|&(line, _)| crate::copy_table::Move::WriteBack(line)));
         self.counters.writebacks += lines.len() as u64;
-        self.written_back = last;
         self.dram.post_all(lines, true);
     }
 
@@ -756,9 +669,9 @@ impl Hierarchy {
         latest
     }
 
-    /// When the write of `line` is done, and whether the line was there.
+    /// When the write of `line` is done.
     #[inline(always)]
-    fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
+    fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
@@ -784,7 +697,7 @@ impl Hierarchy {
             let found = self.llc.remove(spot).is_some();
             self.counters.dma_write.count(found || held);
             let there = if self.tails.is_some() { self.hold(line, at) } else { None };
-            return (there.unwrap_or_else(|| self.post_write(line, at)), found || held);
+            return there.unwrap_or_else(|| self.post_write(line, at));
         }
         let found = match self.llc.write_or_fill(spot, io) {
             Written::InPlace => true,
@@ -794,12 +707,12 @@ impl Hierarchy {
             }
         };
         self.counters.dma_write.count(found);
-        (at, found)
+        at
     }
 
-    /// When the data of `line` are there, and whether a cache had them.
+    /// When the data of `line` are there.
     #[inline(always)]
-    fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
+    fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
         self.meet_tenants(spot, now);
         let sharers = self.directory.get(line);
         let from_core = self.snooping.is_some() && self.core_sends_device(line, spot, sharers);
@@ -825,117 +738,7 @@ impl Hierarchy {
             }
             self.read_for_device(line, at)
         };
-        (self.after_copy_for_device(line, now, there), found)
-    }
-
-    /// What a device does to `count` lines from `first` on, the first of them at `place` in its packet, where lines are
-    /// sampled.
-    fn dma_sampled(&mut self, first: Line, count: u64, place: Option<u64>, write: bool, now: Ps) -> Ps {
-        let Some(mut sampling) = self.sampling.take() else { return now };
-        let mut latest = now;
-        let mut done = 0;
-        while done < count {
-            let line = Line(first.0 + done);
-            let place = place.map(|place| place + done);
-            // The first lines of a packet are each a class of their own.
-            let lines = match place {
-                Some(0 | 1) => 1,
-                _ => self.llc.rest_of_row(line).min(count - done),
-            };
-            let spot = self.llc.spot(line);
-            let class = Sampling::device_class(write, place);
-            let is_followed = sampling.follows(spot.within());
-            let drawn = if is_followed { None } else { sampling.row_outcome(class, lines) };
-            let at = if let Some(outcome) = drawn {
-                self.drawn_for_device(line, lines, spot, outcome, write, now)
-            } else {
-                let mut seen = RowOutcome::default();
-                let before = self.counters.writebacks;
-                let mut written = before;
-                let mut next_written = Line(u64::MAX);
-                let at = self.for_each_line(line, lines, |memory, line, spot| {
-                    let (at, found) = match write {
-                        true => memory.write_from_device(line, spot, now),
-                        false => memory.read_by_device(line, spot, now),
-                    };
-                    if is_followed {
-                        sampling.count(if write { Sampled::DmaWrite } else { Sampled::DmaRead }, spot.within(), found);
-                    }
-                    seen.hits += u64::from(found);
-                    if memory.counters.writebacks != written {
-                        written = memory.counters.writebacks;
-                        seen.runs += u64::from(memory.written_back.0 != next_written.0);
-                        next_written = Line(memory.written_back.0 + 1);
-                    }
-                    at
-                });
-                seen.writes = self.counters.writebacks - before;
-                seen.away = self.written_back.0 as i64 - (line.0 + lines - 1) as i64;
-                if is_followed {
-                    sampling.saw_row(class, lines, seen);
-                }
-                at
-            };
-            latest = latest.max(at);
-            done += lines;
-        }
-        self.sampling = Some(sampling);
-        latest
-    }
-
-    /// `outcome` happens to a row of `count` lines from `first` on that a device accesses: when that is done.
-    #[inline]
-    fn drawn_for_device(
-        &mut self,
-        first: Line,
-        count: u64,
-        spot: Spot,
-        outcome: RowOutcome,
-        write: bool,
-        now: Ps,
-    ) -> Ps {
-        let at = self.llc.take_in_row(spot, count, Requester::Device, now);
-        let counters = if write { &mut self.counters.dma_write } else { &mut self.counters.dma_read };
-        counters.hits += outcome.hits;
-        counters.misses += count - outcome.hits;
-        if !write {
-            return match count - outcome.hits {
-                0 => at,
-                missed => self.dram.post_run(first, missed, false, at),
-            };
-        }
-        if self.directory.any(first, count) {
-            for i in 0..count {
-                self.invalidate_private(Line(first.0 + i));
-            }
-        }
-        if outcome.writes > 0 {
-            self.counters.writebacks += outcome.writes;
-            let runs = outcome.runs.clamp(1, outcome.writes);
-            for run in 0..runs {
-                let lines = (outcome.writes + run) / runs;
-                let from = first.0 as i64 + outcome.away + run as i64 * APART;
-                self.dram.post_run(Line(from.rem_euclid(1 << 31) as u64), lines, true, at);
-            }
-        }
-        if self.io_ways.0 == 0 { self.dram.post_run(first, count, true, at) } else { at }
-    }
-
-    /// What happened to `line`, found there, since there were `before` lines written back.
-    #[inline]
-    fn outcome(&self, line: Line, found: Found, before: u64) -> Outcome {
-        let writes = (self.counters.writebacks - before).min(255) as u8;
-        let away = if writes > 0 { self.written_back.0 as i64 - line.0 as i64 } else { 0 };
-        Outcome { found, writes, shared: false, away: away as i32 }
-    }
-
-    /// The lines that `outcome` sends to DRAM for `line`: as far from it as those that were seen to.
-    #[inline]
-    fn write_back_drawn(&mut self, line: Line, outcome: Outcome, now: Ps) {
-        for _ in 0..outcome.writes {
-            let line = (line.0 as i64 + i64::from(outcome.away)).rem_euclid(1 << 31);
-            self.write_back(Line(line as u64), now);
-        }
+        self.after_copy_for_device(line, now, there)
     }
 
     /// The latest of what `access` gives for each of `count` lines.
@@ -985,17 +788,13 @@ impl Hierarchy {
     fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
         let line = request.addr.line();
         let write = request.access.writes();
-        let route = if self.sampling.is_some() { self.route(request) } else { Route::Followed };
         let Private { l1, l2, latest, prefetching, .. } = &mut self.cores[usize::from(request.core.0)];
         latest.set(line, false);
         self.counters.l1.misses += 1;
         let mut victims = [None; 2];
-        let (found, exclusive) = match route {
-            Route::Drawn(outcome) => (outcome.found.in_l2(), outcome.found == Found::L2),
-            _ => match l2.use_line(line) {
-                Some(slot) => (true, l2.is_exclusive(slot)),
-                None => (false, false),
-            },
+        let (found, exclusive) = match l2.use_line(line) {
+            Some(slot) => (true, l2.is_exclusive(slot)),
+            None => (false, false),
         };
         let prefetches = prefetching.as_mut().is_some_and(|p| p.observe(request, found));
         if found {
@@ -1005,27 +804,10 @@ impl Hierarchy {
             }
         } else {
             self.counters.l2.misses += 1;
-            if !matches!(route, Route::Drawn(_)) {
-                victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
-            }
-        }
-        if let Some(sampling) = &mut self.sampling {
-            let within = self.llc.spot(line).within();
-            // What another core has just written is not of a class, and counts all the same.
-            if sampling.follows(within) {
-                sampling.count(Sampled::L2, within, found);
-            }
-            if let Route::Observed(class) = route
-                && found
-            {
-                let found = if exclusive { Found::L2 } else { Found::L2Shared };
-                sampling.saw(class, Outcome { found, ..Outcome::default() });
-            }
+            victims[0] = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
         }
         let evicted = l1.fill(line, ALL_WAYS, write, exclusive).unwrap_or(None);
-        if let Some(Victim { line, dirty: true, .. }) = evicted
-            && self.sampling.as_ref().is_none_or(|s| s.follows(self.llc.spot(line).within()))
-        {
+        if let Some(Victim { line, dirty: true, .. }) = evicted {
             // A dirty line goes down to L2, which need not have it.
             if l2.write_line(line) {
                 l2.set_exclusive(line, true);
@@ -1035,47 +817,7 @@ impl Hierarchy {
         }
         let upgrade = found && write && !exclusive;
         let hit = (found && !upgrade).then_some(Served::L2);
-        Lookup { hit, upgrade, victims, prefetches, route }
-    }
-
-    /// Counts a followed line that was looked for in the LLC as [`MemoryCounters::llc`] does: prefetches too, and neither
-    /// upgrades nor what another core supplied.
-    fn sample_llc(&mut self, spot: Spot, upgrade: bool, served: Served) {
-        let Some(sampling) = &mut self.sampling else { return };
-        if !upgrade && served != Served::Snoop && sampling.follows(spot.within()) {
-            sampling.count(Sampled::Llc, spot.within(), served == Served::Llc);
-        }
-    }
-
-    /// How a request that misses L1 finds out what happens to it, where lines are sampled.
-    fn route(&mut self, request: &Request) -> Route {
-        let line = request.addr.line();
-        let within = self.llc.spot(line).within();
-        let others = self.directory.get(line) & !(1 << request.core.0);
-        // Every L1 is followed, so what another core has just written is known of all lines.
-        if others != 0 && self.is_dirty_in_l1(line, others) {
-            return match &self.sampling {
-                Some(sampling) if !sampling.follows(within) => {
-                    Route::Drawn(Outcome { found: Found::Snoop, ..Outcome::default() })
-                }
-                _ => Route::Followed,
-            };
-        }
-        match &mut self.sampling {
-            Some(sampling) => sampling.route(within, Sampling::core_class(request)),
-            None => Route::Followed,
-        }
-    }
-
-    fn is_dirty_in_l1(&self, line: Line, mut sharers: u64) -> bool {
-        while sharers != 0 {
-            let l1 = &self.cores[sharers.trailing_zeros() as usize].l1;
-            if l1.find(line).is_some_and(|slot| l1.is_dirty(slot)) {
-                return true;
-            }
-            sharers &= sharers - 1;
-        }
-        false
+        Lookup { hit, upgrade, victims, prefetches }
     }
 
     /// When a device's request made at `now` has been answered by the LLC; `is_carried` if the line goes to or from its
@@ -1223,7 +965,6 @@ impl Hierarchy {
         #[cfg(test)]
         self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
-        self.written_back = line;
         self.post_victim(line, now);
     }
 
@@ -1240,25 +981,6 @@ impl Hierarchy {
             self.fill_llc(line, spot, true, share, now);
         }
         true
-    }
-
-    /// [`Hierarchy::take_from_llc`] of a line that is followed.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "of one that is followed")]
-    fn is_in_llc(
-        &mut self,
-        route: Route,
-        line: Line,
-        spot: Spot,
-        core: CoreId,
-        shared: bool,
-        share: Share,
-        now: Ps,
-    ) -> bool {
-        match route {
-            Route::Drawn(outcome) => outcome.found == Found::Llc,
-            _ => self.take_from_llc(line, spot, core, shared, share, now),
-        }
     }
 
     /// Whether `core` has `line`, which it wants (to write, if `write`), as when it was looked up. If it was taken
@@ -1323,11 +1045,6 @@ impl Hierarchy {
     }
 }
 
-#[inline(always)]
-fn is_drawn(route: Route, found: Found) -> bool {
-    matches!(route, Route::Drawn(outcome) if outcome.found == found)
-}
-
 /// Checks a mask against a cache's ways, by the rules that resctrl has.
 fn check_ways(path: &str, mask: Cbm, ways: u32, may_be_empty: bool) -> Result<(), MachineError> {
     cache::check_ways(path, mask.0, ways, may_be_empty)?;
@@ -1376,30 +1093,14 @@ impl Memory for Hierarchy {
         let prefetching = prefetching.as_mut()?;
         while let Some(request) = prefetching.wanted.pop_front() {
             let line = request.addr.line();
-            let mut route = Route::Followed;
-            if let Some(sampling) = &mut self.sampling {
-                let within = self.llc.spot(line).within();
-                route = sampling.route(within, Sampling::core_class(&request));
-            }
-            let found = match route {
-                Route::Drawn(outcome) => outcome.found.in_l2(),
-                _ => l2.find(line).is_some(),
-            };
-            if found {
-                if let (Route::Observed(class), Some(sampling)) = (route, &mut self.sampling) {
-                    sampling.saw(class, Outcome { found: Found::L2, ..Outcome::default() });
-                }
+            if l2.find(line).is_some() {
                 continue;
             }
             self.counters.prefetches += 1;
             prefetching.unused[prefetching.next] = line.0 as u32;
             prefetching.next = (prefetching.next + 1) % prefetching.unused.len();
-            let victim = match route {
-                Route::Drawn(_) => None,
-                _ => l2.fill(line, ALL_WAYS, false, false).unwrap_or(None),
-            };
-            let lookup = Lookup { victims: [victim, None], route, ..Lookup::default() };
-            return Some((request, lookup));
+            let victim = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
+            return Some((request, Lookup { victims: [victim, None], ..Lookup::default() }));
         }
         None
     }
@@ -1435,7 +1136,7 @@ impl Memory for Hierarchy {
             return None;
         }
         // What applications bypass follows from the uses of lines in L2.
-        let is_plain = prefetching.is_none() && self.sampling.is_none() && self.applications.is_none();
+        let is_plain = prefetching.is_none() && self.applications.is_none();
         let l2 = is_plain.then_some(l2);
         Some(PrivateLevels { l1, latest, l2 })
     }
@@ -1468,7 +1169,6 @@ impl Memory for Hierarchy {
         let core = request.core;
         let write = request.access.writes();
         let share = self.share_of(request.clos);
-        let before = self.counters.writebacks;
         self.enter(Requester::Core(core));
         self.settle(lookup, request, now);
         // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
@@ -1481,9 +1181,7 @@ impl Memory for Hierarchy {
             return reply;
         }
         let spot = self.llc.spot(line);
-        if !matches!(lookup.route, Route::Drawn(_)) {
-            self.meet_tenants(spot, now);
-        }
+        self.meet_tenants(spot, now);
         let mut pinned = false;
         if self.copies.is_some() {
             if write {
@@ -1520,17 +1218,17 @@ impl Memory for Hierarchy {
         if in_tail && write {
             self.supersede(line);
         }
-        let others_too = snooped != Snooped::Nothing || elsewhere || in_tail || lookup.route.is_shared();
+        let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
         let shared = others_too && !write || pinned;
         let mut ticket = None;
         let served = if lookup.upgrade && self.still_has(core, line, true, share, at) {
             self.counters.upgrades += 1;
             Served::Snoop
-        } else if snooped != Snooped::Dirty && self.is_in_llc(lookup.route, line, spot, core, shared, share, at) {
+        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
             self.counters.llc.hits += 1;
             self.class_llc(request.clos).hits += 1;
             Served::Llc
-        } else if snooped != Snooped::Nothing || is_drawn(lookup.route, Found::Snoop) {
+        } else if snooped != Snooped::Nothing {
             self.counters.snoops += 1;
             if let Some((supplied, way)) = self.supplied(by, now) {
                 // Who writes what several have shared hears from the slice that all have given it up.
@@ -1572,8 +1270,7 @@ impl Memory for Hierarchy {
                 done = filled + back;
                 self.in_flight.insert(line, done);
             }
-            let fills = self.inclusion != Inclusion::Victim && !matches!(lookup.route, Route::Drawn(_));
-            if fills && !(self.applications.is_some() && self.stays_out(line)) {
+            if self.inclusion != Inclusion::Victim && !(self.applications.is_some() && self.stays_out(line)) {
                 self.fill_llc(line, spot, false, share, at);
             }
             Served::Dram
@@ -1584,19 +1281,6 @@ impl Memory for Hierarchy {
             let link = self.across_sockets(line, others, supplied, write, at);
             path.push(Reason::SocketLink, link);
             done += link;
-        }
-        match lookup.route {
-            Route::Followed if self.sampling.is_none() => {}
-            Route::Followed => self.sample_llc(spot, lookup.upgrade, served),
-            Route::Drawn(outcome) => self.write_back_drawn(line, outcome, at),
-            Route::Observed(_) if lookup.upgrade => {}
-            Route::Observed(class) => {
-                let outcome = Outcome { shared, ..self.outcome(line, Found::by(served), before) };
-                self.sample_llc(spot, lookup.upgrade, served);
-                if let Some(sampling) = &mut self.sampling {
-                    sampling.saw(class, outcome);
-                }
-            }
         }
         if served != Served::Dram
             && let Some(until) = self.in_flight.get(line, done)

@@ -68,10 +68,10 @@ proptest! {
             let (first, core) = (Line(line), core % cores);
             let both = match kind {
                 0 => [rows.dma_write(first, count, now), lines.for_each_line(first, count, |m, line, spot| {
-                    m.write_from_device(line, spot, now).0
+                    m.write_from_device(line, spot, now)
                 })],
                 1 => [rows.dma_read(first, count, now), lines.for_each_line(first, count, |m, line, spot| {
-                    m.read_by_device(line, spot, now).0
+                    m.read_by_device(line, spot, now)
                 })],
                 2 => [&mut rows, &mut lines].map(|m| load(m, core, line, Access::Load, now)),
                 _ => [&mut rows, &mut lines].map(|m| load(m, core, line, Access::Store, now)),

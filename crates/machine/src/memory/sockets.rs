@@ -8,7 +8,7 @@
 //! A link carries messages in the order in which their requests were made, each direction for itself; a message takes
 //! the time of its bytes and then the hop. Source of the organisation: Intel Xeon Scalable technical overview (UPI,
 //! home agents with a directory in memory), Intel 64 SDM vol. 3, 18.19 (DDIO). Left out: the directory's own accesses
-//! to DRAM, links by way of a third socket, controllers that answer later, copy tables and engines, sampling.
+//! to DRAM, links by way of a third socket, controllers that answer later, copy tables and engines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -373,8 +373,8 @@ impl Hierarchy {
     /// `extents` name where `sockets` says. Before anything else happens.
     ///
     /// # Errors
-    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers, copy tables or engines,
-    /// sampling and snooping, which are modelled for one socket.
+    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers, copy tables or engines, and
+    /// snooping, which are modelled for one socket.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -387,7 +387,6 @@ impl Hierarchy {
             (self.has_controllers(), "dram.controller"),
             (self.copies.is_some(), "copy_table"),
             (self.engine.is_some(), "copy_engine"),
-            (self.sampling.is_some(), "sampling"),
             (self.snooping.is_some(), "llc.coherence = snoop"),
         ] {
             if given {

@@ -62,7 +62,6 @@ impl Hierarchy {
             return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
         }
         for (given, what) in [
-            (self.sampling.is_some(), "machine.sampling"),
             (self.sockets.is_some(), "machine.sockets"),
             (self.copies.is_some(), "machine.copy_table"),
             (self.engine.is_some(), "machine.copy_engine"),

@@ -12,7 +12,6 @@ use crate::answer::rates::{Rates, dram_bandwidth, is_stationary};
 use crate::answer::verdict::verdict;
 use crate::load::Routing;
 use crate::run::measure::{CLASSES, Interval, Measure};
-use crate::run::sampling;
 use crate::run::simulate::Measured;
 use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::scenario::NeighbourSpec;
@@ -154,7 +153,6 @@ pub fn summary(result: &RunResult, commit: &str) -> Value {
     put("snooping", snooping(measured));
     put("applications", owners::applications(scenario, &measured.applications));
     put("stacked", owners::stacked(scenario, measured.stacked, measured.span));
-    put("sampling", sampling::summary(scenario, measured));
     put("dram", dram(scenario, measured));
     put("pcie", pcie(scenario, measured));
     put("cores", cores(scenario, measured));

@@ -7,7 +7,6 @@
 pub mod measure;
 pub mod predict;
 pub mod rows;
-pub(crate) mod sampling;
 pub(crate) mod schedule;
 pub(crate) mod search;
 pub(crate) mod simulate;
@@ -475,7 +474,6 @@ impl Plan<'_> {
             notes: {
                 let mut notes = self.loaded.notes.clone();
                 notes.extend(self.scenario.idle_settings());
-                notes.extend(sampling::note(&self.scenario_of(part), &measured));
                 notes
             },
             measured,

@@ -19,8 +19,8 @@ use functions::{Function, Share};
 use machine::buffer::BufferCounters;
 use machine::dram::{CommandReport, DramCounters, Work};
 use machine::memory::{
-    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SampleCounters,
-    SnoopCounters, SocketCounters, StackedCounters, TailCounters,
+    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SnoopCounters,
+    SocketCounters, StackedCounters, TailCounters,
 };
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
@@ -66,8 +66,6 @@ pub struct Measured {
     pub applications: Vec<ApplicationFound>,
     /// What the stacked DRAM did in the measured part; none without one.
     pub stacked: Option<StackedCounters>,
-    /// What the followed lines did in the measured part; none where all are.
-    pub sample: Option<SampleCounters>,
     /// What the NIC's SRAM for the tails of receive queues did in the measured part; none without it.
     pub tails: Option<TailCounters>,
     /// DRAM counters of the measured part.
@@ -215,7 +213,6 @@ impl Setup<'_> {
             engine: to.engine - from.engine,
             applications: owners::between(&from.applications, &to.applications),
             stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
-            sample: to.sample.zip(from.sample).map(|(to, from)| to - from),
             tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
@@ -327,7 +324,6 @@ struct Snapshot {
     engine: EngineCounters,
     applications: Vec<ApplicationState>,
     stacked: Option<StackedCounters>,
-    sample: Option<SampleCounters>,
     tails: Option<TailCounters>,
     dram: DramCounters,
     dram_work: Work,
@@ -359,7 +355,6 @@ impl Snapshot {
             buffer: server.buffer(),
             applications: server.memory().applications(),
             stacked: server.memory().stack_counters(),
-            sample: server.memory().sample_counters(),
             tails: server.memory().tails(),
             cores: server.cores(),
             pcie: server.pcie_bytes(),

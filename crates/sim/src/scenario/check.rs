@@ -147,7 +147,6 @@ impl Scenario {
             );
         }
         let beside_tails = [
-            ("sampling", m.sampling > 1),
             ("sockets", m.sockets.is_some()),
             ("copy_table", m.copy_table.is_some()),
             ("copy_engine", m.copy_engine.is_some()),

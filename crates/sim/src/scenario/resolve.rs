@@ -60,7 +60,7 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved 
 pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<MachineError> {
     let build = |scenario: &Scenario| {
         let machine = &scenario.machine;
-        Hierarchy::sampled(&machine.memory(), machine.cores, machine.sampling, "machine").err()
+        Hierarchy::new(&machine.memory(), machine.cores, "machine").err()
     };
     let mut found = Vec::new();
     let mut left = scenario.clone();

@@ -218,10 +218,6 @@ pub struct MachineSpec {
     /// Tables in a stacked DRAM of their own, a copy a channel; in `dram` with all else when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacked: Option<StackedTablesSpec>,
-    /// One of so many sets of the LLC is followed, and other lines do as followed ones of their kind did: a power
-    /// of two up to 64. 1, or left out: all are. See `wirespeed sampling`.
-    #[serde(default = "all_sets", skip_serializing_if = "is_all_sets")]
-    pub sampling: u32,
     /// Classes of service of the LLC by number, 0 to 15: which ways each may fill, and which cores and neighbours are in it.
     /// Packet cores that none names are in class 1, or in class 2 where they work on what others have received; neighbours
     /// are in class 0.
@@ -230,14 +226,6 @@ pub struct MachineSpec {
     /// Several sockets: which cores, the NIC and memory are on, and the links between them. One when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketsSpec>,
-}
-
-fn all_sets() -> u32 {
-    1
-}
-
-fn is_all_sets(one_in: &u32) -> bool {
-    *one_in == 1
 }
 
 impl MachineSpec {

@@ -402,7 +402,7 @@ impl Server {
         let m = &scenario.machine;
         let nic = &scenario.nic;
         let all_cores = m.cores + others::cores(&scenario.neighbours);
-        let mut memory = Hierarchy::sampled(&m.memory(), all_cores, m.sampling, "machine")?;
+        let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");

@@ -103,7 +103,7 @@ impl Neighbour {
     /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
     /// no work of packets, and does not count among what memory does for them.
     pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
-        let (before, sampled, snooped) = (memory.counters(), memory.sample_counters(), memory.snoop_counters());
+        let (before, snooped) = (memory.counters(), memory.snoop_counters());
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
                 Step::Done(at) => break Some(self.rest(at.max(now))),
@@ -116,7 +116,6 @@ impl Neighbour {
         };
         self.waits = at.is_none();
         let did = memory.set_counters(before);
-        memory.set_sample_counters(sampled);
         memory.set_snoop_counters(snooped);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;

@@ -100,7 +100,6 @@ fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_
             &[RING, SNOOP, "machine.copy_table={}"],
             "machine.llc.coherence = snoop with machine.copy_table: allowed is directory",
         ),
-        (&[RING, SNOOP, "machine.sampling=8"], "machine.sampling = 8 with machine.llc.coherence = snoop: allowed is 1"),
         (
             &[RING, SNOOP, "machine.sockets={count=2, hop=\"50 ns\", rate=\"100 Gbps\"}"],
             "machine.sockets = given with machine.llc.coherence = snoop: allowed is one of them",

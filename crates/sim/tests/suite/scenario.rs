@@ -30,7 +30,6 @@ fn paths() -> Vec<String> {
         "machine.applications.tables",
         "machine.stacked",
         "machine.sockets",
-        "machine.sampling",
         "machine.copy_table",
         "machine.copy_engine",
         "machine.tlb.pages",

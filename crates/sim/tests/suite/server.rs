@@ -153,7 +153,6 @@ proptest! {
             "machine.dram.controller.refresh=per-bank machine.dram.standard=hbm2-2000",
         ]),
         buffer in prop::sample::select(vec!["", "buffer.size=1_MiB buffer.allocation=piecewise"]),
-        sampling in prop::sample::select(vec![1, 1, 4, 32]),
         copy in prop::sample::select(vec![
             "",
             "function.copy.reads=100",
@@ -168,16 +167,12 @@ proptest! {
             rx @ 1.. if rx < cores => format!("pipeline.rx--cores={rx} pipeline.queue=64"),
             _ => String::new(),
         };
-        let sampling = match copy.contains("table") || !dram.is_empty() {
-            true => String::new(),
-            false => format!("machine.sampling={sampling}"),
-        };
         let scenario = scenario(&set(&format!(
             "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
-             machine.llc.io--ways={:#x} run.seed={seed} {pipeline} {copy} {dram} {buffer} {sampling}",
+             machine.llc.io--ways={:#x} run.seed={seed} {pipeline} {copy} {dram} {buffer}",
             1 << rx, 1 << tx, if way == 9 { 0 } else { 3 << way },
         )));
         let first = ends(&scenario, 3_000);

@@ -275,7 +275,9 @@ fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
     let queue = error(&["machine.dram.controller.queue=60", "machine.dram.controller.output_first=true"]);
     assert!(queue.contains("machine.dram.controller.output_first"), "{queue}");
     // Known before anything is built.
-    for (given, field) in [("machine.sampling=8", "sampling"), ("machine.copy_table={}", "copy_table")] {
+    for (given, field) in
+        [("machine.applications={tables={}}", "applications"), ("machine.copy_table={}", "copy_table")]
+    {
         let both = Overrides { set: vec!["nic.cache_cells=4".into(), given.into()], ..Overrides::default() };
         let found = Scenario::read("", "test", &both).unwrap_err().to_string();
         assert!(found.contains(&format!("nic.cache_cells: 4 with machine.{field}: allowed is one of them")), "{found}");
