@@ -67,6 +67,7 @@ pub struct Commanded {
     interleave: Option<Divisor>,
     decoder: Decoder,
     channels: Vec<Channel<16>>,
+    per_home: usize,
     /// Until when to drive each channel for something to happen; [`u64::MAX`] if there is nothing.
     due: Vec<u64>,
     /// The least clock of an answer that is not known, by channel.
@@ -174,6 +175,19 @@ impl Commanded {
     /// # Errors
     /// No standard, or timings that are not its; a standard, map or controller that contradicts itself or another.
     pub fn new(spec: &DramSpec, setting: &ControllerSetting, path: &str) -> Result<Commanded, MachineError> {
+        Commanded::of_homes(spec, setting, 1, path)
+    }
+
+    /// As [`Commanded::new`], with so many channels at each of `homes` sockets, none of which has the lines of another.
+    ///
+    /// # Errors
+    /// As [`Commanded::new`]; cubes at several homes, whose links are modelled for one.
+    pub fn of_homes(
+        spec: &DramSpec,
+        setting: &ControllerSetting,
+        homes: u32,
+        path: &str,
+    ) -> Result<Commanded, MachineError> {
         let error = |field: &str, came: String, allowed: String, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
@@ -203,7 +217,7 @@ impl Commanded {
             decoder = decoder.with_one_row(&standard);
         }
         let controller = setting.spec(spec.page);
-        let channels = (0..spec.channels)
+        let channels = (0..spec.channels * homes)
             .map(|_| {
                 let mut channel = Channel::new(&standard, &controller, REQUEST_BYTES)?;
                 channel.watch();
@@ -221,6 +235,10 @@ impl Commanded {
                 ..e
             })?;
         let links = match (&setting.links, name.starts_with("hmc")) {
+            (_, true) if homes > 1 => {
+                let allowed = "a standard without links to a cube with several sockets".into();
+                return error("standard", name.clone(), allowed, "use DDR or HBM, or leave out machine.sockets");
+            }
             (None, false) => None,
             (Some(_), false) => {
                 let allowed = "with an HMC standard".into();
@@ -234,6 +252,7 @@ impl Commanded {
         Ok(Commanded {
             interleave,
             decoder,
+            per_home: spec.channels as usize,
             channels,
             due: vec![u64::MAX; n],
             bound: vec![u64::MAX; n],
@@ -263,9 +282,9 @@ impl Commanded {
         self.channels.len()
     }
 
-    /// The channel that has `line`.
-    pub fn channel_of(&self, line: Line) -> usize {
-        self.place(line).0 as usize
+    /// The channel of `home` that has `line`.
+    pub fn channel_of(&self, home: usize, line: Line) -> usize {
+        home * self.per_home + self.place(line).0 as usize
     }
 
     /// The data buses' peak, in bytes a second.
@@ -282,10 +301,11 @@ impl Commanded {
         self.time(u64::from(clocks)) + links
     }
 
-    /// Hands in a request that comes in at `at`, or as soon after as it may. Of writes nothing is heard again but
-    /// that they were accepted. `output`: the NIC reads it to send it.
-    pub fn hand_in(&mut self, id: u64, line: Line, write: bool, output: bool, at: Ps) {
+    /// Hands in a request to `home` that comes in at `at`, or as soon after as it may. Of writes nothing is heard again
+    /// but that they were accepted. `output`: the NIC reads it to send it.
+    pub fn hand_in(&mut self, id: u64, home: usize, line: Line, write: bool, output: bool, at: Ps) {
         let (channel, place) = self.place(line);
+        let channel = channel + (home * self.per_home) as u32;
         let at = at.max(self.driven);
         let request = Request { id, came: at, channel, line, place, write, output, waits: Waits::default() };
         let slot = match self.free.pop() {

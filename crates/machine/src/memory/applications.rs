@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Cbm, CoreId, Line, Ps};
 
+use super::behind::Fill;
 use super::llc::{Requester, Share};
 use super::pending::Asked;
 use super::placement::{Placement, owner};
@@ -318,17 +319,14 @@ impl Hierarchy {
         // The line comes over the wires as from its slice, whose stop its memory controller is taken to be at.
         let back = self.llc.carry(spot, by, false, at);
         path.push(Reason::Interconnect, back);
-        if let Some(at) = self.read_stacked(line, at, &mut path) {
-            self.on_its_way(line, at + back);
-            return Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }));
-        }
-        let asked = Asked { core, path, ready: at + back, distance: back, served: Served::Dram, copy: Ps::ZERO };
-        if let Some(ticket) = self.read_later(line, at, asked) {
-            return Some(Reply::Pending(ticket));
-        }
-        let at = self.dram.reserve(line, false, at, |reason, time| path.push(reason, time));
-        self.on_its_way(line, at + back);
-        Some(Reply::Done(Response { at: at + back, served: Served::Dram, path }))
+        let mut asked = Asked { core, path, ready: at + back, distance: back, served: Served::Dram, copy: Ps::ZERO };
+        Some(match self.read_behind(line, write, at, &mut asked) {
+            Fill::At(filled) => {
+                self.on_its_way(line, filled + back);
+                Reply::Done(Response { at: filled + back, served: Served::Dram, path: asked.path })
+            }
+            Fill::Later(ticket) => Reply::Pending(ticket),
+        })
     }
 
     /// `line`, read past the LLC, is with a core at `until`: with snooping that supplies others, and not before it has it.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps, Span};
 
+use super::behind::Fill;
 use super::llc::{Arrival, Requester};
 use super::pending::Asked;
 use super::{Hierarchy, MemorySpec};
@@ -161,14 +162,15 @@ impl Hierarchy {
             if !found {
                 if held.is_none() {
                     served = Served::Dram;
-                    let when = at + self.llc.latency();
-                    let asked = Asked { core, path, ready: done, distance, served, copy: latency };
-                    ticket = self.read_later(original, when, asked);
-                    if ticket.is_none() {
-                        let filled = self.dram.reserve(original, false, when, |reason, time| path.push(reason, time));
-                        done = filled + distance;
-                        self.in_flight.insert(original, done);
+                    let mut asked = Asked { core, path, ready: done, distance, served, copy: latency };
+                    match self.read_behind(original, false, at + self.llc.latency(), &mut asked) {
+                        Fill::At(filled) => {
+                            done = filled + distance;
+                            self.in_flight.insert(original, done);
+                        }
+                        Fill::Later(given) => ticket = Some(given),
                     }
+                    path = asked.path;
                 }
                 self.fill_llc(original, spot, dirty, share, at);
             }

@@ -18,6 +18,7 @@
 mod applications;
 #[cfg(test)]
 mod applications_tests;
+mod behind;
 mod copies;
 #[cfg(test)]
 mod copies_tests;
@@ -76,6 +77,7 @@ use stats::{Path, Reason};
 use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use applications::Applications;
+use behind::Fill;
 use copies::Copies;
 use directory::Directory;
 use engines::Engine;
@@ -389,7 +391,7 @@ impl Hierarchy {
             dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
             pending: match &spec.dram.controller {
                 Some(setting) => {
-                    Some(Box::new(Pending::new(&spec.dram, setting, llc_latency, &format!("{path}.dram"))?))
+                    Some(Box::new(Pending::new(&spec.dram, setting, 1, llc_latency, &format!("{path}.dram"))?))
                 }
                 None => None,
             },
@@ -1215,9 +1217,6 @@ impl Memory for Hierarchy {
         let elsewhere = self.sockets.is_some() && self.others_have(line);
         // Who loads a line of a tail has to ask before a store; who stores takes it over.
         let in_tail = self.tails.is_some() && self.tail_has(line);
-        if in_tail && write {
-            self.supersede(line);
-        }
         let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
         let shared = others_too && !write || pinned;
         let mut ticket = None;
@@ -1246,35 +1245,23 @@ impl Memory for Hierarchy {
         } else {
             self.counters.llc.misses += 1;
             self.class_llc(request.clos).misses += 1;
-            let mut filled = match self.stack {
-                Some(_) => self.read_stacked(line, at + self.llc.latency(), &mut path),
-                None => None,
-            };
-            if in_tail {
-                self.answered_by_tail(write);
-                filled = Some(at + self.llc.latency());
-            }
-            if filled.is_none() {
-                let asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
-                ticket = self.read_later(line, at + self.llc.latency(), asked);
-                if ticket.is_none() {
-                    let asked = at + self.llc.latency();
-                    filled = Some(if self.sockets.is_some() {
-                        self.read_over_sockets(line, write, asked, &mut path)
-                    } else {
-                        self.dram.reserve(line, false, asked, |reason, time| path.push(reason, time))
-                    });
+            let mut asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
+            match self.read_behind(line, write, at + self.llc.latency(), &mut asked) {
+                Fill::At(filled) => {
+                    done = filled + back;
+                    self.in_flight.insert(line, done);
                 }
+                Fill::Later(given) => ticket = Some(given),
             }
-            if let Some(filled) = filled {
-                done = filled + back;
-                self.in_flight.insert(line, done);
-            }
+            path = asked.path;
             if self.inclusion != Inclusion::Victim && !(self.applications.is_some() && self.stays_out(line)) {
                 self.fill_llc(line, spot, false, share, at);
             }
             Served::Dram
         };
+        if in_tail && write {
+            self.supersede(line);
+        }
         if self.sockets.is_some() && served != Served::Dram {
             let supplied = served == Served::Snoop && !lookup.upgrade;
             let others = if snooped == Snooped::Nothing { 0 } else { others };

@@ -117,14 +117,15 @@ pub(super) struct Asked {
 
 impl Pending {
     /// # Errors
-    /// As [`Commanded::new`].
+    /// As [`Commanded::of_homes`].
     pub(super) fn new(
         spec: &DramSpec,
         setting: &ControllerSetting,
+        homes: u32,
         llc_latency: Ps,
         path: &str,
     ) -> Result<Pending, MachineError> {
-        let dram = Commanded::new(spec, setting, path)?;
+        let dram = Commanded::of_homes(spec, setting, homes, path)?;
         let overhead = spec.overhead.ps();
         let there = Ps(overhead.0 / 2);
         Ok(Pending {
@@ -154,7 +155,7 @@ impl Pending {
     }
 
     /// The fill of `line`, asked for at `at` if it is not on its way already.
-    fn fill(&mut self, line: Line, output: bool, at: Ps) -> u32 {
+    fn fill(&mut self, home: usize, line: Line, output: bool, at: Ps) -> u32 {
         if let Some(fill) = self.under_way(line) {
             return fill;
         }
@@ -168,7 +169,7 @@ impl Pending {
         let entry = &mut self.fills[fill as usize];
         (entry.line, entry.asked, entry.first) = (line, at, None);
         self.by_line.insert(line.0, fill);
-        self.dram.hand_in(fill.into(), line, false, output, at + self.there);
+        self.dram.hand_in(fill.into(), home, line, false, output, at + self.there);
         fill
     }
 
@@ -180,10 +181,10 @@ impl Pending {
         }
     }
 
-    fn core(&mut self, fill: u32, by: Asked, asked: bool) -> Ticket {
+    fn core(&mut self, fill: u32, by: &Asked, asked: bool) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let Asked { core, path, ready, distance, served, copy } = by;
+        let Asked { core, path, ready, distance, served, copy } = *by;
         self.wait(fill, Waiter::Core { core, ticket, served, asked, path, ready, distance, copy });
         ticket
     }
@@ -196,10 +197,23 @@ impl Pending {
         }
     }
 
-    /// Writes `line`, which leaves the LLC at `at`.
-    fn post(&mut self, line: Line, at: Ps) {
-        self.dram.hand_in(0, line, true, false, at + self.there);
-        let posted = &mut self.posted[self.dram.channel_of(line)];
+    /// Reads `line` at `home` for a core, from `at` on.
+    pub(super) fn read(&mut self, home: usize, line: Line, at: Ps, asked: &Asked) -> Ticket {
+        let is_new = self.under_way(line).is_none();
+        let fill = self.fill(home, line, false, at);
+        self.core(fill, asked, is_new)
+    }
+
+    /// Reads `line` at `home` for the present transaction of a device, from `at` on.
+    pub(super) fn read_for_device(&mut self, home: usize, line: Line, at: Ps) {
+        let fill = self.fill(home, line, self.output, at);
+        self.device(fill);
+    }
+
+    /// Writes `line`, which is on its way to `home` from `at` on: when it has left.
+    pub(super) fn write(&mut self, home: usize, line: Line, at: Ps) -> Ps {
+        self.dram.hand_in(0, home, line, true, false, at + self.there);
+        let posted = &mut self.posted[self.dram.channel_of(home, line)];
         posted.posted += 1;
         if let Some(open) = self.open
             && posted.posted - posted.accepted > POSTED
@@ -208,6 +222,7 @@ impl Pending {
             self.transactions.await_part(open);
             self.held_up += 1;
         }
+        at + self.there
     }
 
     fn next(&self) -> Option<Ps> {
@@ -412,52 +427,6 @@ impl Hierarchy {
         self.pending.as_ref().map(|p| &p.dram)
     }
 
-    /// Writes `line`, which the LLC gives up at `now`: its data are read first.
-    #[inline]
-    pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
-        if self.tails.is_some() {
-            self.supersede(line);
-        }
-        let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
-        self.post_write(line, now + read);
-    }
-
-    /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
-    #[inline]
-    pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
-        if let Some(at) = self.write_stacked(line, at) {
-            return at;
-        }
-        match &mut self.pending {
-            None if self.sockets.is_some() => self.write_over_sockets(line, at),
-            None => self.dram.post(line, true, at),
-            Some(pending) => {
-                pending.post(line, at);
-                at + pending.there
-            }
-        }
-    }
-
-    /// Reads `line` for a device: when it is there, or `at` if that will be known later.
-    #[inline]
-    pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
-        if let Some(at) = self.read_stacked(line, at, &mut Path::default()) {
-            return at;
-        }
-        if self.tails.is_some() && self.bypasses(line) {
-            return at;
-        }
-        match &mut self.pending {
-            None if self.sockets.is_some() => self.read_over_sockets(line, false, at, &mut Path::default()),
-            None => self.dram.post(line, false, at),
-            Some(pending) => {
-                let fill = pending.fill(line, pending.output, at);
-                pending.device(fill);
-                at
-            }
-        }
-    }
-
     /// A device wants `line`, which a cache has: it may be on its way.
     #[inline]
     pub(super) fn join_for_device(&mut self, line: Line) {
@@ -477,21 +446,12 @@ impl Hierarchy {
         }
     }
 
-    /// Reads `line` for a core, from `at` on, unless DRAM answers at once.
-    #[inline]
-    pub(super) fn read_later(&mut self, line: Line, at: Ps, asked: Asked) -> Option<Ticket> {
-        let pending = self.pending.as_mut()?;
-        let is_new = pending.under_way(line).is_none();
-        let fill = pending.fill(line, false, at);
-        Some(pending.core(fill, asked, is_new))
-    }
-
     /// A core has found `line`, which may be on its way.
     #[inline]
     pub(super) fn join(&mut self, line: Line, asked: Asked) -> Result<Ticket, Asked> {
         let Some(pending) = &mut self.pending else { return Err(asked) };
         let Some(fill) = pending.under_way(line) else { return Err(asked) };
-        Ok(pending.core(fill, asked, false))
+        Ok(pending.core(fill, &asked, false))
     }
 
     /// Waits for the answer to `ticket`, where one requester is served at a time.

@@ -519,10 +519,10 @@ impl Hierarchy {
         others.into_iter().any(|llc| llc.has(llc.spot(line)))
     }
 
-    /// Reads `line`, which no cache of this socket and no private cache has, from `at` on: when it is there. `path` is
-    /// told what for.
-    pub(super) fn read_over_sockets(&mut self, line: Line, write: bool, at: Ps, path: &mut Path) -> Ps {
-        let Some(sockets) = &mut self.sockets else { return at };
+    /// Reads `line`, which no cache of this socket and no private cache has, from `at` on, from another socket's LLC if one
+    /// has it: when it is there. `path` is told what for.
+    pub(super) fn read_from_other_llc(&mut self, line: Line, write: bool, at: Ps, path: &mut Path) -> Option<Ps> {
+        let sockets = self.sockets.as_mut()?;
         for socket in 0..sockets.count {
             let Some(llc) = &mut sockets.llcs[socket] else { continue };
             let spot = llc.spot(line);
@@ -544,32 +544,57 @@ impl Hierarchy {
             path.push(Reason::SliceQueue, waited);
             path.push(Reason::Interconnect, distance + back);
             path.push(Reason::Llc, latency);
-            return at + hops + waited + distance + back + latency;
+            return Some(at + hops + waited + distance + back + latency);
         }
-        let home = sockets.homes.of(line, sockets.count);
-        let mut hops = Ps::ZERO;
-        if home == sockets.here {
-            sockets.counters.local_reads += 1;
-        } else {
-            sockets.counters.remote_reads += 1;
-            hops = sockets.round(home, true, at);
-        }
-        path.push(Reason::SocketLink, hops);
-        let dram = if home == 0 { &mut self.dram } else { &mut sockets.drams[home - 1] };
-        dram.reserve(line, false, at + hops, |reason, time| path.push(reason, time))
+        None
     }
 
-    /// Writes `line` to the DRAM that it is homed at, from `at` on: when that is done.
-    pub(super) fn write_over_sockets(&mut self, line: Line, at: Ps) -> Ps {
-        let Some(sockets) = &mut self.sockets else { return at };
+    /// The socket whose DRAM has `line`, and what a read asked for at `at` takes there and back. `path` is told.
+    #[inline]
+    pub(super) fn reach_home(&mut self, line: Line, at: Ps, path: &mut Path) -> (usize, Ps) {
+        let Some(sockets) = &mut self.sockets else { return (0, Ps::ZERO) };
         let home = sockets.homes.of(line, sockets.count);
-        let mut hop = Ps::ZERO;
-        if home != sockets.here {
-            sockets.counters.remote_writes += 1;
-            hop = sockets.send(sockets.here, home, true, at);
+        if home == sockets.here {
+            sockets.counters.local_reads += 1;
+            return (home, Ps::ZERO);
         }
-        let dram = if home == 0 { &mut self.dram } else { &mut sockets.drams[home - 1] };
-        dram.post(line, true, at + hop)
+        sockets.counters.remote_reads += 1;
+        let hops = sockets.round(home, true, at);
+        path.push(Reason::SocketLink, hops);
+        (home, hops)
+    }
+
+    /// The socket whose DRAM has `line`, and what a write that leaves at `at` takes there.
+    #[inline]
+    pub(super) fn send_home(&mut self, line: Line, at: Ps) -> (usize, Ps) {
+        let Some(sockets) = &mut self.sockets else { return (0, Ps::ZERO) };
+        let home = sockets.homes.of(line, sockets.count);
+        if home == sockets.here {
+            return (home, Ps::ZERO);
+        }
+        sockets.counters.remote_writes += 1;
+        (home, sockets.send(sockets.here, home, true, at))
+    }
+
+    /// The DRAM of socket `home` that answers at once.
+    #[inline]
+    pub(super) fn dram_of(&mut self, home: usize) -> &mut Dram {
+        match &mut self.sockets {
+            Some(sockets) if home > 0 => &mut sockets.drams[home - 1],
+            _ => &mut self.dram,
+        }
+    }
+
+    /// What a line of a tail, asked for at `at`, takes from the NIC's socket to that which asks. `path` is told.
+    pub(super) fn to_tails(&mut self, at: Ps, path: &mut Path) -> Ps {
+        let Some(sockets) = &mut self.sockets else { return Ps::ZERO };
+        let nic = usize::from(sockets.nic);
+        if nic == sockets.here {
+            return Ps::ZERO;
+        }
+        let hops = sockets.round(nic, true, at);
+        path.push(Reason::SocketLink, hops);
+        hops
     }
 
     /// A device writes `line`: what it waits for the other sockets to give it up.

@@ -39,7 +39,7 @@ fn serve(spec: &DramSpec, setting: &ControllerSetting, asked: &[Asked]) -> (Vec<
         let earliest = dram.earliest(true);
         let until = match (asked.get(next), earliest) {
             (Some(request), at) if at.is_none_or(|at| request.at <= at) => {
-                dram.hand_in(next as u64, Line(request.line), request.write, request.output, request.at);
+                dram.hand_in(next as u64, 0, Line(request.line), request.write, request.output, request.at);
                 next += 1;
                 continue;
             }
@@ -191,7 +191,7 @@ fn all_hits_open_no_row_and_take_the_time_of_a_hit() {
     let mut dram = Commanded::new(&dram(1, true), &setting("fr-fcfs"), "machine.dram").unwrap();
     let standard = presets::preset(STANDARD).unwrap();
     for (i, asked) in asked.iter().enumerate() {
-        dram.hand_in(i as u64, Line(asked.line), false, false, asked.at);
+        dram.hand_in(i as u64, 0, Line(asked.line), false, false, asked.at);
     }
     let (mut finished, mut accepted) = (Vec::new(), Vec::new());
     while let Some(at) = dram.earliest(false) {

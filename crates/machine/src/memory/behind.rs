@@ -1,0 +1,98 @@
+//! What is behind the caches of a socket, and who answers for a line that they have not: another socket's LLC, what the NIC
+//! has written last past the LLC, a stacked DRAM, or the DRAM that the line is homed at, at once or by its controllers.
+//!
+//! One way down for all who ask: a core that misses, one whose application skips the LLC, a copy's source, a device, an
+//! engine. So each of these goes with each home.
+
+use stats::Path;
+use units::{Line, Ps, Ticket};
+
+use super::Hierarchy;
+use super::pending::Asked;
+
+/// The answer of what is behind the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    /// The line is with the asking LLC at this time.
+    At(Ps),
+    /// A controller has the request; its answer goes to the core.
+    Later(Ticket),
+}
+
+impl Hierarchy {
+    /// Reads `line`, which no cache of the asking socket and no private cache has, from `at` on, for a core that is to
+    /// write it if `write`. `asked` is told what for, and is what the core waits with if the answer comes later.
+    #[inline]
+    pub(super) fn read_behind(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
+        if self.sockets.is_some()
+            && let Some(at) = self.read_from_other_llc(line, write, at, &mut asked.path)
+        {
+            return Fill::At(at);
+        }
+        if self.tails.is_some() && self.tail_has(line) {
+            self.answered_by_tail(write);
+            return Fill::At(at + self.to_tails(at, &mut asked.path));
+        }
+        if let Some(at) = self.read_stacked(line, at, &mut asked.path) {
+            return Fill::At(at);
+        }
+        let (home, hops) = self.reach_home(line, at, &mut asked.path);
+        match &mut self.pending {
+            Some(pending) => Fill::Later(pending.read(home, line, at + hops, asked)),
+            None => Fill::At(
+                self.dram_of(home).reserve(line, false, at + hops, |reason, time| asked.path.push(reason, time)),
+            ),
+        }
+    }
+
+    /// Reads `line` for a device, or for an engine: when it is there, or `at` if that will be known later.
+    #[inline]
+    pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
+        let path = &mut Path::default();
+        if self.sockets.is_some()
+            && let Some(at) = self.read_from_other_llc(line, false, at, path)
+        {
+            return at;
+        }
+        if let Some(at) = self.read_stacked(line, at, path) {
+            return at;
+        }
+        if self.tails.is_some() && self.bypasses(line) {
+            return at;
+        }
+        let (home, hops) = self.reach_home(line, at, path);
+        match &mut self.pending {
+            Some(pending) => {
+                pending.read_for_device(home, line, at + hops);
+                at
+            }
+            None if self.sockets.is_some() => {
+                self.dram_of(home).reserve(line, false, at + hops, |reason, time| path.push(reason, time))
+            }
+            None => self.dram.post(line, false, at),
+        }
+    }
+
+    /// Writes `line`, which the LLC gives up at `now`: its data are read first.
+    #[inline]
+    pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
+        if self.tails.is_some() {
+            self.supersede(line);
+        }
+        let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
+        self.post_write(line, now + read);
+    }
+
+    /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
+    #[inline]
+    pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
+        if let Some(at) = self.write_stacked(line, at) {
+            return at;
+        }
+        let (home, hop) = self.send_home(line, at);
+        match &mut self.pending {
+            Some(pending) => pending.write(home, line, at + hop),
+            None => self.dram_of(home).post(line, true, at + hop),
+        }
+    }
+}
