@@ -31,7 +31,7 @@ impl Hierarchy {
         }
         if self.tails.is_some() && self.tail_has(line) {
             self.answered_by_tail(write);
-            return Fill::At(at + self.to_tails(at, &mut asked.path));
+            return Fill::At(at + self.reach_tails(at, &mut asked.path));
         }
         if let Some(at) = self.read_stacked(line, at, &mut asked.path) {
             return Fill::At(at);

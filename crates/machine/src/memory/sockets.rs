@@ -586,7 +586,7 @@ impl Hierarchy {
     }
 
     /// What a line of a tail, asked for at `at`, takes from the NIC's socket to that which asks. `path` is told.
-    pub(super) fn to_tails(&mut self, at: Ps, path: &mut Path) -> Ps {
+    pub(super) fn reach_tails(&mut self, at: Ps, path: &mut Path) -> Ps {
         let Some(sockets) = &mut self.sockets else { return Ps::ZERO };
         let nic = usize::from(sockets.nic);
         if nic == sockets.here {
