@@ -49,6 +49,8 @@ mod tenants;
 #[cfg(test)]
 mod tenants_tests;
 mod tlb;
+#[cfg(test)]
+mod together_tests;
 mod ways;
 mod wires;
 
@@ -674,7 +676,11 @@ impl Hierarchy {
     /// When the write of `line` is done.
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
-        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        let mut io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        if self.applications.is_some() && self.skips_llc(line) {
+            // Who skips the LLC does not look there for what a device has written.
+            io.ways = Cbm(0);
+        }
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
         if self.snooping.is_some() {
@@ -1281,7 +1287,7 @@ impl Memory for Hierarchy {
         }
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
-            ticket = self.join(line, asked).ok();
+            ticket = self.join(line, &asked);
         }
         if self.applications.is_some() {
             self.looked_in_llc(request, served, at);

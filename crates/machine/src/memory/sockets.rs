@@ -3,12 +3,13 @@
 //! A core looks into the LLC of its own socket. What that has not comes from another socket's private cache or LLC if
 //! one has it, or from the DRAM of the socket that the line is homed at; what comes from afar is kept by the own caches
 //! like anything else. A write takes the line from the caches of all sockets. Devices are wired to one socket: their
-//! writes are placed in its LLC wherever the line is homed.
+//! writes are placed in its LLC wherever the line is homed. One copy table serves all sockets: the source of a copy is in the LLC of one of them at least,
+//! and a copy ends as soon as one of them gives the source up.
 //!
 //! A link carries messages in the order in which their requests were made, each direction for itself; a message takes
 //! the time of its bytes and then the hop. Source of the organisation: Intel Xeon Scalable technical overview (UPI,
 //! home agents with a directory in memory), Intel 64 SDM vol. 3, 18.19 (DDIO). Left out: the directory's own accesses
-//! to DRAM, links by way of a third socket, controllers that answer later, copy tables and engines.
+//! to DRAM, links by way of a third socket, copy engines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,7 @@ use units::{CoreId, LINE_BYTES, Line, Ps, Rate, Span};
 
 use super::extent::{Extent, check_names, named};
 use super::llc::{Arrival, Llc, LlcSpec, Requester};
+use super::pending::Pending;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
 use crate::dram::{Dram, DramCounters};
@@ -373,8 +375,8 @@ impl Hierarchy {
     /// `extents` name where `sockets` says. Before anything else happens.
     ///
     /// # Errors
-    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers, copy tables or engines, and
-    /// snooping, which are modelled for one socket.
+    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; copy engines and snooping, which are
+    /// modelled for one socket; controllers of cubes.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -383,12 +385,9 @@ impl Hierarchy {
         path: &str,
     ) -> Result<(), MachineError> {
         sockets.check(&format!("{path}.sockets"))?;
-        for (given, what) in [
-            (self.has_controllers(), "dram.controller"),
-            (self.copies.is_some(), "copy_table"),
-            (self.engine.is_some(), "copy_engine"),
-            (self.snooping.is_some(), "llc.coherence = snoop"),
-        ] {
+        for (given, what) in
+            [(self.engine.is_some(), "copy_engine"), (self.snooping.is_some(), "llc.coherence = snoop")]
+        {
             if given {
                 return Err(MachineError::new(
                     format!("{path}.sockets"),
@@ -409,6 +408,13 @@ impl Hierarchy {
         let mut drams = Vec::with_capacity(count - 1);
         for _ in 1..count {
             drams.push(Dram::new(&spec.dram, &format!("{path}.dram"))?);
+        }
+        if self.has_controllers()
+            && let Some(setting) = &spec.dram.controller
+        {
+            let latency = self.llc.latency();
+            self.pending =
+                Some(Box::new(Pending::new(&spec.dram, setting, sockets.count, latency, &format!("{path}.dram"))?));
         }
         let time = |bytes: u64| Ps((bytes as f64 * 8000.0 / sockets.rate.gbps()).round() as u64);
         if let Some(first) = llcs[0].take() {
@@ -472,14 +478,41 @@ impl Hierarchy {
 
     #[inline(never)]
     fn change_socket(&mut self, from: Requester) {
-        let Some(sockets) = &mut self.sockets else { return };
+        let Some(sockets) = &self.sockets else { return };
         let socket = usize::from(match from {
             Requester::Core(core) => sockets.of[usize::from(core.0)],
             Requester::Device => sockets.nic,
         });
+        self.enter_socket(socket);
+    }
+
+    /// From now on the LLC is that of `socket`; gives the one before.
+    pub(super) fn enter_socket(&mut self, socket: usize) -> usize {
+        let Some(sockets) = &mut self.sockets else { return 0 };
+        let before = sockets.here;
         if let Some(llc) = sockets.llcs[socket].take() {
             sockets.llcs[sockets.here] = Some(std::mem::replace(&mut self.llc, llc));
             sockets.here = socket;
+        }
+        before
+    }
+
+    /// How many sockets there are.
+    pub(super) fn socket_count(&self) -> usize {
+        self.sockets.as_ref().map_or(1, |sockets| sockets.count)
+    }
+
+    /// The socket whose LLC stands in the hierarchy's place.
+    pub(super) fn socket_here(&self) -> usize {
+        self.sockets.as_ref().map_or(0, |sockets| sockets.here)
+    }
+
+    /// A line that leaves at `at` for all other sockets.
+    pub(super) fn send_to_others(&mut self, at: Ps) {
+        let Some(sockets) = &mut self.sockets else { return };
+        let here = sockets.here;
+        for socket in (0..sockets.count).filter(|&socket| socket != here) {
+            sockets.send(here, socket, true, at);
         }
     }
 

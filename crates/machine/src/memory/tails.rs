@@ -61,12 +61,7 @@ impl Hierarchy {
             let remedy = "the paper has 4".into();
             return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
         }
-        for (given, what) in [
-            (self.sockets.is_some(), "machine.sockets"),
-            (self.copies.is_some(), "machine.copy_table"),
-            (self.engine.is_some(), "machine.copy_engine"),
-            (self.applications.is_some(), "machine.applications"),
-        ] {
+        for (given, what) in [(self.engine.is_some(), "machine.copy_engine")] {
             if given && cells > 0 {
                 let remedy = format!("leave out {path} or {what}");
                 return Err(MachineError::new(path, format!("{cells} with {what}"), format!("0 with {what}"), remedy));
@@ -141,9 +136,12 @@ impl Hierarchy {
         }
     }
 
-    /// Whether the NIC gets `line` from a tail; it is not wanted again.
+    /// Whether the NIC gets `line` from a tail; it is not wanted again, unless copies of it are.
     #[inline]
     pub(super) fn bypasses(&mut self, line: Line) -> bool {
+        if self.copies.as_ref().is_some_and(|copies| copies.table.is_source(line)) {
+            return false;
+        }
         let Some(tails) = &mut self.tails else { return false };
         let held = tails.remove(line);
         tails.counters.bypassed += u64::from(held);

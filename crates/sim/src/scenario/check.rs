@@ -146,24 +146,12 @@ impl Scenario {
                     .into(),
             );
         }
-        let beside_tails = [
-            ("sockets", m.sockets.is_some()),
-            ("copy_table", m.copy_table.is_some()),
-            ("copy_engine", m.copy_engine.is_some()),
-            ("applications", !m.applications.is_empty()),
-        ];
-        if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
+        if m.copy_engine.is_some() && self.nic.cache_cells > 0 {
             let message =
-                format!("{} with machine.{field}: allowed is one of them (remove the other)", self.nic.cache_cells);
+                format!("{} with machine.copy_engine: allowed is one of them (remove the other)", self.nic.cache_cells);
             found.add("nic.cache_cells", message);
         }
         if let Some(sockets) = &m.sockets {
-            let one_socket = [(!m.applications.is_empty(), "applications"), (m.stacked.is_some(), "stacked")];
-            for (_, field) in one_socket.into_iter().filter(|(given, _)| *given) {
-                let message =
-                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)";
-                found.add(format!("machine.{field}"), message.into());
-            }
             found.take(sockets.check("machine.sockets"));
         }
     }
