@@ -227,18 +227,14 @@ impl Hierarchy {
 
     /// Whether what tells lines apart by their numbers can be told of them.
     pub(super) fn lines_are_its_own(&self, path: &str) -> Result<(), MachineError> {
-        for (given, with, why) in [
-            (self.copies.is_some(), "machine.copy_table", "moves lines from place to place"),
-            (self.engine.is_some(), "machine.copy_engine", "moves lines from place to place"),
-        ] {
-            if given {
-                return Err(MachineError::new(
-                    path,
-                    format!("given with {with}"),
-                    format!("one of them: {with} {why}"),
-                    format!("leave out {path} or {with}"),
-                ));
-            }
+        if self.copies.is_some() {
+            let with = "machine.copy_table";
+            return Err(MachineError::new(
+                path,
+                format!("given with {with}"),
+                format!("one of them: {with} moves lines from place to place"),
+                format!("leave out {path} or {with}"),
+            ));
         }
         Ok(())
     }

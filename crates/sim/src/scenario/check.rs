@@ -149,7 +149,6 @@ impl Scenario {
         let beside_tails = [
             ("sockets", m.sockets.is_some()),
             ("copy_table", m.copy_table.is_some()),
-            ("copy_engine", m.copy_engine.is_some()),
             ("applications", !m.applications.is_empty()),
         ];
         if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
