@@ -308,7 +308,7 @@ def _stacked_tables(of: Resolved) -> Built:
 
 def _moved(of: Resolved) -> str | None:
     """Why lines of tables cannot be told from others."""
-    for other in ("sockets", "copy_table", "copy_engine"):
+    for other in ("sockets", "copy_table"):
         if of["machine"].get(other):
             return f"machine.{other} is modelled without it"
     if of["function"].get("copy") or of["function"].get("socket"):

@@ -142,7 +142,6 @@ impl Hierarchy {
         if specs.is_empty() {
             return Ok(());
         }
-        self.lines_are_its_own(path)?;
         let error = |at: String, came: String, allowed: String, remedy: &str| {
             Err(MachineError::new(format!("{path}{at}"), came, allowed, remedy.into()))
         };
@@ -228,21 +227,6 @@ impl Hierarchy {
         let llc = self.llc.sets() * u64::from(slices) * u64::from(ways) * self.socket_count() as u64;
         let l2: u64 = self.cores.iter().map(|core| core.l2.lines()).sum();
         (llc + l2) * if spec.bypass { 8 } else { 1 }
-    }
-
-    /// Whether what tells lines apart by their numbers can be told of them.
-    pub(super) fn lines_are_its_own(&self, path: &str) -> Result<(), MachineError> {
-        for (given, with, why) in [(self.engine.is_some(), "machine.copy_engine", "moves lines from place to place")] {
-            if given {
-                return Err(MachineError::new(
-                    path,
-                    format!("given with {with}"),
-                    format!("one of them: {with} {why}"),
-                    format!("leave out {path} or {with}"),
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// The applications, in the order in which they were given.

@@ -329,10 +329,6 @@ fn what_cannot_be_says_where() {
     ] {
         assert!(said.starts_with(says), "{said}");
     }
-    let copies = MemorySpec { copy_engine: Some(CopyEngineSpec::NonTemporal), ..spec(Inclusion::Victim, 8) };
-    let mut moved = Hierarchy::new(&copies, 2, "machine").unwrap();
-    let said = moved.tell_apart(&named(&[plain()]), &[vec![0..9]], "machine.applications").unwrap_err().to_string();
-    assert!(said.starts_with("machine.applications = given with machine.copy_engine"), "{said}");
 }
 
 proptest! {

@@ -72,6 +72,13 @@ impl Hierarchy {
             self.join_for_device(line);
             return at;
         }
+        self.read_memory(line, at)
+    }
+
+    /// As [`Hierarchy::read_for_device`], whatever caches and tails have of `line`.
+    #[inline]
+    pub(super) fn read_memory(&mut self, line: Line, at: Ps) -> Ps {
+        let path = &mut Path::default();
         if let Some(at) = self.read_stacked(line, at, path) {
             return at;
         }
@@ -88,26 +95,34 @@ impl Hierarchy {
         }
     }
 
-    /// Writes `line`, which the LLC gives up at `now`: its data are read first.
+    /// Writes `line`, which the LLC gives up at `now`: its data are read first. When the memory that it lies in has it.
     #[inline]
-    pub(super) fn post_victim(&mut self, line: Line, now: Ps) {
+    pub(super) fn post_victim(&mut self, line: Line, now: Ps) -> Ps {
         if self.tails.is_some() {
             self.supersede(line);
         }
         let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
-        self.post_write(line, now + read);
+        self.hand_in(line, now + read).0
     }
 
     /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
     #[inline]
     pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
+        self.hand_in(line, at).1
+    }
+
+    /// As [`Hierarchy::post_write`]: when the memory that `line` lies in has it, and when that is done.
+    #[inline]
+    pub(super) fn hand_in(&mut self, line: Line, at: Ps) -> (Ps, Ps) {
         if let Some(at) = self.write_stacked(line, at) {
-            return at;
+            return (at, at);
         }
         let (home, hop) = self.send_home(line, at);
-        match &mut self.pending {
-            Some(pending) => pending.write(home, line, at + hop),
-            None => self.dram_of(home).post(line, true, at + hop),
-        }
+        let there = at + hop;
+        let done = match &mut self.pending {
+            Some(pending) => pending.write(home, line, there),
+            None => self.dram_of(home).post(line, true, there),
+        };
+        (there, done)
     }
 }

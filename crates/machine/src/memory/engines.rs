@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Rate, Span};
 
-use super::Hierarchy;
 use super::llc::Requester;
+use super::{Hierarchy, Snooped};
 use crate::copy_table::Retires;
-use crate::{MachineError, Response, Served};
+use crate::{MachineError, Reply, Response, Served};
 
 /// Who makes a core's copies in place of its loads and stores, and of a copy table: the rivals of
 /// [`crate::copy_table::CopyMethod`] on the server's memory.
 ///
 /// A device or engine takes a copy as a whole where source and target each lie in one piece; other copies are loads
-/// and stores. One engine serves all cores, a copy after the other. Left out: translation of addresses; instructions
-/// that an engine would save, as for the copy table; the end of a core's burst does not wait for a copy under way.
+/// and stores. One engine serves all cores, a copy after the other; of several sockets each has an engine in its controllers.
+/// Left out: translation of addresses; instructions that an engine would save, as for the copy table; the end of a core's
+/// burst does not wait for a copy under way; the way of a DMA engine's descriptors and of the word of its end between sockets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CopyEngineSpec {
@@ -95,8 +96,8 @@ pub struct EngineCounters {
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     spec: CopyEngineSpec,
-    /// When it can begin another copy.
-    free: Ps,
+    /// When it can begin another copy: of an engine in the controllers, that of each socket. There are 8 at most.
+    free: [Ps; 8],
     /// Targets of copies that nobody has waited for, in the order of their beginnings: first line, lines, and when they
     /// may be touched, and when their data are there.
     pub(super) under_way: VecDeque<(u64, u64, [Ps; 2])>,
@@ -122,10 +123,15 @@ impl Engine {
         }
         Ok(Engine {
             spec: spec.clone(),
-            free: Ps::ZERO,
+            free: [Ps::ZERO; 8],
             under_way: VecDeque::new(),
             counters: EngineCounters::default(),
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn spec(&self) -> &CopyEngineSpec {
+        &self.spec
     }
 
     /// Whether it takes copies as a whole, and not by lines.
@@ -182,19 +188,22 @@ impl Hierarchy {
         let (setup, at, done, data) = match &spec {
             CopyEngineSpec::NonTemporal => {
                 let loaded = self.access(src, now);
-                self.store_around(to, u64::from(dst.bytes) == LINE_BYTES, loaded.at);
+                let by = Requester::Core(src.core);
+                self.enter(by);
+                let clear = self.take_from_caches(to, u64::from(dst.bytes) == LINE_BYTES, by, loaded.at);
+                self.post_write(to, clear);
                 return Response { served: Served::Engine, ..loaded };
             }
             CopyEngineSpec::Dma { setup, rate, notice } => {
                 let start = now + setup.ps();
-                let begins = start.max(free);
+                let begins = start.max(free[0]);
                 // Reads go first; writes follow as the data come, so the two take their times one after the other.
-                let read = self.dma_read(from, n, begins);
+                let read = self.dma_read_to_copy(from, n, begins);
                 let written = self.dma_write(to, m, begins);
                 let busy = rate.time_for(u64::from(dst.bytes));
                 let done = (read + written.since(begins)).max(begins + busy);
                 if let Some(engine) = &mut self.engine {
-                    engine.free = begins + busy;
+                    engine.free[0] = begins + busy;
                 }
                 match notice {
                     EngineNotice::Polling { period } => {
@@ -207,19 +216,27 @@ impl Hierarchy {
             }
             CopyEngineSpec::Controller { retires, setup } => {
                 let start = now + setup.ps();
-                let begins = start.max(free);
+                self.enter(Requester::Core(src.core));
+                let socket = self.socket_here();
+                let begins = self.after_other_engines([(from, n), (to, m)], now, start.max(free[socket]));
                 let mut done = begins;
                 for i in 0..n {
-                    self.clean(Line(from.0 + i), begins);
-                    done = done.max(self.dram.post(Line(from.0 + i), false, begins));
+                    let line = Line(from.0 + i);
+                    let clean = self.clean(line, begins);
+                    done = done.max(self.read_memory(line, clean));
                 }
+                let mut way = Ps::ZERO;
                 for i in 0..m {
                     let line = Line(to.0 + i);
                     let edge = u64::from(dst.bytes) < m * LINE_BYTES && (i == 0 || i == m - 1);
-                    self.store_around(line, !edge, begins);
+                    let clear = self.take_from_caches(line, !edge, Requester::Device, begins);
+                    done = done.max(clear);
+                    way = way.max(self.hand_in(line, clear).0 - clear);
                 }
+                // The memory that the target lies in has it when the data have come and gone there.
+                done += way;
                 if let Some(engine) = &mut self.engine {
-                    engine.free = done;
+                    engine.free[socket] = done;
                 }
                 (setup.ps(), if *retires == Retires::Async { start } else { done }, done, done)
             }
@@ -234,36 +251,100 @@ impl Hierarchy {
         Response { at, served: Served::Engine, path }
     }
 
-    /// DRAM gets what caches have of `line`, which they keep.
-    fn clean(&mut self, line: Line, now: Ps) {
-        let share = self.share_of(units::Clos(0));
-        let sharers = self.directory.get(line);
-        if sharers != 0 {
-            // Modified data go to the LLC.
-            self.snoop(line, sharers, false, Requester::Device, share, now);
-        }
-        let spot = self.llc.spot(line);
-        self.meet_tenants(spot, now);
-        let Some(dirty) = self.llc.remove(spot) else { return };
-        if dirty {
-            if let Some(engine) = &mut self.engine {
-                engine.counters.cleaned += 1;
+    /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each
+    /// a first one and how many.
+    fn after_other_engines(&mut self, lines: [(Line, u64); 2], now: Ps, mut begins: Ps) -> Ps {
+        if self.sockets.is_some() {
+            for (first, count) in lines {
+                for line in first.0..first.0 + count {
+                    begins = self.after_copy_for_device(Line(line), now, begins);
+                }
             }
-            self.write_back(line, now);
         }
-        self.fill_llc(line, spot, false, share, now);
+        begins
     }
 
-    /// Writes `line` in DRAM, `whole` or in part; no cache has it afterwards.
-    fn store_around(&mut self, line: Line, whole: bool, now: Ps) {
-        let held = self.invalidate_private(line) == Some(true);
+    /// Memory gets what caches and tails have of `line`, asked for at `now`; caches keep it: when memory has it.
+    fn clean(&mut self, line: Line, now: Ps) -> Ps {
+        let at = self.clean_elsewhere(line, now).max(self.clean_here(line, now));
+        at.max(self.clean_tail(line, now))
+    }
+
+    /// As [`Hierarchy::clean`], of another socket's caches, the only ones that have it modified if they do.
+    fn clean_elsewhere(&mut self, line: Line, now: Ps) -> Ps {
+        match self.modified_elsewhere(line) {
+            Some(socket) => self.at_socket(socket, now, |memory, at| memory.clean_here(line, at)),
+            None => now,
+        }
+    }
+
+    /// As [`Hierarchy::clean`], of the caches of the present socket.
+    fn clean_here(&mut self, line: Line, now: Ps) -> Ps {
+        let share = self.share_of(units::Clos(0));
         let spot = self.llc.spot(line);
+        let cast = self.cast(spot, Requester::Device, now);
+        let mut at = self.acknowledged(cast, spot, Requester::Device).max(now);
+        let sharers = self.directory.get(line) & self.cores_here();
+        // Modified data go to the LLC.
+        let modified =
+            sharers != 0 && self.snoop(line, sharers, false, Requester::Device, share, now) == Snooped::Dirty;
+        if modified && let Some((sent, _)) = self.supplied(Requester::Device, now) {
+            at = at.max(sent);
+            self.brings_llc_up_to_date(spot);
+        }
+        self.meet_tenants(spot, now);
+        let held = self.llc.remove(spot);
+        // What an LLC does not take has gone to memory.
+        let cleaned = held.unwrap_or(modified);
+        if let Some(engine) = &mut self.engine {
+            engine.counters.cleaned += u64::from(cleaned);
+        }
+        let Some(dirty) = held else { return at };
+        if dirty {
+            at = self.write_back(line, at);
+        }
+        self.fill_llc(line, spot, false, share, now);
+        at
+    }
+
+    /// Takes `line`, which `by` is to write in memory, `whole` or in part, from all caches and tails from `now` on: when
+    /// they have given it up. Of a line that is written in part memory gets first what they have modified.
+    fn take_from_caches(&mut self, line: Line, whole: bool, by: Requester, now: Ps) -> Ps {
+        let spot = self.llc.spot(line);
+        let mut clear = self.cast_to_write(line, by, now);
+        if self.sockets.is_some() {
+            if !whole {
+                clear = clear.max(self.clean_elsewhere(line, now));
+            }
+            clear += self.claim(line, clear);
+        }
+        let held = self.invalidate_private(line) == Some(true);
         self.meet_tenants(spot, now);
         let dirty = self.llc.remove(spot) == Some(true);
         if (held || dirty) && !whole {
-            self.write_back(line, now);
+            clear = self.write_back(line, clear);
         }
-        self.dram.post(line, true, now);
+        match whole {
+            true => self.supersede(line),
+            false => clear = clear.max(self.clean_tail(line, now)),
+        }
+        clear
+    }
+
+    /// All private caches hear that `by` is to write `line` past them, with snooping: when it knows that they have given it up.
+    fn cast_to_write(&mut self, line: Line, by: Requester, now: Ps) -> Ps {
+        if self.snooping.is_none() {
+            return now;
+        }
+        let spot = self.llc.spot(line);
+        let cast = self.cast(spot, by, now);
+        let own = if let Requester::Core(core) = by { 1 << core.0 } else { 0 };
+        let mut sharers = self.directory.get(line) & !own;
+        while sharers != 0 {
+            self.looked_up(sharers.trailing_zeros() as usize, line, true, by);
+            sharers &= sharers - 1;
+        }
+        self.acknowledged(cast, spot, by).max(now)
     }
 
     /// When a line is there that was asked for at `now` and answered at `done`: a copy onto it may be under way.
@@ -274,6 +355,16 @@ impl Hierarchy {
         };
         path.push(Reason::Copy, until - done);
         until
+    }
+
+    /// As [`Hierarchy::after_copy`], of a reply.
+    pub(super) fn reply_after_copy(&mut self, line: Line, now: Ps, reply: Reply) -> Reply {
+        match reply {
+            Reply::Done(Response { at, served, mut path }) if self.engine.is_some() => {
+                Reply::Done(Response { at: self.after_copy(line, now, at, &mut path), served, path })
+            }
+            _ => reply,
+        }
     }
 
     /// When the data of a line are there that a device asked for at `now` and would have at `done`.

@@ -1,11 +1,17 @@
-//! Copy engines on the server's memory, unloaded, against times added up by hand.
+//! Copy engines on the server's memory: unloaded, against times added up by hand, and against flat memory.
 
+use engine::Seed;
 use probe::{Access, Request};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
-use super::{CopyEngineSpec, EngineNotice, Hierarchy, Inclusion, LlcSpec, MemorySpec, Ways};
+use super::{
+    ApplicationSpec, Coherence, CopyEngineSpec, EngineNotice, Hierarchy, Home, Inclusion, Interconnect, LlcSpec,
+    MemorySpec, MesiState, SocketsSpec, StackedTablesSpec, Ways,
+};
 use crate::cache::CacheSpec;
-use crate::copy_table::Retires;
+use crate::copy_table::{Move, Retires};
 use crate::dram::{DramSpec, PagePolicy};
 use crate::{MachineError, Memory, Reply, Response, Served};
 
@@ -234,8 +240,588 @@ fn errors_say_what_came() {
     both.copy_table = Some(Default::default());
     assert_eq!(
         wrong(both).to_string(),
-        "machine.copy_engine = given with copy_table: allowed is one of them (remove the other)"
+        "machine.copy_engine = given with machine.copy_table: allowed is one of them: both would take the same copies \
+         (remove the other)"
     );
     let never = dma(EngineNotice::Polling { period: Span::from_ns(0.0) });
     assert!(wrong(spec(never, 0b11)).to_string().starts_with("machine.copy_engine.notice.period = "));
+}
+
+/// What stands beside an engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beside {
+    /// Half of the lines lie in stacked DRAM.
+    Stack,
+    /// Two receive queues have tails of three lines.
+    Tails,
+    /// Half of the lines are an application's that skips the LLC, owns a slice, has a way, or bypasses.
+    Skips,
+    Slice,
+    Way,
+    Bypasses,
+    /// Two sockets, pages in turn.
+    Sockets,
+    Snooping,
+}
+
+/// Each of them, and what goes together.
+const BESIDE: [&[Beside]; 15] = [
+    &[],
+    &[Beside::Stack],
+    &[Beside::Tails],
+    &[Beside::Skips],
+    &[Beside::Slice],
+    &[Beside::Way],
+    &[Beside::Bypasses],
+    &[Beside::Sockets],
+    &[Beside::Snooping],
+    &[Beside::Stack, Beside::Tails],
+    &[Beside::Stack, Beside::Skips],
+    &[Beside::Stack, Beside::Snooping],
+    &[Beside::Tails, Beside::Snooping],
+    &[Beside::Skips, Beside::Snooping],
+    &[Beside::Slice, Beside::Stack, Beside::Snooping],
+];
+const LINES: u64 = 48;
+const CORES: u16 = 4;
+
+/// Four lines of each page, which lie in sets of their own.
+fn place(line: u64) -> Line {
+    Line(line / 4 * 65 + line % 4)
+}
+
+fn small(engine: CopyEngineSpec, inclusion: Inclusion, io_ways: u32, beside: &[Beside]) -> Hierarchy {
+    let mut spec = spec(engine, io_ways);
+    let size = |lines: u64| Size::from_bytes(lines * 64);
+    (spec.l1.size, spec.l1.ways, spec.l2.size, spec.l2.ways) = (size(2), 1, size(4), 2);
+    (spec.llc.size, spec.llc.slices, spec.llc.inclusion) = (size(16), 2, inclusion);
+    if beside.contains(&Beside::Snooping) {
+        spec.llc.coherence = Coherence::Snoop;
+        spec.llc.interconnect =
+            Some(Interconnect::Ring { hop: Span::from_ns(0.5), interval: Some(Span::from_ns(1.0)), device: 1 });
+    }
+    let mut memory = Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap();
+    let half = || std::iter::once(0..place(LINES / 2).0).collect();
+    let apart = |memory: &mut Hierarchy, application: ApplicationSpec| {
+        memory.tell_apart(&[("tables", &application)], &[half()], "machine.applications").unwrap();
+    };
+    for other in beside {
+        match other {
+            Beside::Snooping => {}
+            Beside::Stack => {
+                memory.put_into_stack(&StackedTablesSpec::default(), half(), Seed(0), "machine.stacked").unwrap();
+            }
+            Beside::Tails => memory.hold_tails(3, 2, "nic.cache_cells").unwrap(),
+            Beside::Skips => apart(&mut memory, ApplicationSpec { llc: false, ..ApplicationSpec::default() }),
+            Beside::Slice => apart(&mut memory, ApplicationSpec { slices: Some(1), ..ApplicationSpec::default() }),
+            Beside::Way => {
+                apart(&mut memory, ApplicationSpec { ways: Some(Ways::Count(1)), ..ApplicationSpec::default() });
+            }
+            Beside::Bypasses => apart(&mut memory, ApplicationSpec { bypass: true, ..ApplicationSpec::default() }),
+            Beside::Sockets => {
+                memory.on_sockets(&two_sockets(Home::Interleaved), &spec, &[], "machine").unwrap();
+            }
+        }
+    }
+    memory
+}
+
+fn two_sockets(memory: Home) -> SocketsSpec {
+    SocketsSpec {
+        count: 2,
+        cores: Vec::new(),
+        nic: 0,
+        hop: Span::from_ns(40.0),
+        // 16 bytes in 0.8 ns, 80 in 4 ns.
+        rate: Rate::from_gbps(160.0),
+        memory,
+        regions: Default::default(),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Read(u16, u64),
+    Write(u16, u64),
+    /// Of so many lines, the last one whole or not.
+    Copy(u16, u64, u64, u64, bool),
+    DeviceWrite(usize, u64),
+    DeviceRead(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (core, line) = (0..CORES, 0..LINES);
+    prop_oneof![
+        6 => (core.clone(), line.clone()).prop_map(|(c, l)| Op::Read(c, l)),
+        3 => (core.clone(), line.clone()).prop_map(|(c, l)| Op::Write(c, l)),
+        4 => (core, line.clone(), line.clone(), 1u64..4, any::<bool>())
+            .prop_map(|(c, a, b, n, whole)| Op::Copy(c, a, b, n, whole)),
+        3 => (0usize..2, line.clone()).prop_map(|(queue, line)| Op::DeviceWrite(queue, line)),
+        2 => line.prop_map(Op::DeviceRead),
+    ]
+}
+
+/// Versions instead of bytes, by line: each write makes a new one.
+struct Twin {
+    memory: Hierarchy,
+    beside: &'static [Beside],
+    /// What flat memory has.
+    flat: Vec<u64>,
+    /// What caches have, where they have the line: they are coherent, so all the same.
+    cached: Vec<u64>,
+    /// What tails have, where they have the line.
+    tails: Vec<u64>,
+    /// What memory has.
+    dram: Vec<u64>,
+    writes: u64,
+    now: Ps,
+    /// What was read, and what flat memory has.
+    read: Vec<(u64, u64)>,
+}
+
+impl Twin {
+    fn new(memory: Hierarchy, beside: &'static [Beside]) -> Twin {
+        let first: Vec<u64> = (0..=place(LINES).0).collect();
+        let nothing = vec![u64::MAX; first.len()];
+        let writes = first.len() as u64;
+        Twin {
+            memory,
+            beside,
+            cached: nothing.clone(),
+            tails: nothing,
+            dram: first.clone(),
+            flat: first,
+            writes,
+            now: Ps::ZERO,
+            read: Vec::new(),
+        }
+    }
+
+    fn new_version(&mut self, line: usize) -> u64 {
+        self.writes += 1;
+        self.flat[line] = self.writes;
+        self.writes
+    }
+
+    /// Brings memory up to date with what the memory system says it has written.
+    fn apply_writes(&mut self) {
+        for moved in std::mem::take(&mut self.memory.log) {
+            if let Move::WriteBack(line) = moved {
+                self.dram[line.0 as usize] = self.cached[line.0 as usize];
+            }
+        }
+        if let Some(tails) = &mut self.memory.tails {
+            for line in std::mem::take(&mut tails.log) {
+                self.dram[line.0 as usize] = self.tails[line.0 as usize];
+            }
+        }
+    }
+
+    /// Whether an LLC has `line`.
+    fn in_an_llc(&self, line: Line) -> bool {
+        self.memory.llcs().any(|llc| llc.has(llc.spot(line)))
+    }
+
+    fn is_cached(&self, line: Line) -> bool {
+        let mut arrays = self.memory.cores.iter().flat_map(|core| [&core.l1, &core.l2]);
+        self.in_an_llc(line) || arrays.any(|array| array.find(line).is_some())
+    }
+
+    /// What is behind the caches.
+    fn behind(&self, line: Line, in_tail: bool) -> u64 {
+        if in_tail { self.tails[line.0 as usize] } else { self.dram[line.0 as usize] }
+    }
+
+    /// What a core gets of `line`, by who has served it.
+    fn access(&mut self, core: u16, line: Line, access: Access) -> u64 {
+        let (elsewhere, in_tail) = (self.in_an_llc(line), self.memory.tail_has(line));
+        let request = Request { core: CoreId(core), ..request(line.0 * 64, 8, access) };
+        let response = self.memory.access(&request, self.now);
+        assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time");
+        self.apply_writes();
+        // The LLC of another socket answers as DRAM does.
+        let from_cache = response.served != Served::Dram || elsewhere && self.beside.contains(&Beside::Sockets);
+        let got = if from_cache { self.cached[line.0 as usize] } else { self.behind(line, in_tail) };
+        self.cached[line.0 as usize] = got;
+        got
+    }
+
+    /// What a device gets of `line`.
+    fn device_read(&self, line: Line) -> u64 {
+        if self.is_cached(line) {
+            return self.cached[line.0 as usize];
+        }
+        self.behind(line, self.memory.tail_has(line))
+    }
+
+    /// Whether what a device writes of `line` comes into the LLC.
+    fn is_placed(&self, line: Line) -> bool {
+        self.memory.io_ways.0 != 0 && !(self.beside.contains(&Beside::Skips) && line.0 < place(LINES / 2).0)
+    }
+
+    fn device_write(&mut self, queue: usize, line: Line) {
+        let at = line.0 as usize;
+        let version = self.new_version(at);
+        let is_placed = self.is_placed(line);
+        if is_placed {
+            self.cached[at] = version;
+        }
+        self.tails[at] = version;
+        self.memory.dma_write_packet(queue, line, 1, self.now);
+        self.apply_writes();
+        if !is_placed && !self.memory.tail_has(line) {
+            self.dram[at] = version;
+        }
+    }
+
+    /// Whoever makes it, `got` came of the lines from `src` on, and the last one of the target is written as a whole or not.
+    fn copied(&mut self, got: &[u64], src: Line, dst: Line, is_whole: bool) {
+        let flat: Vec<u64> = (0..got.len()).map(|i| self.flat[src.0 as usize + i]).collect();
+        for (i, (&got, &wanted)) in got.iter().zip(&flat).enumerate() {
+            self.read.push((got, wanted));
+            let (line, at) = (Line(dst.0 + i as u64), dst.0 as usize + i);
+            let past_caches = !matches!(self.memory.engine.as_ref().unwrap().spec(), CopyEngineSpec::Dma { .. });
+            let is_stale = past_caches && self.is_cached(line) || self.memory.tail_has(line);
+            assert!(!is_stale, "{line:?} is out of date");
+            let version = if is_whole || i + 1 < flat.len() {
+                self.flat[at] = wanted;
+                got
+            } else {
+                // The rest of the line has to be right.
+                self.read.push((self.dram[at], self.flat[at]));
+                self.new_version(at)
+            };
+            match !past_caches && self.is_placed(line) {
+                true => self.cached[at] = version,
+                false => self.dram[at] = version,
+            }
+        }
+    }
+
+    fn copy(&mut self, core: u16, src: Line, dst: Line, lines: u64, is_whole: bool) {
+        let engine = self.memory.engine.as_ref().unwrap().spec().clone();
+        let is_whole = is_whole || matches!(engine, CopyEngineSpec::Dma { .. });
+        let bytes = (lines * 64) as u16 - if is_whole { 0 } else { 8 };
+        let of = |line: Line, access| Request { core: CoreId(core), ..request(line.0 * 64, bytes, access) };
+        let (load, store) = (of(src, Access::Load), of(dst, Access::Store));
+        let sources = (src.0..src.0 + lines).map(Line);
+        let got: Vec<u64> = match engine {
+            CopyEngineSpec::NonTemporal => {
+                // Its load, once more than the engine makes it: that hits.
+                let got = self.access(core, src, Access::Load);
+                self.memory.copy(&load, &store, self.now);
+                self.apply_writes();
+                vec![got]
+            }
+            CopyEngineSpec::Dma { .. } => {
+                let got: Vec<u64> = sources.map(|line| self.device_read(line)).collect();
+                for (i, &version) in got.iter().enumerate() {
+                    let line = Line(dst.0 + i as u64);
+                    if self.is_placed(line) {
+                        self.cached[line.0 as usize] = version;
+                    }
+                }
+                self.memory.copy(&load, &store, self.now);
+                self.apply_writes();
+                got
+            }
+            CopyEngineSpec::Controller { .. } => {
+                self.memory.copy(&load, &store, self.now);
+                self.apply_writes();
+                sources.map(|line| self.dram[line.0 as usize]).collect()
+            }
+        };
+        self.copied(&got, src, dst, is_whole);
+    }
+
+    fn apply(&mut self, op: Op) {
+        self.now += Ps::from_ns(500);
+        match op {
+            Op::Read(core, line) => {
+                let line = place(line);
+                let got = self.access(core, line, Access::Load);
+                self.read.push((got, self.flat[line.0 as usize]));
+            }
+            Op::Write(core, line) => {
+                let line = place(line);
+                // Of a part of the line: the rest has to be right.
+                let got = self.access(core, line, Access::Store);
+                self.read.push((got, self.flat[line.0 as usize]));
+                self.cached[line.0 as usize] = self.new_version(line.0 as usize);
+            }
+            Op::Copy(core, src, dst, lines, is_whole) => {
+                // Lines of a page follow each other.
+                let lines = if self.memory.takes_whole_copies() { lines } else { 1 };
+                let first = |line: u64| place(line - (line % 4 + lines).saturating_sub(4));
+                self.copy(core, first(src), first(dst), lines, is_whole);
+            }
+            Op::DeviceWrite(queue, line) => self.device_write(queue, place(line)),
+            Op::DeviceRead(line) => {
+                let line = place(line);
+                let in_tail = self.memory.tail_has(line);
+                self.read.push((self.device_read(line), self.flat[line.0 as usize]));
+                self.memory.dma_read(line, 1, self.now);
+                self.apply_writes();
+                if in_tail {
+                    // What was sent is not wanted again: its place is for another packet.
+                    self.device_write(0, line);
+                }
+            }
+        }
+        if let Some(t) = self.memory.tails() {
+            assert_eq!(t.written, t.gathered + t.bypassed + t.replaced + self.memory.tail_lines(), "{t:?}");
+        }
+    }
+}
+
+fn engine_of() -> impl Strategy<Value = CopyEngineSpec> {
+    prop::sample::select(vec![
+        CopyEngineSpec::NonTemporal,
+        dma(EngineNotice::Interrupt { cost: Span::from_ns(10.0) }),
+        controller(Retires::Async),
+    ])
+}
+
+fn no_line_is_stale(
+    engine: CopyEngineSpec,
+    inclusion: Inclusion,
+    io_ways: u32,
+    beside: &'static [Beside],
+    ops: &[Op],
+) -> Result<(), TestCaseError> {
+    let mut twin = Twin::new(small(engine, inclusion, io_ways, beside), beside);
+    for (i, &op) in ops.iter().enumerate() {
+        twin.apply(op);
+        for (got, wanted) in twin.read.drain(..) {
+            prop_assert_eq!(got, wanted, "{} {:?}", i, op);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #[test]
+    fn with_copy_engines_every_reader_gets_what_flat_memory_has(
+        ops in prop::collection::vec(op(), 1..300),
+        engine in engine_of(),
+        inclusion in prop::sample::select(vec![Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim]),
+        io_ways in prop::sample::select(vec![0u32, 0b1100]),
+        beside in prop::sample::select(BESIDE.to_vec()),
+    ) {
+        // An inclusive LLC has all that its private caches have.
+        let leaves_out = [Beside::Skips, Beside::Bypasses].iter().any(|other| beside.contains(other));
+        let inclusion = if leaves_out && inclusion == Inclusion::Inclusive { Inclusion::Victim } else { inclusion };
+        no_line_is_stale(engine, inclusion, io_ways, beside, &ops)?;
+    }
+}
+
+/// What a core waits for the copy of a line, without the setup of an engine in the controllers.
+fn copy_of(memory: &mut Hierarchy, core: u16, src: u64, dst: u64, now: Ps) -> u64 {
+    let of = |addr, access| Request { core: CoreId(core), ..request(addr, 64, access) };
+    let Reply::Done(response) = memory.copy(&of(src, Access::Load), &of(dst, Access::Store), now) else {
+        panic!("an engine answers at once")
+    };
+    assert_eq!(response.path.total(), response.at - now, "the parts sum to the time");
+    (response.at - now).0 - 10 * NS
+}
+
+fn sync() -> CopyEngineSpec {
+    controller(Retires::Sync)
+}
+
+#[test]
+fn lines_in_stacked_dram_are_copied_there() {
+    let stacked = || {
+        let mut memory = with(sync());
+        let lines = vec![SRC / 64..SRC / 64 + 1, DST / 64..DST / 64 + 1];
+        memory.put_into_stack(&StackedTablesSpec::default(), lines, Seed(0), "machine.stacked").unwrap();
+        memory
+    };
+    let read = stacked().read_stacked(Line(SRC / 64), later(1), &mut Default::default()).unwrap() - later(1);
+    let link = StackedTablesSpec::default().memory.link();
+    let mut memory = stacked();
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), (read + link).0, "there and, for the target, once more");
+    let counters = memory.stack_counters().unwrap();
+    assert_eq!((counters.reads, counters.writes), (1, 1));
+    assert_eq!((memory.dram().counters().reads, memory.dram().counters().writes), (0, 0));
+    // A modified source is written on all channels first.
+    memory.access(&request(SRC, 8, Access::Store), later(2));
+    copy_of(&mut memory, 0, SRC, DST + 64, later(3));
+    assert_eq!((memory.stack_counters().unwrap().writes, memory.dram().counters().writes), (2, 1));
+    let mut memory = stacked();
+    memory.engine.as_mut().unwrap().clone_from(&Box::new(
+        super::engines::Engine::new(&dma(EngineNotice::Polling { period: Span::from_ns(50.0) }), "").unwrap(),
+    ));
+    copy_of(&mut memory, 0, SRC, DST, later(1));
+    assert_eq!((memory.stack_counters().unwrap().reads, memory.dram().counters().reads), (1, 0));
+}
+
+#[test]
+fn a_line_of_a_tail_is_in_dram_before_a_controller_reads_it() {
+    let tailed = |engine| {
+        let mut memory = Hierarchy::new(&spec(engine, 0), 2, "machine").unwrap();
+        memory.hold_tails(4, 1, "nic.cache_cells").unwrap();
+        memory.dma_write_packet(0, Line(SRC / 64), 1, later(1));
+        memory.dma_write_packet(0, Line(DST / 64), 1, later(1));
+        assert_eq!((memory.tail_lines(), memory.dram().counters().writes), (2, 0));
+        memory
+    };
+    let mut memory = tailed(sync());
+    // The bus has the write before the read.
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(2)), (MISS + 3) * NS);
+    let counters = memory.tails().unwrap();
+    assert_eq!((counters.gathered, counters.replaced, memory.tail_lines()), (1, 1, 0));
+    assert_eq!((memory.dram().counters().writes, memory.dram().counters().reads), (2, 1));
+    // In part: what the tail has of the target goes first.
+    let mut memory = tailed(sync());
+    let of = |addr, access| request(addr, 56, access);
+    let _ = memory.copy(&of(SRC, Access::Load), &of(DST, Access::Store), later(2));
+    let counters = memory.tails().unwrap();
+    assert_eq!((counters.gathered, counters.replaced, memory.dram().counters().writes), (2, 0, 3));
+
+    // A DMA engine reads the tail, and the NIC sends the line afterwards.
+    let mut memory = tailed(dma(EngineNotice::Polling { period: Span::from_ns(50.0) }));
+    copy_of(&mut memory, 0, SRC, DST, later(2));
+    let counters = memory.tails().unwrap();
+    assert_eq!((counters.to_cores, counters.bypassed, counters.replaced), (1, 0, 1));
+    assert_eq!(memory.dram().counters().reads, 0);
+    memory.access(&request(SRC, 8, Access::Load), later(3));
+    copy_of(&mut memory, 0, SRC, DST, later(4));
+    assert_eq!(memory.tails().unwrap().to_cores, 2, "once more the core's load, and then a cache has it");
+    memory.dma_read(Line(SRC / 64), 1, later(5));
+    assert_eq!((memory.tails().unwrap().bypassed, memory.tail_lines()), (1, 0));
+}
+
+#[test]
+fn copies_of_who_skips_the_llc_go_past_it() {
+    let skipping = |engine| {
+        let mut memory = with(engine);
+        let skips = ApplicationSpec { llc: false, ..ApplicationSpec::default() };
+        let all = std::iter::once(0..1 << 20).collect();
+        memory.tell_apart(&[("tables", &skips)], &[all], "machine.applications").unwrap();
+        memory
+    };
+    let mut memory = skipping(sync());
+    memory.access(&request(SRC, 8, Access::Store), later(1));
+    copy_of(&mut memory, 0, SRC, DST, later(2));
+    assert_eq!((memory.engine_counters().cleaned, memory.counters().writebacks, memory.llc_occupancy()), (1, 1, 0));
+    assert_eq!(memory.access(&request(SRC, 8, Access::Load), later(3)).served, Served::L1);
+    // DDIO has no way for them.
+    let interrupt = EngineNotice::Interrupt { cost: Span::from_ns(2_000.0) };
+    let mut memory = skipping(dma(interrupt));
+    copy_of(&mut memory, 0, SRC, DST, later(1));
+    assert_eq!((memory.llc_occupancy(), memory.dram().counters().writes), (0, 1));
+    // Who reads it past the LLC waits for the word that it is there, too.
+    let until = memory.engine.as_ref().unwrap().under_way[0].2[0];
+    let read = memory.access(&request(DST, 8, Access::Load), later(1) + Ps(200 * NS));
+    assert_eq!((read.at, memory.engine_counters().waits), (until, 1));
+    assert_eq!(read.path.total(), read.at - later(1) - Ps(200 * NS));
+}
+
+/// Two cores, each on a socket of its own; one way, and there and back with a line.
+fn on_two(engine: CopyEngineSpec, home: Home) -> Hierarchy {
+    let spec = spec(engine, 0b0011);
+    let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
+    memory.on_sockets(&two_sockets(home), &spec, &[], "machine").unwrap();
+    memory
+}
+
+const HOP: u64 = 40_000;
+const MESSAGE: u64 = 800;
+const DATA: u64 = 4_000;
+const ROUND: u64 = 2 * HOP + MESSAGE + DATA;
+
+#[test]
+fn a_copy_of_what_is_homed_at_another_socket_takes_the_link() {
+    // Pages of 4 KiB: SRC, and what is 8 KiB behind it, are at home at socket 0, a page more is at socket 1.
+    let far = 4096;
+    let mut memory = on_two(sync(), Home::Interleaved);
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), MISS * NS);
+    assert!(memory.socket_counters().unwrap().links.iter().all(|(.., link)| link.bytes == 0));
+    assert_eq!(copy_of(&mut memory, 0, SRC + far, DST, later(2)), MISS * NS + ROUND);
+    let mut memory = on_two(sync(), Home::Interleaved);
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST + far, later(1)), MISS * NS + HOP + DATA, "the target goes there");
+    let counters = memory.socket_counters().unwrap();
+    assert_eq!((counters.remote_reads, counters.remote_writes), (0, 1));
+    assert_eq!(memory.dram_counters().writes, 1);
+    // The core of the other socket has an engine beside it.
+    assert_eq!(copy_of(&mut memory, 1, SRC + far, DST + far, later(2)), MISS * NS);
+}
+
+#[test]
+fn what_another_socket_has_modified_goes_home_before_an_engine_reads_it() {
+    let mut memory = on_two(sync(), Home::Socket(0));
+    memory.access(&Request { core: CoreId(1), ..request(SRC, 8, Access::Store) }, later(1));
+    let before = memory.socket_counters().unwrap();
+    // A message there, the line to its home, which is here, and a write and a read of its open row.
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(2)), ROUND + (HIT + 3) * NS);
+    assert_eq!((memory.engine_counters().cleaned, memory.counters().writebacks), (1, 1));
+    let counters = memory.socket_counters().unwrap() - before;
+    assert_eq!((counters.remote_writes, counters.remote_reads), (1, 0));
+    // The other socket keeps it, and a whole line that is overwritten leaves it for nothing.
+    let again = Request { core: CoreId(1), ..request(SRC, 8, Access::Load) };
+    assert_eq!(memory.access(&again, later(3)).served, Served::L1);
+    memory.access(&Request { core: CoreId(1), ..request(DST, 8, Access::Store) }, later(4));
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(5)), 2 * (HOP + MESSAGE), "longer than the read");
+    assert_eq!(memory.counters().writebacks, 1);
+    assert_eq!(
+        memory.access(&Request { core: CoreId(1), ..request(DST, 8, Access::Load) }, later(6)).served,
+        Served::Dram
+    );
+    // A DMA engine is beside the NIC.
+    let mut memory = on_two(dma(EngineNotice::Polling { period: Span::from_ns(1.0) }), Home::Socket(0));
+    memory.access(&Request { core: CoreId(1), ..request(SRC, 8, Access::Store) }, later(1));
+    let took = copy_of(&mut memory, 1, SRC, DST, later(2)) + 10 * NS;
+    assert_eq!(took, 100 * NS + (20 * NS + ROUND + 20 * NS).next_multiple_of(NS));
+}
+
+#[test]
+fn each_socket_has_an_engine_in_its_controllers_and_copies_of_the_same_lines_wait() {
+    let mut memory = on_two(controller(Retires::Async), Home::Interleaved);
+    let far = 4096;
+    let until = |memory: &Hierarchy, n: usize| memory.engine.as_ref().unwrap().under_way[n].2[0] - later(1);
+    copy_of(&mut memory, 0, SRC, DST, later(1));
+    copy_of(&mut memory, 1, SRC + far, DST + far, later(1));
+    assert_eq!([until(&memory, 0), until(&memory, 1)], [Ps((10 + MISS) * NS); 2]);
+    // What is a target of the first is no source before that is there.
+    copy_of(&mut memory, 1, DST, DST + 2 * far, later(1));
+    assert!(until(&memory, 2) >= Ps((10 + MISS) * NS + ROUND));
+}
+
+#[test]
+fn what_an_engine_takes_from_private_caches_is_broadcast() {
+    let snooped = |engine| {
+        let mut spec = spec(engine, 0b0011);
+        spec.llc.coherence = Coherence::Snoop;
+        spec.llc.interconnect = Some(Interconnect::Bus { hop: Span::from_ns(2.0), interval: None });
+        Hierarchy::new(&spec, 2, "machine").unwrap()
+    };
+    let mut memory = snooped(sync());
+    // The address is everywhere after the hop, a cache answers in 10 ns, and both ways are a hop: the slice hears of it and
+    // the engine does. The target is asked for behind the source.
+    assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), (2 + 10 + 2 + 2 + MISS) * NS);
+    let counters = memory.snoop_counters().unwrap();
+    assert_eq!((counters.broadcasts, counters.lookups, counters.invalidations), (2, 4, 0));
+    memory.access(&request(SRC, 8, Access::Store), later(2));
+    memory.access(&request(DST, 8, Access::Load), later(2));
+    let before = memory.snoop_counters().unwrap();
+    copy_of(&mut memory, 1, SRC, DST, later(3));
+    let counters = memory.snoop_counters().unwrap() - before;
+    assert_eq!((counters.broadcasts, counters.modified, counters.invalidations), (2, 1, 1));
+    assert_eq!(memory.state(CoreId(0), Line(SRC / 64)), MesiState::Shared);
+    assert_eq!(memory.state(CoreId(0), Line(DST / 64)), MesiState::Invalid);
+
+    // Stores past the caches: of the core's own nobody hears, of the other's it does.
+    let mut memory = snooped(CopyEngineSpec::NonTemporal);
+    for core in [0, 1] {
+        memory.access(&Request { core: CoreId(core), ..request(DST, 8, Access::Load) }, later(1));
+    }
+    let before = memory.snoop_counters().unwrap();
+    copy(&mut memory, 64, later(2));
+    let counters = memory.snoop_counters().unwrap() - before;
+    assert_eq!((counters.broadcasts, counters.invalidations), (2, 1), "its load, and its store");
+    let mut memory = snooped(dma(EngineNotice::Polling { period: Span::from_ns(50.0) }));
+    copy_of(&mut memory, 0, SRC, DST, later(1));
+    assert_eq!(memory.snoop_counters().unwrap().broadcasts, 2);
 }

@@ -611,6 +611,21 @@ impl Llc {
         }
     }
 
+    /// Whether the line is there and dirty.
+    pub(super) fn has_dirty(&self, spot: Spot) -> bool {
+        let line = spot.within();
+        match &self.tags {
+            Tags::Lru(tags) => {
+                let found = tags.find_at(spot.set as usize * self.slices.len() + spot.slice as usize, line);
+                found.is_some_and(|slot| tags.is_dirty(slot))
+            }
+            Tags::Any(slices) => {
+                let tags = &slices[spot.slice as usize];
+                tags.find_at(spot.set as usize, line).is_some_and(|slot| tags.is_dirty(slot))
+            }
+        }
+    }
+
     /// Uses the line; says whether it is there.
     #[inline(always)]
     pub(super) fn use_line(&mut self, spot: Spot) -> bool {

@@ -26,6 +26,7 @@ mod directory;
 mod engines;
 #[cfg(test)]
 mod engines_tests;
+mod exclusions;
 mod extent;
 mod in_flight;
 mod latest;
@@ -57,6 +58,7 @@ mod wires;
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
+pub use exclusions::{EXCLUSIONS, Exclusion, check_together};
 pub use extent::Extent;
 pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
@@ -325,6 +327,7 @@ impl Hierarchy {
     /// Sizes, masks and times that contradict each other; see [`MachineError`].
     pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
         spec.check_times(path)?;
+        check_together(spec, false, path)?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
                 format!("{path}.cores"),
@@ -350,16 +353,6 @@ impl Hierarchy {
                 Some(Box::new(Snooping::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?))
             }
         };
-        for (given, what) in [(spec.copy_table.is_some(), "copy_table"), (spec.copy_engine.is_some(), "copy_engine")] {
-            if given && snooping.is_some() {
-                return Err(MachineError::new(
-                    format!("{path}.llc.coherence"),
-                    format!("snoop with {path}.{what}"),
-                    format!("directory with {path}.{what}"),
-                    format!("leave out {path}.{what} or the coherence"),
-                ));
-            }
-        }
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -402,14 +395,6 @@ impl Hierarchy {
                 None => None,
             },
             engine: match &spec.copy_engine {
-                Some(_) if spec.copy_table.is_some() => {
-                    return Err(MachineError::new(
-                        format!("{path}.copy_engine"),
-                        "given with copy_table",
-                        "one of them",
-                        "remove the other".into(),
-                    ));
-                }
                 Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
@@ -692,7 +677,7 @@ impl Hierarchy {
         let mut held = false;
         if self.sockets.is_some() {
             held = self.others_have(line);
-            at += self.claim_for_device(line, at);
+            at += self.claim(line, at);
         }
         self.overwritten(line);
         if self.tails.is_some() {
@@ -701,12 +686,13 @@ impl Hierarchy {
         held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
-        if io.ways.0 == 0 {
+        let io = if self.applications.is_some() && io.ways.0 != 0 { self.admitted(line, io) } else { Some(io) };
+        let Some(io) = io.filter(|io| io.ways.0 != 0) else {
             let found = self.llc.remove(spot).is_some();
             self.counters.dma_write.count(found || held);
             let there = if self.tails.is_some() { self.hold(line, at) } else { None };
             return there.unwrap_or_else(|| self.post_write(line, at));
-        }
+        };
         let found = match self.llc.write_or_fill(spot, io) {
             Written::InPlace => true,
             Written::Filled(victim) => {
@@ -731,7 +717,7 @@ impl Hierarchy {
         self.counters.dma_read.count(found || self.sockets.is_some() && self.others_have(line));
         let there = if found {
             if self.tails.is_some() {
-                self.bypasses(line);
+                self.is_sent(line);
             }
             self.join_for_device(line);
             if from_core {
@@ -964,16 +950,20 @@ impl Hierarchy {
                     self.write_back(victim.line, now);
                 }
             }
-            Err(NoWay) if dirty => self.write_back(line, now),
-            Err(NoWay) => {}
+            Err(NoWay) => {
+                if dirty {
+                    self.write_back(line, now);
+                }
+            }
         }
     }
 
-    fn write_back(&mut self, line: Line, now: Ps) {
+    /// Writes `line`, which is dirty, to memory: when that has it.
+    fn write_back(&mut self, line: Line, now: Ps) -> Ps {
         #[cfg(test)]
         self.log.push(crate::copy_table::Move::WriteBack(line));
         self.counters.writebacks += 1;
-        self.post_victim(line, now);
+        self.post_victim(line, now)
     }
 
     /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache and no
@@ -1186,7 +1176,7 @@ impl Memory for Hierarchy {
         if self.applications.is_some()
             && let Some(reply) = self.fetch_past_llc(request, lookup, now)
         {
-            return reply;
+            return self.reply_after_copy(line, now, reply);
         }
         let spot = self.llc.spot(line);
         self.meet_tenants(spot, now);

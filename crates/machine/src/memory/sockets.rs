@@ -9,7 +9,7 @@
 //! A link carries messages in the order in which their requests were made, each direction for itself; a message takes
 //! the time of its bytes and then the hop. Source of the organisation: Intel Xeon Scalable technical overview (UPI,
 //! home agents with a directory in memory), Intel 64 SDM vol. 3, 18.19 (DDIO). Left out: the directory's own accesses
-//! to DRAM, links by way of a third socket, copy engines.
+//! to DRAM, links by way of a third socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use stats::{Path, Reason};
 use units::{CoreId, LINE_BYTES, Line, Ps, Rate, Span};
 
+use super::exclusions::check_together;
 use super::extent::{Extent, check_names, named};
 use super::llc::{Arrival, Llc, LlcSpec, Requester};
 use super::pending::Pending;
@@ -211,7 +212,7 @@ pub struct LinkCounters {
 /// What went between sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketCounters {
-    /// Lines that cores and devices read from the DRAM of their own socket.
+    /// Lines that cores, devices and copy engines read from the DRAM of their own socket.
     pub local_reads: u64,
     /// The same of another socket's DRAM.
     pub remote_reads: u64,
@@ -329,6 +330,12 @@ impl Sockets {
         waited + time + self.hop
     }
 
+    /// The cores of `socket`.
+    fn cores_of(&self, socket: usize) -> u64 {
+        let own = self.of.iter().enumerate().filter(|(_, of)| usize::from(**of) == socket);
+        own.fold(0, |mask, (core, _)| mask | 1 << core)
+    }
+
     /// The sockets of `cores`.
     fn of_cores(&self, cores: u64) -> u8 {
         let of = self.of.iter().enumerate();
@@ -375,8 +382,8 @@ impl Hierarchy {
     /// `extents` name where `sockets` says. Before anything else happens.
     ///
     /// # Errors
-    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; copy engines and snooping, which are
-    /// modelled for one socket; controllers of cubes.
+    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; what excludes sockets ([`super::EXCLUSIONS`]);
+    /// controllers of cubes.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -385,18 +392,7 @@ impl Hierarchy {
         path: &str,
     ) -> Result<(), MachineError> {
         sockets.check(&format!("{path}.sockets"))?;
-        for (given, what) in
-            [(self.engine.is_some(), "copy_engine"), (self.snooping.is_some(), "llc.coherence = snoop")]
-        {
-            if given {
-                return Err(MachineError::new(
-                    format!("{path}.sockets"),
-                    format!("given with {path}.{what}"),
-                    "one of them",
-                    format!("leave out {path}.{what}, which is modelled for one socket"),
-                ));
-            }
-        }
+        check_together(spec, true, path)?;
         check_names(&sockets.regions, extents, &format!("{path}.sockets.regions"))?;
         let cores = self.cores.len() as u32;
         let count = sockets.count as usize;
@@ -516,11 +512,37 @@ impl Hierarchy {
         }
     }
 
+    /// The socket other than the present one whose caches have `line` modified; the caches of one do at most.
+    pub(super) fn modified_elsewhere(&self, line: Line) -> Option<usize> {
+        let sockets = self.sockets.as_ref()?;
+        let sharers = self.directory.get(line);
+        (0..sockets.count).find(|&socket| {
+            let Some(llc) = &sockets.llcs[socket] else { return false };
+            llc.has_dirty(llc.spot(line)) || self.is_modified(line, sharers & sockets.cores_of(socket))
+        })
+    }
+
+    /// Has `socket` do what the present one asks it for at `now`.
+    pub(super) fn at_socket(&mut self, socket: usize, now: Ps, ask: impl FnOnce(&mut Hierarchy, Ps) -> Ps) -> Ps {
+        let here = self.socket_here();
+        let way = match &mut self.sockets {
+            Some(sockets) if socket != here => sockets.send(here, socket, false, now),
+            _ => Ps::ZERO,
+        };
+        self.enter_socket(socket);
+        let at = ask(self, now + way);
+        self.enter_socket(here);
+        at
+    }
+
+    /// The socket of the NIC.
+    pub(super) fn socket_of_nic(&self) -> usize {
+        self.sockets.as_ref().map_or(0, |sockets| usize::from(sockets.nic))
+    }
+
     /// The cores of the present socket.
     pub(super) fn cores_here(&self) -> u64 {
-        let Some(sockets) = &self.sockets else { return u64::MAX };
-        let here = sockets.of.iter().enumerate().filter(|(_, of)| usize::from(**of) == sockets.here);
-        here.fold(0, |mask, (core, _)| mask | 1 << core)
+        self.sockets.as_ref().map_or(u64::MAX, |sockets| sockets.cores_of(sockets.here))
     }
 
     /// What a request made at `now` that the own LLC or private caches have answered takes beyond the own socket: data
@@ -630,8 +652,8 @@ impl Hierarchy {
         hops
     }
 
-    /// A device writes `line`: what it waits for the other sockets to give it up.
-    pub(super) fn claim_for_device(&mut self, line: Line, now: Ps) -> Ps {
+    /// A device or a copy engine writes `line`: what it waits for the other sockets to give it up.
+    pub(super) fn claim(&mut self, line: Line, now: Ps) -> Ps {
         let afar = self.directory.get(line) & !self.cores_here();
         let Some(sockets) = &mut self.sockets else { return Ps::ZERO };
         let told = sockets.of_cores(afar) | sockets.take_from_others(line);

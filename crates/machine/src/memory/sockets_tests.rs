@@ -8,7 +8,7 @@ use stats::Reason;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::llc::Requester;
-use super::{CopyEngineSpec, Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec, Ways};
+use super::{Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::Move;
 use crate::dram::{DramSpec, PagePolicy};
@@ -284,10 +284,6 @@ fn contradictions_are_named() {
         unknown,
         "machine.sockets.regions = mbuf: allowed is mbufs, mempool, rings, rx ring (name a group of regions or one of them)"
     );
-    let spec = MemorySpec { copy_engine: Some(CopyEngineSpec::NonTemporal), ..memory(Inclusion::Victim) };
-    let mut copies = Hierarchy::new(&spec, 4, "machine").unwrap();
-    let text = copies.on_sockets(&sockets(), &spec, &extents(), "machine").unwrap_err().to_string();
-    assert!(text.starts_with("machine.sockets = given with machine.copy_engine"), "{text}");
 }
 
 /// What no private cache or LLC has dirty although DRAM does not have it, of the lines that were written.

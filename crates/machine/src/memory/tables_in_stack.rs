@@ -85,7 +85,6 @@ impl Hierarchy {
         seed: Seed,
         path: &str,
     ) -> Result<(), MachineError> {
-        self.lines_are_its_own(path)?;
         if spec.holds.is_empty() {
             let remedy = "leave machine.stacked out to have no stacked DRAM";
             return Err(MachineError::new(format!("{path}.holds"), "[]", "one name or more", remedy.into()));

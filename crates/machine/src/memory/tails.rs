@@ -20,13 +20,14 @@ pub const MOST_CACHED: u32 = 4096;
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,
-    /// Together with others of their queue to DRAM.
+    /// To DRAM: together with others of their queue, or by themselves before a copy engine in the memory controller reads
+    /// them there or a part of them is written past the caches.
     pub gathered: u64,
     /// Given up as the NIC read them to send them, from here or from a cache that had them, too.
     pub bypassed: u64,
     /// Taken over by a core or the LLC, or written anew.
     pub replaced: u64,
-    /// Loads of cores that they have answered; the line stays until it is written.
+    /// Loads of cores and reads of DMA engines that they have answered; the line stays until it is written.
     pub to_cores: u64,
 }
 
@@ -39,6 +40,11 @@ pub(super) struct Tails {
     held: FxHashMap<u64, u32>,
     /// Whose packet the present request of a device writes.
     queue: Option<u32>,
+    /// The present reads of a device are a copy engine's, which sends nothing.
+    copies: bool,
+    /// Lines that went to DRAM by [`Hierarchy::hold`] and [`Hierarchy::clean_tail`], for tests.
+    #[cfg(test)]
+    pub(super) log: Vec<Line>,
     counters: TailCounters,
 }
 
@@ -54,18 +60,11 @@ impl Hierarchy {
     /// Has `queues` receive queues keep the last `cells` lines each before they go to DRAM.
     ///
     /// # Errors
-    /// More lines than [`MOST_CACHED`]; with what else sees lines on their way to DRAM. `path` is where `cells` stands in
-    /// the scenario.
+    /// More lines than [`MOST_CACHED`]. `path` is where `cells` stands in the scenario.
     pub fn hold_tails(&mut self, cells: u32, queues: u32, path: &str) -> Result<(), MachineError> {
         if cells > MOST_CACHED {
             let remedy = "the paper has 4".into();
             return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
-        }
-        for (given, what) in [(self.engine.is_some(), "machine.copy_engine")] {
-            if given && cells > 0 {
-                let remedy = format!("leave out {path} or {what}");
-                return Err(MachineError::new(path, format!("{cells} with {what}"), format!("0 with {what}"), remedy));
-            }
         }
         self.tails = (cells > 0).then(|| {
             Box::new(Tails {
@@ -73,6 +72,9 @@ impl Hierarchy {
                 queues: vec![Vec::with_capacity(cells as usize); queues as usize],
                 held: FxHashMap::default(),
                 queue: None,
+                copies: false,
+                #[cfg(test)]
+                log: Vec::new(),
                 counters: TailCounters::default(),
             })
         });
@@ -118,12 +120,38 @@ impl Hierarchy {
             tails.held.remove(&line.0);
         }
         tails.counters.gathered += full.len() as u64;
+        #[cfg(test)]
+        tails.log.extend(&full);
         let there = full.iter().map(|&line| self.post_write(line, at)).fold(at, Ps::max);
         full.clear();
         if let Some(tails) = &mut self.tails {
             tails.queues[queue as usize] = full;
         }
         Some(there)
+    }
+
+    /// As [`Hierarchy::dma_read`], by a DMA engine: what it copies is wanted again.
+    pub(super) fn dma_read_to_copy(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        if let Some(tails) = &mut self.tails {
+            tails.copies = true;
+        }
+        let at = self.dma_read(first, count, now);
+        if let Some(tails) = &mut self.tails {
+            tails.copies = false;
+        }
+        at
+    }
+
+    /// DRAM gets what a tail has of `line`, asked for at `now`, which gives it up: when DRAM has it.
+    pub(super) fn clean_tail(&mut self, line: Line, now: Ps) -> Ps {
+        let Some(tails) = self.tails.as_deref_mut() else { return now };
+        if !tails.remove(line) {
+            return now;
+        }
+        tails.counters.gathered += 1;
+        #[cfg(test)]
+        tails.log.push(line);
+        self.at_socket(self.socket_of_nic(), now, |memory, at| memory.hand_in(line, at).0)
     }
 
     /// What the tails have of `line` is out of date.
@@ -136,16 +164,28 @@ impl Hierarchy {
         }
     }
 
-    /// Whether the NIC gets `line` from a tail; it is not wanted again, unless copies of it are.
+    /// Whether a device gets `line` from a tail. What the NIC sends is not wanted again, unless copies of it are.
     #[inline]
     pub(super) fn bypasses(&mut self, line: Line) -> bool {
         if self.copies.as_ref().is_some_and(|copies| copies.table.is_source(line)) {
             return false;
         }
         let Some(tails) = &mut self.tails else { return false };
+        if tails.copies {
+            let held = tails.held.contains_key(&line.0);
+            tails.counters.to_cores += u64::from(held);
+            return held;
+        }
         let held = tails.remove(line);
         tails.counters.bypassed += u64::from(held);
         held
+    }
+
+    /// The NIC, and not a copy engine, sends `line`, which a cache has.
+    pub(super) fn is_sent(&mut self, line: Line) {
+        if self.tails.as_ref().is_some_and(|tails| !tails.copies) {
+            self.bypasses(line);
+        }
     }
 
     /// Whether a tail has `line`.

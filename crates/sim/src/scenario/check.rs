@@ -138,19 +138,7 @@ impl Scenario {
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
         found.take(m.dram.energy("machine.dram"));
-        if m.dram.controller.is_some() && m.copy_engine.is_some() {
-            found.add(
-                "machine.copy_engine",
-                "with machine.dram.controller: allowed is one of them (remove the other; a copy table goes with \
-                 controllers)"
-                    .into(),
-            );
-        }
-        if m.copy_engine.is_some() && self.nic.cache_cells > 0 {
-            let message =
-                format!("{} with machine.copy_engine: allowed is one of them (remove the other)", self.nic.cache_cells);
-            found.add("nic.cache_cells", message);
-        }
+        found.take(machine::memory::check_together(&m.memory(), m.sockets.is_some(), "machine"));
         if let Some(sockets) = &m.sockets {
             found.take(sockets.check("machine.sockets"));
         }
