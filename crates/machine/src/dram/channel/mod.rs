@@ -9,14 +9,17 @@
 //! is room; on each free command bus one command goes out, refresh before column before row before
 //! closing an idle row; then a request is accepted if the register is empty.
 
+mod timing;
+
 use ::stats::Histogram;
 use units::Ps;
 
+use self::timing::{Timing, kind_of};
 use super::checker::Issued;
 use super::counters::{Counters, GAPS, Gap};
 use super::map::Place;
 use super::policy::{BatchBy, ControllerSpec, MOST_ENTRIES, Order, Page, Refresh, Writes};
-use super::standard::{Command, Level, Standard};
+use super::standard::{Command, Standard};
 use crate::MachineError;
 
 /// Internal clocks start here, so that "never" is far enough in the past of every constraint.
@@ -174,42 +177,10 @@ struct Candidate {
     low: u32,
 }
 
-/// A rule between kinds of commands that is looked at only around refreshes.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    prev: Command,
-    next: Command,
-    level: Level,
-    clocks: u32,
-}
-
-/// Distances that reach beyond a bank: `(next, offset of the first bank group's lanes)`.
-type Wide = Vec<(usize, usize)>;
-
 /// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
 #[derive(Clone, Debug)]
 pub(super) struct Channel<const G: usize> {
-    // What the standard says, compiled.
-    same_bank: [[u32; 4]; 4],
-    wide: [Wide; 4],
-    lanes: Vec<[u32; G]>,
-    faw: u32,
-    rules: Vec<Rule>,
-    clocks: [u32; 4],
-    split: bool,
-    delay: [u32; 2],
-    burst: u32,
-    refi: u32,
-    rfc: u32,
-    turn: [u32; 2],
-    column_gap: u32,
-    banks: usize,
-    ranks: usize,
-    group_of: [u8; BANKS],
-    rank_of: [u8; BANKS],
-    /// By bank group.
-    rank_of_group: [u8; G],
-    bursts: u8,
+    timing: Timing<G>,
     // Policy.
     order: Order,
     ordered: bool,
@@ -222,6 +193,7 @@ pub(super) struct Channel<const G: usize> {
     behind: u32,
     last_seq: u32,
     refresh: Refresh,
+    refi: u32,
 
     // Time.
     base: u64,
@@ -289,88 +261,10 @@ impl<const G: usize> Channel<G> {
     pub fn new(standard: &Standard, spec: &ControllerSpec, request_bytes: u32) -> Result<Channel<G>, MachineError> {
         standard.check()?;
         spec.check(standard)?;
-        let banks = standard.banks_per_channel() as usize;
-        let per_rank = (standard.groups * standard.banks) as usize;
-        let mut group_of = [0; BANKS];
-        let mut rank_of = [0; BANKS];
-        let rank_of_group = std::array::from_fn(|g| (g / standard.groups as usize) as u8);
-        for b in 0..banks {
-            group_of[b] = (b / standard.banks as usize) as u8;
-            rank_of[b] = (b / per_rank) as u8;
-        }
-        let groups = (standard.ranks * standard.groups) as usize;
-        let (mut same_bank, mut faw, mut rules) = ([[0; 4]; 4], 0, Vec::new());
-        let mut reach = [[[0u32; 3]; 4]; 4];
-        for row in &standard.constraints {
-            let clocks = standard.clocks(row)?;
-            if row.window > 1 {
-                faw = clocks;
-                continue;
-            }
-            for &prev in &row.prev {
-                for &next in &row.next {
-                    let (p, n) = (index(prev), index(next));
-                    let (Some(p), Some(n)) = (p, n) else {
-                        rules.push(Rule { prev, next, level: row.level, clocks });
-                        continue;
-                    };
-                    let into: &mut u32 = match row.level {
-                        Level::Bank => &mut same_bank[p][n],
-                        Level::Group => &mut reach[p][n][0],
-                        Level::Rank => &mut reach[p][n][1],
-                        Level::OtherRank => &mut reach[p][n][2],
-                    };
-                    *into = clocks.max(*into);
-                }
-            }
-        }
-        let mut lanes = Vec::new();
-        let mut wide: [Wide; 4] = Default::default();
-        for p in 0..4 {
-            for (n, [group, rank, other]) in reach[p].into_iter().enumerate() {
-                if group.max(rank).max(other) == 0 {
-                    continue;
-                }
-                wide[p].push((n, lanes.len()));
-                for g in 0..groups {
-                    let r = g / standard.groups as usize;
-                    lanes.push(std::array::from_fn(|o| {
-                        if o >= groups {
-                            0
-                        } else if usize::from(rank_of_group[o]) != r {
-                            other
-                        } else if o == g {
-                            group.max(rank)
-                        } else {
-                            rank
-                        }
-                    }));
-                }
-            }
-        }
-        let t = |name| standard.timing(name);
-        let refi = t("REFI")?;
-        let ranks = standard.ranks as usize;
+        let timing = Timing::new(standard, request_bytes)?;
+        let (banks, ranks, refi) = (timing.banks, timing.ranks, timing.refi);
         let mut channel = Channel {
-            same_bank,
-            wide,
-            lanes,
-            faw,
-            rules,
-            clocks: KINDS.map(|command| standard.bus_clocks(command)),
-            split: standard.split_command_bus,
-            delay: [t("CL")?, t("CWL")?],
-            burst: t("BL")?,
-            refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
-            rfc: t("RFC")?,
-            turn: [reach[RD][WR][0].max(reach[RD][WR][1]), reach[WR][RD][0].max(reach[WR][RD][1])],
-            column_gap: standard.column_gap(),
-            banks,
-            ranks,
-            group_of,
-            rank_of,
-            rank_of_group,
-            bursts: standard.bursts(request_bytes) as u8,
+            timing,
             order: spec.order,
             ordered: !matches!(spec.order, Order::FrFcfs { .. }),
             page: spec.page,
@@ -386,6 +280,7 @@ impl<const G: usize> Channel<G> {
             behind: 0,
             last_seq: LAST_SEQ,
             refresh: spec.refresh,
+            refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
             base: 0u64.wrapping_sub(u64::from(ORIGIN)),
             now: ORIGIN,
             bus_free: [0; 2],
@@ -578,7 +473,7 @@ impl<const G: usize> Channel<G> {
         let Some(seen) = self.watched.as_ref().and_then(|watched| watched.get(id)) else { return Waits::default() };
         let gap = |gap: Gap| self.counters.gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
         let gaps: u64 = self.counters.gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
-        let end = self.base.wrapping_add(u64::from(self.data_end - self.burst));
+        let end = self.base.wrapping_add(u64::from(self.data_end - self.timing.burst));
         let accepted = self.base.wrapping_add(u64::from(accepted));
         let clocks = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         Waits {
@@ -659,8 +554,8 @@ impl<const G: usize> Channel<G> {
         }
         let (interval, refreshes) = match self.refresh {
             Refresh::Off => (1, 0),
-            Refresh::AllBank => (u64::from(self.refi), self.ranks as u64),
-            Refresh::PerBank => (u64::from(self.refi) * self.banks as u64, self.banks as u64),
+            Refresh::AllBank => (u64::from(self.refi), self.timing.ranks as u64),
+            Refresh::PerBank => (u64::from(self.refi) * self.timing.banks as u64, self.timing.banks as u64),
         };
         let skipped = (until - self.clock() - u64::from(4 * ORIGIN)) / interval;
         let by = skipped * interval;
@@ -825,7 +720,7 @@ impl<const G: usize> Channel<G> {
             let bank = left.trailing_zeros() as usize & (BANKS - 1);
             left &= left - 1;
             let candidate = self.candidate[bank];
-            let clock = candidate.ready.max(shared[usize::from(self.group_of[bank]) & (GROUPS - 1)]).max(free);
+            let clock = candidate.ready.max(shared[usize::from(self.timing.group_of[bank]) & (GROUPS - 1)]).max(free);
             best = best.min(u64::from(clock) << 32 | u64::from(candidate.low));
         }
         best
@@ -833,8 +728,8 @@ impl<const G: usize> Channel<G> {
 
     #[inline(always)]
     fn take_bus(&mut self, kind: usize) {
-        let until = self.now + self.clocks[kind];
-        if self.split {
+        let until = self.now + self.timing.on_bus[kind];
+        if self.timing.split {
             self.bus_free[kind / 2] = until;
         } else {
             self.bus_free = [until; 2];
@@ -845,10 +740,10 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn keep_apart(&mut self, kind: usize, bank: usize) {
         let now = self.now;
-        let group = usize::from(self.group_of[bank]);
-        for &(next, offset) in &self.wide[kind] {
+        let group = usize::from(self.timing.group_of[bank]);
+        for &(next, offset) in &self.timing.wide[kind] {
             self.keys[next & 3] = STALE;
-            let lanes = &self.lanes[offset + group];
+            let lanes = &self.timing.lanes[offset + group];
             let first = (next & 3) * GROUPS;
             let shared = &mut self.shared[first..first + G];
             for g in 0..G {
@@ -856,7 +751,7 @@ impl<const G: usize> Channel<G> {
             }
         }
         let own = &mut self.own[bank];
-        for (own, apart) in own.iter_mut().zip(&self.same_bank[kind]) {
+        for (own, apart) in own.iter_mut().zip(&self.timing.same_bank[kind]) {
             *own = (*own).max(now + apart);
         }
         self.last[kind][bank] = now;
@@ -874,7 +769,7 @@ impl<const G: usize> Channel<G> {
         self.account(bank, write, index);
         self.take_bus(kind & 3);
         self.keep_apart(kind & 3, bank);
-        let end = self.now + self.delay[usize::from(write)] + self.burst;
+        let end = self.now + self.timing.delay[usize::from(write)] + self.timing.burst;
         self.data_end = end;
         self.end = self.base.wrapping_add(u64::from(end));
         self.bank[bank].last_use = self.now;
@@ -925,14 +820,14 @@ impl<const G: usize> Channel<G> {
         self.take_bus(ACT);
         self.keep_apart(ACT, bank);
         self.keys[ACT] = STALE;
-        if self.faw > 0 {
-            let (clocks, at) = &mut self.acts[usize::from(self.rank_of[bank])];
+        if self.timing.faw > 0 {
+            let (clocks, at) = &mut self.acts[usize::from(self.timing.rank_of[bank])];
             clocks[*at & 3] = self.now;
             *at = (*at + 1) & 3;
-            let next = clocks[*at] + self.faw;
-            let rank = self.rank_of[bank];
+            let next = clocks[*at] + self.timing.faw;
+            let rank = self.timing.rank_of[bank];
             for g in 0..G {
-                if self.rank_of_group[g] == rank {
+                if self.timing.rank_of_group[g] == rank {
                     let shared = &mut self.shared[ACT * GROUPS + g];
                     *shared = (*shared).max(next);
                 }
@@ -989,7 +884,7 @@ impl<const G: usize> Channel<G> {
 
     /// From which clock a bank may take a command, the bus apart.
     fn may(&self, kind: usize, bank: usize) -> u32 {
-        self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(self.group_of[bank])])
+        self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(self.timing.group_of[bank])])
     }
 
     /// When the next idle row may be closed, and its bank.
@@ -1047,7 +942,7 @@ impl<const G: usize> Channel<G> {
     fn refresh_target(&self, i: usize) -> u64 {
         match self.refresh {
             Refresh::PerBank => 1 << self.turn_bank,
-            _ => (0..self.banks).filter(|&b| usize::from(self.rank_of[b]) == i).fold(0, |mask, b| mask | 1 << b),
+            _ => self.timing.those(|b| usize::from(self.timing.rank_of[b]) == i),
         }
     }
 
@@ -1079,7 +974,7 @@ impl<const G: usize> Channel<G> {
             let target = self.refresh_target(i);
             let first = target.trailing_zeros() as usize;
             let mut at = self.now.max(self.bus_free[0]);
-            let banks = (0..self.banks).filter(|&b| target >> b & 1 == 1);
+            let banks = (0..self.timing.banks).filter(|&b| target >> b & 1 == 1);
             let single = self.refresh == Refresh::PerBank;
             if self.all_hits {
                 // What a precharge would wait for, a refresh of open rows waits for.
@@ -1090,10 +985,10 @@ impl<const G: usize> Channel<G> {
                 if single { Command::Pre } else { Command::PreAll }
             } else {
                 let command = if single { Command::RefBank } else { Command::Ref };
-                for rule in self.rules.iter().filter(|rule| rule.next == command) {
+                for rule in self.timing.rules.iter().filter(|rule| rule.next == command) {
                     let last = &self.last[rule.prev as usize];
-                    let near = self.near(rule.level, target);
-                    let since = (0..self.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
+                    let near = self.timing.near(rule.level, target);
+                    let since = (0..self.timing.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
                     at = at.max(since.unwrap_or(0) + rule.clocks);
                 }
                 command
@@ -1105,24 +1000,12 @@ impl<const G: usize> Channel<G> {
         best
     }
 
-    /// Banks that meet one of `target`, a bank or a rank, at a level.
-    fn near(&self, level: Level, target: u64) -> u64 {
-        let first = target.trailing_zeros() as usize;
-        let of = |banks: &dyn Fn(usize) -> bool| (0..self.banks).filter(|&b| banks(b)).fold(0, |mask, b| mask | 1 << b);
-        match level {
-            Level::Bank => target,
-            Level::Group if target.count_ones() == 1 => of(&|b| self.group_of[b] == self.group_of[first]),
-            Level::Group | Level::Rank => of(&|b| self.rank_of[b] == self.rank_of[first]),
-            Level::OtherRank => of(&|b| self.rank_of[b] != self.rank_of[first]),
-        }
-    }
-
     fn issue_refresh(&mut self, command: Command, bank: usize) {
-        let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.rank_of[bank]) };
+        let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.timing.rank_of[bank]) };
         let target = self.refresh_target(i);
         self.note(command, bank, 0);
         self.bus_free[0] = self.now + 1;
-        if !self.split {
+        if !self.timing.split {
             self.bus_free[1] = self.now + 1;
         }
         if let Command::Pre | Command::PreAll = command {
@@ -1142,14 +1025,14 @@ impl<const G: usize> Channel<G> {
             channel.last[command as usize][b] = channel.now;
             channel.bank[b].opened = Opened::Miss;
         });
-        for rule in 0..self.rules.len() {
-            let rule = self.rules[rule];
-            let Some(next) = index(rule.next) else { continue };
+        for rule in 0..self.timing.rules.len() {
+            let rule = self.timing.rules[rule];
+            let Some(next) = kind_of(rule.next) else { continue };
             if rule.prev != command {
                 continue;
             }
             let clock = self.now + rule.clocks;
-            self.each(self.near(rule.level, target), |channel, b| {
+            self.each(self.timing.near(rule.level, target), |channel, b| {
                 channel.own[b][next] = channel.own[b][next].max(clock);
                 if channel.all_hits && next == ACT && target >> b & 1 != 0 {
                     // No row has to be opened after it, but its own banks are taken as long.
@@ -1164,14 +1047,14 @@ impl<const G: usize> Channel<G> {
         }
         self.keys = [STALE; 4];
         self.counters.refreshes += 1;
-        self.refresh_until = self.now + self.rfc;
+        self.refresh_until = self.now + self.timing.rfc;
         self.refreshing = target;
         self.pending &= !(1 << i);
         self.blocked &= !target;
         self.dues[i] += self.refi;
         if self.refresh == Refresh::PerBank {
             self.counters.bank_refreshes += 1;
-            self.turn_bank = (self.turn_bank + 1) % self.banks;
+            self.turn_bank = (self.turn_bank + 1) % self.timing.banks;
         }
         self.due = self.next_due();
         self.look_again(target);
@@ -1202,7 +1085,15 @@ impl<const G: usize> Channel<G> {
         }
         let slot = &mut self.slots[place_of(index)];
         self.free = slot.next;
-        *slot = Slot { entry, seq: self.seq, left: self.bursts, begun: false, class: Class::Hit, next: NIL, prev: NIL };
+        *slot = Slot {
+            entry,
+            seq: self.seq,
+            left: self.timing.bursts,
+            begun: false,
+            class: Class::Hit,
+            next: NIL,
+            prev: NIL,
+        };
         self.seq += 1;
         self.len[kind] += 1;
         match self.order {
@@ -1326,7 +1217,7 @@ impl<const G: usize> Channel<G> {
             let candidate = Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
             self.candidate[bank] = candidate;
             self.wanted[kind & 3] |= 1 << bank;
-            let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.group_of[bank])]);
+            let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.timing.group_of[bank])]);
             let clock = clock.max(self.bus_free[(kind / 2) & 1]).max(self.now);
             let key = u64::from(clock) << 32 | u64::from(candidate.low);
             self.keys[kind & 3] = self.keys[kind & 3].min(key);
@@ -1390,7 +1281,7 @@ impl<const G: usize> Channel<G> {
         }
         self.writing = usize::from(writing);
         self.counters.switches += 1;
-        for bank in 0..self.banks {
+        for bank in 0..self.timing.banks {
             self.update(bank);
         }
         true
@@ -1494,7 +1385,7 @@ impl<const G: usize> Channel<G> {
             self.slots[place_of(i)].seq = seq as u32;
         }
         self.seq = lists.len() as u32;
-        for bank in 0..self.banks {
+        for bank in 0..self.timing.banks {
             self.update(bank);
         }
     }
@@ -1504,7 +1395,7 @@ impl<const G: usize> Channel<G> {
     /// Charges the data bus's time since its last data, and counts the request.
     #[inline(always)]
     fn account(&mut self, bank: usize, write: bool, index: u8) {
-        let start = self.now + self.delay[usize::from(write)];
+        let start = self.now + self.timing.delay[usize::from(write)];
         let gap = start.saturating_sub(self.data_end);
         let state = &mut self.bank[bank];
         let slot = &mut self.slots[place_of(index)];
@@ -1524,7 +1415,7 @@ impl<const G: usize> Channel<G> {
         }
         self.counters.columns[usize::from(write)] += 1;
         if gap > 0 {
-            let group = self.group_of[bank];
+            let group = self.timing.group_of[bank];
             let from = self.now - gap;
             // Before there was anything to do, since the last data.
             let idle = self.pending_from.saturating_sub(from).min(gap);
@@ -1537,13 +1428,13 @@ impl<const G: usize> Channel<G> {
             left -= refresh;
             let mut turnaround = 0;
             if self.last_write != write && self.last_column > 0 {
-                let free = self.last_column + self.turn[usize::from(self.last_write)];
+                let free = self.last_column + self.timing.turn[usize::from(self.last_write)];
                 turnaround = free.saturating_sub(begin).min(left);
                 left -= turnaround;
             }
             let mut same_group = 0;
             if !state.fresh && self.last_group == group && self.last_write == write {
-                same_group = (self.last_column + self.column_gap).saturating_sub(begin).min(left);
+                same_group = (self.last_column + self.timing.column_gap).saturating_sub(begin).min(left);
                 left -= same_group;
             }
             let opened = if state.fresh { state.opened } else { self.last_opened };
@@ -1556,14 +1447,9 @@ impl<const G: usize> Channel<G> {
         }
         state.fresh = false;
         self.last_column = self.now;
-        self.last_group = self.group_of[bank];
+        self.last_group = self.timing.group_of[bank];
         self.last_write = write;
     }
-}
-
-/// The place of a command among those that requests take.
-fn index(command: Command) -> Option<usize> {
-    KINDS.iter().position(|&kind| kind == command)
 }
 
 /// Where a slot stands; no check is needed, as their number is a power of two.
