@@ -9,11 +9,15 @@
 //! is room; on each free command bus one command goes out, refresh before column before row before
 //! closing an idle row; then a request is accepted if the register is empty.
 
+mod candidates;
+mod clocks;
 mod timing;
 
 use ::stats::Histogram;
 use units::Ps;
 
+use self::candidates::{Candidates, LAST_AGE};
+use self::clocks::{Clocks, NEVER, ORIGIN, back};
 use self::timing::{Timing, kind_of};
 use super::checker::Issued;
 use super::counters::{Counters, GAPS, Gap};
@@ -22,20 +26,12 @@ use super::policy::{BatchBy, ControllerSpec, MOST_ENTRIES, Order, Page, Refresh,
 use super::standard::{Command, Standard};
 use crate::MachineError;
 
-/// Internal clocks start here, so that "never" is far enough in the past of every constraint.
-const ORIGIN: u32 = 1 << 21;
-/// Clocks are taken back to this after they have passed [`REBASE`].
-const KEEP: u32 = 1 << 22;
-const REBASE: u32 = 1 << 30;
 /// The furthest that one call of the loop goes; then idle time may be skipped.
 const STEP: u32 = 1 << 23;
-/// The least key has to be looked for: no key, as its clock would have passed.
-const STALE: u64 = 0;
 /// Reads of output, where they have a queue of their own.
 const OUTPUT: usize = 2;
 /// Room in whichever queue.
 const ANY: usize = 3;
-const NEVER: u32 = u32::MAX;
 const NO_ROW: u32 = u32::MAX;
 const NIL: u8 = u8::MAX;
 
@@ -47,10 +43,7 @@ const WR: usize = 3;
 const NONE: usize = 4;
 const KINDS: [Command; 4] = [Command::Act, Command::Pre, Command::Rd, Command::Wr];
 
-/// A key's lower half, from the top: 1 for row commands, age, bank.
-const ROW_CLASS: u32 = 1 << 31;
 const BANK_BITS: u32 = 6;
-const LAST_SEQ: u32 = (ROW_CLASS >> BANK_BITS) - 1;
 /// Banks a channel can have, and bank groups over its ranks.
 const BANKS: usize = 1 << BANK_BITS;
 pub(super) const GROUPS: usize = 16;
@@ -155,8 +148,6 @@ enum Opened {
 #[derive(Clone, Copy, Debug)]
 struct Bank {
     open: u32,
-    want: u8,
-    slot: u8,
     opened: Opened,
     /// No request was served since the activate.
     fresh: bool,
@@ -166,15 +157,6 @@ struct Bank {
     closed_row: u32,
     last_use: u32,
     timeout: u32,
-}
-
-/// A bank's candidate.
-#[derive(Clone, Copy, Debug, Default)]
-struct Candidate {
-    /// The bank's own clock for it.
-    ready: u32,
-    /// The key's lower half.
-    low: u32,
 }
 
 /// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
@@ -195,22 +177,8 @@ pub(super) struct Channel<const G: usize> {
     refresh: Refresh,
     refi: u32,
 
-    // Time.
-    base: u64,
-    now: u32,
-    bus_free: [u32; 2],
-    /// By bank and kind of command.
-    own: [[u32; 4]; BANKS],
-    /// By kind of command and bank group.
-    shared: [u32; 4 * GROUPS],
-    candidate: [Candidate; BANKS],
-    /// By kind of command, the banks whose candidate it is.
-    wanted: [u64; 4],
-    /// By kind of command, the least key, or [`STALE`]. A key whose clock has passed is stale too: of
-    /// those that are ready by now an older one may have to go first.
-    keys: [u64; 4],
-    last: [[u32; BANKS]; 7],
-    acts: Vec<([u32; 4], usize)>,
+    clocks: Clocks,
+    candidates: Candidates,
 
     // Requests.
     bank: [Bank; BANKS],
@@ -278,23 +246,13 @@ impl<const G: usize> Channel<G> {
             },
             all_hits: false,
             behind: 0,
-            last_seq: LAST_SEQ,
+            last_seq: LAST_AGE,
             refresh: spec.refresh,
             refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
-            base: 0u64.wrapping_sub(u64::from(ORIGIN)),
-            now: ORIGIN,
-            bus_free: [0; 2],
-            own: [[0; 4]; BANKS],
-            shared: [0; 4 * GROUPS],
-            candidate: [Candidate::default(); BANKS],
-            wanted: [0; 4],
-            keys: [u64::MAX; 4],
-            last: [[0; BANKS]; 7],
-            acts: vec![([0; 4], 0); ranks],
+            clocks: Clocks::new(ranks),
+            candidates: Candidates::new(),
             bank: [Bank {
                 open: NO_ROW,
-                want: NONE as u8,
-                slot: NIL,
                 opened: Opened::Miss,
                 fresh: false,
                 passed: 0,
@@ -374,7 +332,7 @@ impl<const G: usize> Channel<G> {
             ));
         }
         self.capacity[OUTPUT] = entries;
-        self.last_seq = LAST_SEQ >> 1;
+        self.last_seq = LAST_AGE >> 1;
         self.behind = self.last_seq + 1;
         self.link_slots();
         Ok(())
@@ -390,7 +348,7 @@ impl<const G: usize> Channel<G> {
 
     /// The clock up to which everything has happened.
     pub fn clock(&self) -> u64 {
-        self.base.wrapping_add(u64::from(self.now))
+        self.clocks.clock()
     }
 
     /// End of the latest data.
@@ -401,7 +359,7 @@ impl<const G: usize> Channel<G> {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
         if self.open != 0 {
-            counters.open_clocks += self.end.saturating_sub(self.base.wrapping_add(u64::from(self.open_since)));
+            counters.open_clocks += self.end.saturating_sub(self.clocks.outside(self.open_since));
         }
         counters
     }
@@ -430,7 +388,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     pub fn accept(&mut self, id: u64, place: Place, write: bool) {
         debug_assert!(self.ingress.is_none());
-        let accepted = self.now;
+        let accepted = self.clocks.now;
         if self.no_queued() {
             self.pending_from = accepted + 1;
         }
@@ -449,17 +407,17 @@ impl<const G: usize> Channel<G> {
     pub fn accept_output(&mut self, id: u64, place: Place, sink: &mut impl Sink) {
         debug_assert!(self.can_accept_output());
         if self.is_empty() {
-            self.pending_from = self.now;
+            self.pending_from = self.clocks.now;
         }
         if self.watched.is_some() {
             self.see(id as usize);
         }
-        self.enqueue(Entry { id, place, write: false, output: true, accepted: self.now }, OUTPUT, sink);
+        self.enqueue(Entry { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
     }
 
     #[inline(never)]
     fn see(&mut self, id: usize) {
-        let seen = Seen { gaps: self.counters.gaps, data_end: self.base.wrapping_add(u64::from(self.data_end)) };
+        let seen = Seen { gaps: self.counters.gaps, data_end: self.clocks.outside(self.data_end) };
         let Some(watched) = &mut self.watched else { return };
         if watched.len() <= id {
             watched.resize(id + 1, Seen::default());
@@ -473,8 +431,8 @@ impl<const G: usize> Channel<G> {
         let Some(seen) = self.watched.as_ref().and_then(|watched| watched.get(id)) else { return Waits::default() };
         let gap = |gap: Gap| self.counters.gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
         let gaps: u64 = self.counters.gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
-        let end = self.base.wrapping_add(u64::from(self.data_end - self.timing.burst));
-        let accepted = self.base.wrapping_add(u64::from(accepted));
+        let end = self.clocks.outside(self.data_end - self.timing.burst);
+        let accepted = self.clocks.outside(accepted);
         let clocks = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         Waits {
             refresh: clocks(gap(Gap::Refresh)),
@@ -499,11 +457,11 @@ impl<const G: usize> Channel<G> {
         loop {
             self.settle(until);
             let left = until.saturating_sub(self.clock()).min(u64::from(STEP)) as u32;
-            let (mut limit, mut room) = (self.now + left, None);
+            let (mut limit, mut room) = (self.clocks.now + left, None);
             if let Some(entry) = self.ingress {
                 let kind = self.queue_of(entry.write);
                 let full = self.len[kind] >= self.capacity[kind];
-                if !full && self.now > entry.accepted {
+                if !full && self.clocks.now > entry.accepted {
                     self.ingress = None;
                     self.enqueue(entry, kind, sink);
                     if let Goal::Room(_) = goal {
@@ -511,15 +469,15 @@ impl<const G: usize> Channel<G> {
                     }
                     continue;
                 }
-                let most = if let Goal::Until(_) | Goal::Room(_) = goal { limit } else { self.now + STEP };
+                let most = if let Goal::Until(_) | Goal::Room(_) = goal { limit } else { self.clocks.now + STEP };
                 (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
             } else if let Goal::Empty = goal {
                 if self.no_queued() {
                     return;
                 }
-                (limit, room) = (self.now + STEP, Some(ANY));
+                (limit, room) = (self.clocks.now + STEP, Some(ANY));
             }
-            if self.now >= limit {
+            if self.clocks.now >= limit {
                 return;
             }
             if let Goal::Room(_) = goal {
@@ -533,8 +491,8 @@ impl<const G: usize> Channel<G> {
     /// Keeps internal clocks small, and skips idle time that is like what came before.
     #[inline(always)]
     fn settle(&mut self, until: u64) {
-        if self.now >= REBASE {
-            self.rebase(self.now - KEEP);
+        if let Some(by) = self.clocks.overdue() {
+            self.rebase(by);
         }
         if until.saturating_sub(self.clock()) > u64::from(16 * ORIGIN) {
             self.skip(until);
@@ -559,7 +517,7 @@ impl<const G: usize> Channel<G> {
         };
         let skipped = (until - self.clock() - u64::from(4 * ORIGIN)) / interval;
         let by = skipped * interval;
-        self.base = self.base.wrapping_add(by);
+        self.clocks.skip(by);
         self.counters.refreshes += skipped * refreshes;
         if self.refresh == Refresh::PerBank {
             self.counters.bank_refreshes += skipped * refreshes;
@@ -576,14 +534,14 @@ impl<const G: usize> Channel<G> {
         if self.is_empty() {
             return None;
         }
-        let mut at = ((self.earliest() >> 32) as u32).min(self.due);
+        let mut at = self.candidates.earliest(&self.timing, &self.clocks).clock().min(self.due);
         if self.closing != 0 {
             at = at.min(self.next_closing().0);
         }
         if self.pending != 0 {
             at = at.min(self.next_refresh().0);
         }
-        at = at.max(self.now).saturating_add(1);
+        at = at.max(self.clocks.now).saturating_add(1);
         if let Some(entry) = self.ingress {
             let kind = self.queue_of(entry.write);
             if self.len[kind] < self.capacity[kind] {
@@ -591,7 +549,7 @@ impl<const G: usize> Channel<G> {
                 at = at.min(entry.accepted + 1);
             }
         }
-        Some(self.base.wrapping_add(u64::from(at.max(self.now))))
+        Some(self.clocks.outside(at.max(self.clocks.now)))
     }
 
     #[inline(always)]
@@ -606,8 +564,8 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn run(&mut self, mut limit: u32, mut room: Option<usize>, sink: &mut impl Sink) {
         loop {
-            let key = self.earliest();
-            let mut at = (key >> 32) as u32;
+            let key = self.candidates.earliest(&self.timing, &self.clocks);
+            let mut at = key.clock();
             let (mut closing, mut refresh) = (None, None);
             if self.closing | u64::from(self.pending) != 0 {
                 if self.closing != 0 {
@@ -624,21 +582,21 @@ impl<const G: usize> Channel<G> {
                 }
             }
             if self.due <= at && self.due < limit {
-                self.now = self.due.max(self.now);
+                self.clocks.now = self.due.max(self.clocks.now);
                 self.fall_due();
                 continue;
             }
             if at >= limit {
-                self.now = limit.max(self.now);
+                self.clocks.now = limit.max(self.clocks.now);
                 return;
             }
-            self.now = at;
+            self.clocks.now = at;
             if let Some((command, bank)) = refresh {
                 self.issue_refresh(command, bank);
             } else if let Some(bank) = closing {
                 self.close(bank);
-            } else if key as u32 & ROW_CLASS == 0 {
-                let freed = self.issue_column(key as usize & (BANKS - 1), sink);
+            } else if key.is_column() {
+                let freed = self.issue_column(key.bank(), sink);
                 if let Some(kind) = room
                     && freed
                     && (kind == ANY || self.len[kind] < self.capacity[kind])
@@ -647,22 +605,17 @@ impl<const G: usize> Channel<G> {
                     (limit, room) = (at + 1, None);
                 }
             } else {
-                self.issue_row(key as usize & (BANKS - 1));
+                self.issue_row(key.bank());
             }
         }
     }
 
     /// Takes all clocks back by `by`.
     fn rebase(&mut self, by: u32) {
-        self.keys = [STALE; 4];
-        self.base = self.base.wrapping_add(u64::from(by));
+        self.clocks.rebase(by);
+        self.candidates.rebase(by);
         self.forget_data(u64::from(by));
-        let back = |clock: &mut u32| *clock = clock.saturating_sub(by);
-        self.own.iter_mut().flatten().for_each(back);
-        self.last.iter_mut().flatten().chain(&mut self.shared).for_each(back);
-        self.candidate.iter_mut().map(|candidate| &mut candidate.ready).for_each(back);
-        self.acts.iter_mut().flat_map(|(clocks, _)| clocks).for_each(back);
-        self.bus_free.iter_mut().for_each(back);
+        let back = |clock: &mut u32| back(clock, by);
         for bank in &mut self.bank {
             back(&mut bank.last_use);
         }
@@ -679,7 +632,6 @@ impl<const G: usize> Channel<G> {
         }
         self.due = self.next_due();
         for clock in [
-            &mut self.now,
             &mut self.last_column,
             &mut self.pending_from,
             &mut self.refresh_from,
@@ -697,105 +649,43 @@ impl<const G: usize> Channel<G> {
         self.counters.gaps[Gap::Idle as usize] += by - reach;
     }
 
-    /// The least key of all candidates: clock, then columns before rows, the oldest, the bank.
-    #[inline(always)]
-    fn earliest(&mut self) -> u64 {
-        let free = [self.bus_free[0].max(self.now), self.bus_free[1].max(self.now)];
-        let mut best = u64::MAX;
-        for kind in 0..4 {
-            if self.keys[kind] < u64::from(free[kind / 2]) << 32 {
-                self.keys[kind] = self.earliest_of(kind, free[kind / 2]);
-            }
-            best = best.min(self.keys[kind]);
-        }
-        best
-    }
-
-    /// The least key of the candidates of one kind, where the bus is free from `free`.
-    #[inline(always)]
-    fn earliest_of(&self, kind: usize, free: u32) -> u64 {
-        let (mut best, mut left) = (u64::MAX, self.wanted[kind]);
-        let shared = &self.shared[kind * GROUPS..(kind + 1) * GROUPS];
-        while left != 0 {
-            let bank = left.trailing_zeros() as usize & (BANKS - 1);
-            left &= left - 1;
-            let candidate = self.candidate[bank];
-            let clock = candidate.ready.max(shared[usize::from(self.timing.group_of[bank]) & (GROUPS - 1)]).max(free);
-            best = best.min(u64::from(clock) << 32 | u64::from(candidate.low));
-        }
-        best
-    }
-
-    #[inline(always)]
-    fn take_bus(&mut self, kind: usize) {
-        let until = self.now + self.timing.on_bus[kind];
-        if self.timing.split {
-            self.bus_free[kind / 2] = until;
-        } else {
-            self.bus_free = [until; 2];
-        }
-    }
-
-    /// Raises the clocks of all commands that `kind` to `bank` keeps away.
-    #[inline(always)]
-    fn keep_apart(&mut self, kind: usize, bank: usize) {
-        let now = self.now;
-        let group = usize::from(self.timing.group_of[bank]);
-        for &(next, offset) in &self.timing.wide[kind] {
-            self.keys[next & 3] = STALE;
-            let lanes = &self.timing.lanes[offset + group];
-            let first = (next & 3) * GROUPS;
-            let shared = &mut self.shared[first..first + G];
-            for g in 0..G {
-                shared[g] = shared[g].max(now + lanes[g]);
-            }
-        }
-        let own = &mut self.own[bank];
-        for (own, apart) in own.iter_mut().zip(&self.timing.same_bank[kind]) {
-            *own = (*own).max(now + apart);
-        }
-        self.last[kind][bank] = now;
-    }
-
     // --- commands ---------------------------------------------------------------------------------------------------
 
     /// Whether a request was finished.
     #[inline(always)]
     fn issue_column(&mut self, bank: usize, sink: &mut impl Sink) -> bool {
-        let kind = usize::from(self.bank[bank].want);
-        let index = self.bank[bank].slot;
+        let want = self.candidates.of(bank);
+        let (kind, index) = (want.kind(), want.slot);
         let write = kind == WR;
         self.note(KINDS[kind & 3], bank, self.bank[bank].open);
         self.account(bank, write, index);
-        self.take_bus(kind & 3);
-        self.keep_apart(kind & 3, bank);
-        let end = self.now + self.timing.delay[usize::from(write)] + self.timing.burst;
+        self.clocks.take_bus(&self.timing, kind & 3);
+        self.clocks.keep_apart(&self.timing, &mut self.candidates, kind & 3, bank);
+        let end = self.clocks.now + self.timing.delay[usize::from(write)] + self.timing.burst;
         self.data_end = end;
-        self.end = self.base.wrapping_add(u64::from(end));
-        self.bank[bank].last_use = self.now;
+        self.end = self.clocks.outside(end);
+        self.bank[bank].last_use = self.clocks.now;
         let slot = &mut self.slots[place_of(index)];
         slot.left -= 1;
         if slot.left > 0 {
-            self.candidate[bank].ready = self.own[bank][kind & 3];
-            self.keys[kind & 3] = STALE;
+            self.candidates.again(&self.clocks, bank, kind & 3);
             return false;
         }
         let (entry, class) = (slot.entry, slot.class);
         self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
-        let base = self.base;
         if self.watched.is_some() {
             sink.waited(entry.id, self.waits(entry.id as usize, entry.accepted));
         }
-        sink.done(entry.id, base.wrapping_add(u64::from(entry.accepted)), base.wrapping_add(u64::from(end)), class);
+        sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), class);
         self.remove(index, bank);
         true
     }
 
     #[inline(always)]
     fn issue_row(&mut self, bank: usize) {
-        let kind = usize::from(self.bank[bank].want);
-        let index = place_of(self.bank[bank].slot);
-        if kind == ACT {
+        let want = self.candidates.of(bank);
+        let index = place_of(want.slot);
+        if want.kind() == ACT {
             let row = self.slots[index].entry.place.row;
             self.activate(bank, row);
         } else {
@@ -817,22 +707,10 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn activate(&mut self, bank: usize, row: u32) {
         self.note(Command::Act, bank, row);
-        self.take_bus(ACT);
-        self.keep_apart(ACT, bank);
-        self.keys[ACT] = STALE;
-        if self.timing.faw > 0 {
-            let (clocks, at) = &mut self.acts[usize::from(self.timing.rank_of[bank])];
-            clocks[*at & 3] = self.now;
-            *at = (*at + 1) & 3;
-            let next = clocks[*at] + self.timing.faw;
-            let rank = self.timing.rank_of[bank];
-            for g in 0..G {
-                if self.timing.rank_of_group[g] == rank {
-                    let shared = &mut self.shared[ACT * GROUPS + g];
-                    *shared = (*shared).max(next);
-                }
-            }
-        }
+        self.clocks.take_bus(&self.timing, ACT);
+        self.clocks.keep_apart(&self.timing, &mut self.candidates, ACT, bank);
+        self.candidates.forget_least(ACT);
+        self.clocks.keep_four_apart(&self.timing, bank);
         let state = &mut self.bank[bank];
         if state.closed_row != NO_ROW {
             if state.closed_row == row
@@ -846,9 +724,9 @@ impl<const G: usize> Channel<G> {
         state.open = row;
         state.fresh = true;
         state.passed = 0;
-        state.last_use = self.now;
+        state.last_use = self.clocks.now;
         if self.open == 0 {
-            self.open_since = self.now;
+            self.open_since = self.clocks.now;
         }
         self.open |= 1 << bank;
         self.counters.activates += 1;
@@ -858,8 +736,8 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn precharge(&mut self, bank: usize) {
         self.note(Command::Pre, bank, 0);
-        self.take_bus(PRE);
-        self.keep_apart(PRE, bank);
+        self.clocks.take_bus(&self.timing, PRE);
+        self.clocks.keep_apart(&self.timing, &mut self.candidates, PRE, bank);
         self.bank[bank].open = NO_ROW;
         self.shut(1 << bank);
         self.counters.precharges += 1;
@@ -868,7 +746,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn shut(&mut self, banks: u64) {
         if self.open != 0 && self.open & !banks == 0 {
-            self.counters.open_clocks += u64::from(self.now - self.open_since);
+            self.counters.open_clocks += u64::from(self.clocks.now - self.open_since);
         }
         self.open &= !banks;
     }
@@ -882,18 +760,13 @@ impl<const G: usize> Channel<G> {
         self.look_again(1 << bank);
     }
 
-    /// From which clock a bank may take a command, the bus apart.
-    fn may(&self, kind: usize, bank: usize) -> u32 {
-        self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(self.timing.group_of[bank])])
-    }
-
     /// When the next idle row may be closed, and its bank.
     fn next_closing(&self) -> (u32, usize) {
         let (mut best, mut left) = ((NEVER, 0), self.closing);
         while left != 0 {
             let bank = left.trailing_zeros() as usize;
             left &= left - 1;
-            let mut at = self.may(PRE, bank).max(self.bus_free[0]).max(self.now);
+            let mut at = self.clocks.may(&self.timing, PRE, bank).max(self.clocks.bus_free[0]).max(self.clocks.now);
             if let Page::Adaptive { .. } = self.page {
                 at = at.max(self.bank[bank].last_use + self.bank[bank].timeout);
             }
@@ -907,7 +780,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn note(&mut self, command: Command, bank: usize, row: u32) {
         if let Some(log) = &mut self.log {
-            let clock = self.base.wrapping_add(u64::from(self.now));
+            let clock = self.clocks.clock();
             log.push(Issued { clock, command, bank: bank as u32, row });
         }
     }
@@ -923,12 +796,12 @@ impl<const G: usize> Channel<G> {
     #[inline(never)]
     fn fall_due(&mut self) {
         for i in 0..8 {
-            if self.dues[i] <= self.now && self.pending >> i & 1 == 0 {
+            if self.dues[i] <= self.clocks.now && self.pending >> i & 1 == 0 {
                 self.pending |= 1 << i;
                 let target = self.refresh_target(i);
                 self.blocked |= target;
-                if self.refresh_until <= self.now {
-                    self.refresh_from = self.now;
+                if self.refresh_until <= self.clocks.now {
+                    self.refresh_from = self.clocks.now;
                 }
                 self.refresh_until = NEVER;
                 self.refreshing = target;
@@ -973,20 +846,20 @@ impl<const G: usize> Channel<G> {
             }
             let target = self.refresh_target(i);
             let first = target.trailing_zeros() as usize;
-            let mut at = self.now.max(self.bus_free[0]);
+            let mut at = self.clocks.now.max(self.clocks.bus_free[0]);
             let banks = (0..self.timing.banks).filter(|&b| target >> b & 1 == 1);
             let single = self.refresh == Refresh::PerBank;
             if self.all_hits {
                 // What a precharge would wait for, a refresh of open rows waits for.
-                at = banks.clone().map(|b| self.may(PRE, b)).fold(at, u32::max);
+                at = banks.clone().map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
             }
             let command = if self.open & target != 0 {
-                at = banks.map(|b| self.may(PRE, b)).fold(at, u32::max);
+                at = banks.map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
                 if single { Command::Pre } else { Command::PreAll }
             } else {
                 let command = if single { Command::RefBank } else { Command::Ref };
                 for rule in self.timing.rules.iter().filter(|rule| rule.next == command) {
-                    let last = &self.last[rule.prev as usize];
+                    let last = &self.clocks.last[rule.prev as usize];
                     let near = self.timing.near(rule.level, target);
                     let since = (0..self.timing.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
                     at = at.max(since.unwrap_or(0) + rule.clocks);
@@ -1004,14 +877,14 @@ impl<const G: usize> Channel<G> {
         let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.timing.rank_of[bank]) };
         let target = self.refresh_target(i);
         self.note(command, bank, 0);
-        self.bus_free[0] = self.now + 1;
+        self.clocks.bus_free[0] = self.clocks.now + 1;
         if !self.timing.split {
-            self.bus_free[1] = self.now + 1;
+            self.clocks.bus_free[1] = self.clocks.now + 1;
         }
         if let Command::Pre | Command::PreAll = command {
             self.counters.precharges += u64::from((self.open & target).count_ones());
             self.each(target, |channel, b| {
-                channel.keep_apart(PRE, b);
+                channel.clocks.keep_apart(&channel.timing, &mut channel.candidates, PRE, b);
                 channel.bank[b].open = NO_ROW;
                 channel.bank[b].opened = Opened::Miss;
             });
@@ -1022,7 +895,7 @@ impl<const G: usize> Channel<G> {
             return;
         }
         self.each(target, |channel, b| {
-            channel.last[command as usize][b] = channel.now;
+            channel.clocks.last[command as usize][b] = channel.clocks.now;
             channel.bank[b].opened = Opened::Miss;
         });
         for rule in 0..self.timing.rules.len() {
@@ -1031,23 +904,20 @@ impl<const G: usize> Channel<G> {
             if rule.prev != command {
                 continue;
             }
-            let clock = self.now + rule.clocks;
+            let clock = self.clocks.now + rule.clocks;
             self.each(self.timing.near(rule.level, target), |channel, b| {
-                channel.own[b][next] = channel.own[b][next].max(clock);
+                channel.clocks.own[b][next] = channel.clocks.own[b][next].max(clock);
                 if channel.all_hits && next == ACT && target >> b & 1 != 0 {
                     // No row has to be opened after it, but its own banks are taken as long.
                     for column in [RD, WR] {
-                        channel.own[b][column] = channel.own[b][column].max(clock);
+                        channel.clocks.own[b][column] = channel.clocks.own[b][column].max(clock);
                     }
                 }
             });
         }
-        for kind in 0..4 {
-            self.each(self.wanted[kind], |channel, b| channel.candidate[b].ready = channel.own[b][kind]);
-        }
-        self.keys = [STALE; 4];
+        self.candidates.renew(&self.clocks);
         self.counters.refreshes += 1;
-        self.refresh_until = self.now + self.timing.rfc;
+        self.refresh_until = self.clocks.now + self.timing.rfc;
         self.refreshing = target;
         self.pending &= !(1 << i);
         self.blocked &= !target;
@@ -1066,16 +936,10 @@ impl<const G: usize> Channel<G> {
     fn enqueue(&mut self, entry: Entry, kind: usize, sink: &mut impl Sink) {
         if !entry.write && self.drain.is_some() && self.forwards(entry.place) {
             // The write queue has the line.
-            let end = self.now + 1;
+            let end = self.clocks.now + 1;
             self.counters.forwarded += 1;
             self.latency[0].record(Ps(u64::from(end - entry.accepted)));
-            let base = self.base;
-            sink.done(
-                entry.id,
-                base.wrapping_add(u64::from(entry.accepted)),
-                base.wrapping_add(u64::from(end)),
-                Class::Hit,
-            );
+            sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
             return;
         }
         let bank = entry.place.bank as usize & (BANKS - 1);
@@ -1110,7 +974,7 @@ impl<const G: usize> Channel<G> {
                 }
                 let state = self.bank[bank];
                 // An older hit keeps its place; so does an activate. A precharge may turn into a hit.
-                if first || (usize::from(state.want) == PRE && state.open == entry.place.row) {
+                if first || (self.candidates.of(bank).kind() == PRE && state.open == entry.place.row) {
                     self.update(bank);
                 }
             }
@@ -1202,26 +1066,7 @@ impl<const G: usize> Channel<G> {
     /// Sets a bank's candidate.
     #[inline(always)]
     fn want(&mut self, bank: usize, kind: usize, slot: u8, age: u32) {
-        let state = &mut self.bank[bank];
-        let was = usize::from(state.want);
-        state.want = kind as u8;
-        state.slot = slot;
-        if was != NONE {
-            self.wanted[was & 3] &= !(1 << bank);
-            if self.keys[was & 3] as usize & (BANKS - 1) == bank {
-                self.keys[was & 3] = STALE;
-            }
-        }
-        if kind != NONE {
-            let class = if kind >= RD { 0 } else { ROW_CLASS };
-            let candidate = Candidate { ready: self.own[bank][kind & 3], low: class | age << BANK_BITS | bank as u32 };
-            self.candidate[bank] = candidate;
-            self.wanted[kind & 3] |= 1 << bank;
-            let clock = candidate.ready.max(self.shared[(kind & 3) * GROUPS + usize::from(self.timing.group_of[bank])]);
-            let clock = clock.max(self.bus_free[(kind / 2) & 1]).max(self.now);
-            let key = u64::from(clock) << 32 | u64::from(candidate.low);
-            self.keys[kind & 3] = self.keys[kind & 3].min(key);
-        }
+        self.candidates.set(&self.timing, &self.clocks, bank, kind, slot, age);
         self.closing &= !(1 << bank);
     }
 
@@ -1334,8 +1179,7 @@ impl<const G: usize> Channel<G> {
                         self.window |= 1 << bank;
                         if kind == ACT && ahead == 0 {
                             // Without prefetch a row is opened when the data before have passed.
-                            self.candidate[bank].ready = self.candidate[bank].ready.max(self.data_end);
-                            self.keys[ACT] = STALE;
+                            self.candidates.open_from(bank, self.data_end);
                         }
                     }
                 }
@@ -1395,7 +1239,7 @@ impl<const G: usize> Channel<G> {
     /// Charges the data bus's time since its last data, and counts the request.
     #[inline(always)]
     fn account(&mut self, bank: usize, write: bool, index: u8) {
-        let start = self.now + self.timing.delay[usize::from(write)];
+        let start = self.clocks.now + self.timing.delay[usize::from(write)];
         let gap = start.saturating_sub(self.data_end);
         let state = &mut self.bank[bank];
         let slot = &mut self.slots[place_of(index)];
@@ -1416,14 +1260,15 @@ impl<const G: usize> Channel<G> {
         self.counters.columns[usize::from(write)] += 1;
         if gap > 0 {
             let group = self.timing.group_of[bank];
-            let from = self.now - gap;
+            let from = self.clocks.now - gap;
             // Before there was anything to do, since the last data.
             let idle = self.pending_from.saturating_sub(from).min(gap);
             let mut left = gap - idle;
             let begin = from + idle;
             let mut refresh = 0;
             if self.refreshing >> bank & 1 == 1 {
-                refresh = self.refresh_until.min(self.now).saturating_sub(self.refresh_from.max(begin)).min(left);
+                refresh =
+                    self.refresh_until.min(self.clocks.now).saturating_sub(self.refresh_from.max(begin)).min(left);
             }
             left -= refresh;
             let mut turnaround = 0;
@@ -1446,7 +1291,7 @@ impl<const G: usize> Channel<G> {
             gaps[if opened == Opened::Miss { Gap::RowMiss } else { Gap::BankConflict } as usize] += u64::from(left);
         }
         state.fresh = false;
-        self.last_column = self.now;
+        self.last_column = self.clocks.now;
         self.last_group = self.timing.group_of[bank];
         self.last_write = write;
     }
