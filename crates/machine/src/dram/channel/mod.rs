@@ -11,18 +11,21 @@
 
 mod candidates;
 mod clocks;
+mod queues;
 mod timing;
 
 use ::stats::Histogram;
 use units::Ps;
 
-use self::candidates::{Candidates, LAST_AGE};
+use self::candidates::Candidates;
 use self::clocks::{Clocks, NEVER, ORIGIN, back};
+pub(super) use self::queues::Class;
+use self::queues::{Entry, Queues};
 use self::timing::{Timing, kind_of};
 use super::checker::Issued;
 use super::counters::{Counters, GAPS, Gap};
 use super::map::Place;
-use super::policy::{BatchBy, ControllerSpec, MOST_ENTRIES, Order, Page, Refresh, Writes};
+use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh};
 use super::standard::{Command, Standard};
 use crate::MachineError;
 
@@ -94,49 +97,6 @@ struct Seen {
     data_end: u64,
 }
 
-/// How a request found its bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
-    /// With its row open.
-    #[default]
-    Hit,
-    /// Closed.
-    Miss,
-    /// With another row open.
-    Conflict,
-}
-
-/// A request in the controller.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Entry {
-    pub id: u64,
-    pub place: Place,
-    pub write: bool,
-    /// It waits in the queue that goes first.
-    output: bool,
-    /// Clock of acceptance, internal.
-    accepted: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    entry: Entry,
-    seq: u32,
-    left: u8,
-    begun: bool,
-    class: Class,
-    next: u8,
-    prev: u8,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct List {
-    head: u8,
-    tail: u8,
-}
-
-const EMPTY: List = List { head: NIL, tail: NIL };
-
 /// How a bank's row came to be open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Opened {
@@ -167,13 +127,8 @@ pub(super) struct Channel<const G: usize> {
     order: Order,
     ordered: bool,
     page: Page,
-    drain: Option<(u32, u32)>,
-    capacity: [u32; 3],
     /// Every bank's row is open.
     all_hits: bool,
-    /// What the ages of all but output begin with, where that goes first, and the last sequence number.
-    behind: u32,
-    last_seq: u32,
     refresh: Refresh,
     refi: u32,
 
@@ -182,13 +137,7 @@ pub(super) struct Channel<const G: usize> {
 
     // Requests.
     bank: [Bank; BANKS],
-    list: [[List; BANKS]; 3],
-    slots: [Slot; MOST_ENTRIES as usize],
-    free: u8,
-    len: [u32; 3],
-    seq: u32,
-    writing: usize,
-    ingress: Option<Entry>,
+    queues: Queues,
 
     // Ordered service.
     window: u64,
@@ -236,17 +185,7 @@ impl<const G: usize> Channel<G> {
             order: spec.order,
             ordered: !matches!(spec.order, Order::FrFcfs { .. }),
             page: spec.page,
-            drain: match spec.writes {
-                Writes::Mixed => None,
-                Writes::Drain { high, low, .. } => Some((high, low)),
-            },
-            capacity: match spec.writes {
-                Writes::Mixed => [spec.queue, 0, 0],
-                Writes::Drain { queue, .. } => [spec.queue, queue, 0],
-            },
             all_hits: false,
-            behind: 0,
-            last_seq: LAST_AGE,
             refresh: spec.refresh,
             refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
             clocks: Clocks::new(ranks),
@@ -260,13 +199,7 @@ impl<const G: usize> Channel<G> {
                 last_use: 0,
                 timeout: spec.page.timeout(),
             }; BANKS],
-            list: [[EMPTY; BANKS]; 3],
-            slots: [Slot::default(); MOST_ENTRIES as usize],
-            free: 0,
-            len: [0; 3],
-            seq: 0,
-            writing: 0,
-            ingress: None,
+            queues: Queues::new(spec),
             window: 0,
             chosen: NIL,
             active: 0,
@@ -295,7 +228,6 @@ impl<const G: usize> Channel<G> {
             log: None,
             watched: None,
         };
-        channel.link_slots();
         match spec.refresh {
             Refresh::Off => {}
             Refresh::AllBank => {
@@ -322,28 +254,7 @@ impl<const G: usize> Channel<G> {
     /// # Errors
     /// More entries in all than there are.
     pub fn set_output_first(&mut self, entries: u32) -> Result<(), MachineError> {
-        let [queue, writes, _] = self.capacity;
-        if queue + writes + entries > MOST_ENTRIES || entries == 0 {
-            return Err(MachineError::new(
-                "dram.controller.output_first",
-                format!("{entries} entries for output, with {queue} and {writes} for writes"),
-                format!("up to {MOST_ENTRIES} together"),
-                "make controller.queue smaller: output has a queue as long".into(),
-            ));
-        }
-        self.capacity[OUTPUT] = entries;
-        self.last_seq = LAST_AGE >> 1;
-        self.behind = self.last_seq + 1;
-        self.link_slots();
-        Ok(())
-    }
-
-    /// Chains the slots of all queues, which are empty.
-    fn link_slots(&mut self) {
-        let slots: u32 = self.capacity.iter().sum();
-        for (i, slot) in (0..slots as u8).zip(&mut self.slots) {
-            slot.next = if u32::from(i) + 1 == slots { NIL } else { i + 1 };
-        }
+        self.queues.add_output(entries)
     }
 
     /// The clock up to which everything has happened.
@@ -370,29 +281,22 @@ impl<const G: usize> Channel<G> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.no_queued() && self.ingress.is_none()
+        self.queues.is_empty()
     }
 
     pub fn can_accept(&self) -> bool {
-        self.ingress.is_none()
-    }
-
-    /// Whether the queues are empty.
-    #[inline(always)]
-    fn no_queued(&self) -> bool {
-        // Compared as an array they would be read two at once, for which the host waits where one was just written.
-        self.len[0] | self.len[1] | self.len[2] == 0
+        self.queues.ingress.is_none()
     }
 
     /// Takes a request into the empty ingress register, now.
     #[inline(always)]
     pub fn accept(&mut self, id: u64, place: Place, write: bool) {
-        debug_assert!(self.ingress.is_none());
+        debug_assert!(self.queues.ingress.is_none());
         let accepted = self.clocks.now;
-        if self.no_queued() {
+        if self.queues.none_queued() {
             self.pending_from = accepted + 1;
         }
-        self.ingress = Some(Entry { id, place, write, output: false, accepted });
+        self.queues.ingress = Some(Entry { id, place, write, output: false, accepted });
         if self.watched.is_some() {
             self.see(id as usize);
         }
@@ -400,7 +304,7 @@ impl<const G: usize> Channel<G> {
 
     /// Whether the queue of output has room.
     pub fn can_accept_output(&self) -> bool {
-        self.len[OUTPUT] < self.capacity[OUTPUT]
+        self.queues.has_room(OUTPUT)
     }
 
     /// Takes a read of output into its queue, now.
@@ -458,11 +362,11 @@ impl<const G: usize> Channel<G> {
             self.settle(until);
             let left = until.saturating_sub(self.clock()).min(u64::from(STEP)) as u32;
             let (mut limit, mut room) = (self.clocks.now + left, None);
-            if let Some(entry) = self.ingress {
-                let kind = self.queue_of(entry.write);
-                let full = self.len[kind] >= self.capacity[kind];
+            if let Some(entry) = self.queues.ingress {
+                let kind = self.queues.queue_of(entry.write);
+                let full = !self.queues.has_room(kind);
                 if !full && self.clocks.now > entry.accepted {
-                    self.ingress = None;
+                    self.queues.ingress = None;
                     self.enqueue(entry, kind, sink);
                     if let Goal::Room(_) = goal {
                         return;
@@ -472,7 +376,7 @@ impl<const G: usize> Channel<G> {
                 let most = if let Goal::Until(_) | Goal::Room(_) = goal { limit } else { self.clocks.now + STEP };
                 (limit, room) = if full { (most, Some(kind)) } else { (most.min(entry.accepted + 1), None) };
             } else if let Goal::Empty = goal {
-                if self.no_queued() {
+                if self.queues.none_queued() {
                     return;
                 }
                 (limit, room) = (self.clocks.now + STEP, Some(ANY));
@@ -542,19 +446,14 @@ impl<const G: usize> Channel<G> {
             at = at.min(self.next_refresh().0);
         }
         at = at.max(self.clocks.now).saturating_add(1);
-        if let Some(entry) = self.ingress {
-            let kind = self.queue_of(entry.write);
-            if self.len[kind] < self.capacity[kind] {
+        if let Some(entry) = self.queues.ingress {
+            let kind = self.queues.queue_of(entry.write);
+            if self.queues.has_room(kind) {
                 // The register is taken in before the commands of a clock.
                 at = at.min(entry.accepted + 1);
             }
         }
         Some(self.clocks.outside(at.max(self.clocks.now)))
-    }
-
-    #[inline(always)]
-    fn queue_of(&self, write: bool) -> usize {
-        usize::from(write && self.drain.is_some())
     }
 
     // --- time -------------------------------------------------------------------------------------------------------
@@ -599,7 +498,7 @@ impl<const G: usize> Channel<G> {
                 let freed = self.issue_column(key.bank(), sink);
                 if let Some(kind) = room
                     && freed
-                    && (kind == ANY || self.len[kind] < self.capacity[kind])
+                    && (kind == ANY || self.queues.has_room(kind))
                 {
                     // The row bus of a split pair has its turn in this clock too.
                     (limit, room) = (at + 1, None);
@@ -619,12 +518,7 @@ impl<const G: usize> Channel<G> {
         for bank in &mut self.bank {
             back(&mut bank.last_use);
         }
-        for slot in &mut self.slots {
-            back(&mut slot.entry.accepted);
-        }
-        if let Some(entry) = &mut self.ingress {
-            back(&mut entry.accepted);
-        }
+        self.queues.rebase(by);
         for due in &mut self.dues {
             if *due != NEVER {
                 back(due);
@@ -665,7 +559,7 @@ impl<const G: usize> Channel<G> {
         self.data_end = end;
         self.end = self.clocks.outside(end);
         self.bank[bank].last_use = self.clocks.now;
-        let slot = &mut self.slots[place_of(index)];
+        let slot = self.queues.slot_mut(index);
         slot.left -= 1;
         if slot.left > 0 {
             self.candidates.again(&self.clocks, bank, kind & 3);
@@ -684,9 +578,8 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn issue_row(&mut self, bank: usize) {
         let want = self.candidates.of(bank);
-        let index = place_of(want.slot);
         if want.kind() == ACT {
-            let row = self.slots[index].entry.place.row;
+            let row = self.queues.slot(want.slot).entry.place.row;
             self.activate(bank, row);
         } else {
             let state = &mut self.bank[bank];
@@ -934,7 +827,7 @@ impl<const G: usize> Channel<G> {
 
     #[inline(always)]
     fn enqueue(&mut self, entry: Entry, kind: usize, sink: &mut impl Sink) {
-        if !entry.write && self.drain.is_some() && self.forwards(entry.place) {
+        if !entry.write && self.queues.drains() && self.queues.holds(entry.place) {
             // The write queue has the line.
             let end = self.clocks.now + 1;
             self.counters.forwarded += 1;
@@ -942,34 +835,21 @@ impl<const G: usize> Channel<G> {
             sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
             return;
         }
-        let bank = entry.place.bank as usize & (BANKS - 1);
-        let index = self.free;
-        if self.seq == self.last_seq {
+        let bank = entry.bank();
+        if self.queues.is_numbered_out() {
             self.relabel();
         }
-        let slot = &mut self.slots[place_of(index)];
-        self.free = slot.next;
-        *slot = Slot {
-            entry,
-            seq: self.seq,
-            left: self.timing.bursts,
-            begun: false,
-            class: Class::Hit,
-            next: NIL,
-            prev: NIL,
-        };
-        self.seq += 1;
-        self.len[kind] += 1;
+        let index = self.queues.take_in(entry, kind, self.timing.bursts);
         match self.order {
             Order::FrFcfs { .. } => {
-                let first = self.push(index, kind, bank);
+                let first = self.queues.push(index, kind, bank);
                 if entry.output {
                     return self.update(bank);
                 }
-                if self.drain.is_some() && self.switch() {
+                if self.switch() {
                     return;
                 }
-                if kind != self.writing {
+                if kind != self.queues.writing {
                     return;
                 }
                 let state = self.bank[bank];
@@ -979,7 +859,7 @@ impl<const G: usize> Channel<G> {
                 }
             }
             Order::Fcfs { .. } => {
-                self.push(index, kind, 0);
+                self.queues.push(index, kind, 0);
                 self.reselect();
             }
             Order::Batch { by, .. } => {
@@ -988,76 +868,35 @@ impl<const G: usize> Channel<G> {
                     BatchBy::Direction => usize::from(entry.write),
                     BatchBy::BankParity => bank & 1,
                 };
-                self.push(index, key, 0);
+                self.queues.push(index, key, 0);
                 self.reselect();
             }
-        }
-    }
-
-    fn forwards(&self, place: Place) -> bool {
-        let mut at = self.list[1][place.bank as usize & (BANKS - 1)].head;
-        while at != NIL {
-            let slot = &self.slots[place_of(at)];
-            if (slot.entry.place.row, slot.entry.place.column) == (place.row, place.column) {
-                return true;
-            }
-            at = slot.next;
-        }
-        false
-    }
-
-    /// Appends to a list; whether it was empty.
-    #[inline(always)]
-    fn push(&mut self, index: u8, which: usize, bank: usize) -> bool {
-        let list = &mut self.list[which % 3][bank];
-        let tail = list.tail;
-        list.tail = index;
-        if tail == NIL {
-            list.head = index;
-            true
-        } else {
-            self.slots[place_of(tail)].next = index;
-            self.slots[place_of(index)].prev = tail;
-            false
         }
     }
 
     /// Takes a served request out and looks for the bank's next candidate.
     #[inline(always)]
     fn remove(&mut self, index: u8, bank: usize) {
-        let slot = self.slots[place_of(index)];
-        let output = slot.entry.output;
-        let kind = if output { OUTPUT } else { self.queue_of(slot.entry.write) };
+        let Entry { write, output, .. } = self.queues.slot(index).entry;
+        let kind = if output { OUTPUT } else { self.queues.queue_of(write) };
         let (which, at) = match self.order {
             Order::FrFcfs { .. } => (kind, bank),
             _ if output => (OUTPUT, 0),
             Order::Fcfs { .. } => (0, 0),
-            Order::Batch { by: BatchBy::Direction, .. } => (usize::from(slot.entry.write), 0),
+            Order::Batch { by: BatchBy::Direction, .. } => (usize::from(write), 0),
             Order::Batch { by: BatchBy::BankParity, .. } => (bank & 1, 0),
         };
-        let list = &mut self.list[which % 3][at];
-        if slot.prev == NIL {
-            list.head = slot.next;
-        } else {
-            self.slots[place_of(slot.prev)].next = slot.next;
+        if self.queues.take_out(index, kind, which, at) {
             self.bank[bank].passed += 1;
         }
-        if slot.next == NIL {
-            list.tail = slot.prev;
-        } else {
-            self.slots[place_of(slot.next)].prev = slot.prev;
-        }
-        self.slots[place_of(index)].next = self.free;
-        self.free = index;
-        self.len[kind] -= 1;
         if self.ordered {
             self.chosen = NIL;
             self.reselect();
-        } else if !(self.drain.is_some() && self.switch()) {
+        } else if !self.switch() {
             self.update(bank);
         }
-        if self.no_queued()
-            && let Some(entry) = self.ingress
+        if self.queues.none_queued()
+            && let Some(entry) = self.queues.ingress
         {
             self.pending_from = entry.accepted + 1;
         }
@@ -1074,8 +913,8 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn update(&mut self, bank: usize) {
         let Order::FrFcfs { cap } = self.order else { return self.reselect() };
-        let output = self.list[OUTPUT][bank].head;
-        let head = if output == NIL { self.list[self.writing & 1][bank].head } else { output };
+        let output = self.queues.head(OUTPUT, bank);
+        let head = if output == NIL { self.queues.head(self.queues.writing & 1, bank) } else { output };
         let (open, passed) = (self.bank[bank].open, self.bank[bank].passed);
         if self.blocked >> bank & 1 == 1 {
             return self.want(bank, NONE, NIL, 0);
@@ -1087,8 +926,8 @@ impl<const G: usize> Channel<G> {
             }
             return;
         }
-        let oldest = &self.slots[place_of(head)];
-        let behind = if output == NIL { self.behind } else { 0 };
+        let oldest = self.queues.slot(head);
+        let behind = if output == NIL { self.queues.behind } else { 0 };
         let seq = oldest.seq | behind;
         if open == NO_ROW {
             return self.want(bank, ACT, head, seq);
@@ -1100,7 +939,7 @@ impl<const G: usize> Channel<G> {
         if cap == 0 || passed < cap {
             let mut at = oldest.next;
             while at != NIL {
-                let slot = &self.slots[place_of(at)];
+                let slot = self.queues.slot(at);
                 if slot.entry.place.row == open {
                     let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq | behind);
                     return self.want(bank, kind, at, seq);
@@ -1114,17 +953,9 @@ impl<const G: usize> Channel<G> {
     /// Starts or ends a write drain; whether it did.
     #[inline(always)]
     fn switch(&mut self) -> bool {
-        let Some((high, low)) = self.drain else { return false };
-        let [reads, writes, _] = self.len;
-        let writing = if self.writing == 0 {
-            writes >= high || (reads == 0 && writes > 0)
-        } else {
-            writes > 0 && (reads == 0 || writes > low)
-        };
-        if usize::from(writing) == self.writing {
+        if !self.queues.switch() {
             return false;
         }
-        self.writing = usize::from(writing);
         self.counters.switches += 1;
         for bank in 0..self.timing.banks {
             self.update(bank);
@@ -1141,8 +972,8 @@ impl<const G: usize> Channel<G> {
             Order::FrFcfs { .. } => return,
             Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => prefetch,
         };
-        let mut heads = [self.list[0][0].head, self.list[1][0].head];
-        let mut first = self.list[OUTPUT][0].head;
+        let mut heads = [self.queues.head(0, 0), self.queues.head(1, 0)];
+        let mut first = self.queues.head(OUTPUT, 0);
         if self.chosen == NIL {
             if first != NIL {
                 self.chosen = first;
@@ -1158,10 +989,10 @@ impl<const G: usize> Channel<G> {
             }
             for head in heads.iter_mut().chain([&mut first]) {
                 if *head == index {
-                    *head = self.slots[place_of(index)].next;
+                    *head = self.queues.slot(index).next;
                 }
             }
-            let entry = self.slots[place_of(index)].entry;
+            let entry = self.queues.slot(index).entry;
             let bank = entry.place.bank as usize & (BANKS - 1);
             let open = self.bank[bank].open;
             if claimed >> bank & 1 == 0 {
@@ -1206,7 +1037,7 @@ impl<const G: usize> Channel<G> {
         if heads[active] == NIL {
             return (heads[other] != NIL).then_some((other, 1));
         }
-        let entry = self.slots[place_of(heads[active])].entry;
+        let entry = self.queues.slot(heads[active]).entry;
         let hit = self.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
         let stays = heads[other] == NIL || (served < size && (hit || served == 0));
         Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
@@ -1216,19 +1047,7 @@ impl<const G: usize> Channel<G> {
     #[cold]
     #[inline(never)]
     fn relabel(&mut self) {
-        let mut lists: Vec<u8> = Vec::new();
-        for list in self.list.iter().flatten() {
-            let mut at = list.head;
-            while at != NIL {
-                lists.push(at);
-                at = self.slots[place_of(at)].next;
-            }
-        }
-        lists.sort_by_key(|&i| self.slots[place_of(i)].seq);
-        for (seq, &i) in lists.iter().enumerate() {
-            self.slots[place_of(i)].seq = seq as u32;
-        }
-        self.seq = lists.len() as u32;
+        self.queues.renumber();
         for bank in 0..self.timing.banks {
             self.update(bank);
         }
@@ -1242,7 +1061,7 @@ impl<const G: usize> Channel<G> {
         let start = self.clocks.now + self.timing.delay[usize::from(write)];
         let gap = start.saturating_sub(self.data_end);
         let state = &mut self.bank[bank];
-        let slot = &mut self.slots[place_of(index)];
+        let slot = self.queues.slot_mut(index);
         if !slot.begun {
             slot.begun = true;
             slot.class = match (state.fresh, state.opened) {
@@ -1295,10 +1114,4 @@ impl<const G: usize> Channel<G> {
         self.last_group = self.timing.group_of[bank];
         self.last_write = write;
     }
-}
-
-/// Where a slot stands; no check is needed, as their number is a power of two.
-#[inline(always)]
-fn place_of(slot: u8) -> usize {
-    usize::from(slot) & (MOST_ENTRIES as usize - 1)
 }
