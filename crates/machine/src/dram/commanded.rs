@@ -383,7 +383,7 @@ impl Commanded {
         self.mark = self.gathered();
         self.marked = now;
         self.latency.reset();
-        self.channels.iter_mut().flat_map(|c| &mut c.latency).for_each(Histogram::reset);
+        self.channels.iter_mut().flat_map(|c| &mut c.account.latency).for_each(Histogram::reset);
         if let Some(links) = &mut self.links {
             links.marked = links.busy;
         }
@@ -405,11 +405,11 @@ impl Commanded {
         let burst = self.standard.timings.get("BL").copied().unwrap_or(1);
         let mut columns = 0;
         for channel in &self.channels {
-            let counters = channel.counters;
+            let counters = channel.account.counters;
             sum.reads += counters.reads;
             sum.writes += counters.writes;
             columns += counters.columns[0] + counters.columns[1];
-            for [hits, misses, conflicts] in &channel.heat {
+            for [hits, misses, conflicts] in &channel.account.heat {
                 sum.row_hits += hits;
                 sum.row_misses += misses;
                 sum.row_conflicts += conflicts;
@@ -430,7 +430,7 @@ impl Commanded {
 
     /// Reads that were answered from a write queue, over all time.
     pub fn forwarded(&self) -> u64 {
-        self.channels.iter().map(|c| c.counters.forwarded).sum()
+        self.channels.iter().map(|c| c.account.counters.forwarded).sum()
     }
 
     fn gathered(&self) -> Gathered {

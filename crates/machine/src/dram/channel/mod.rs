@@ -9,23 +9,31 @@
 //! is room; on each free command bus one command goes out, refresh before column before row before
 //! closing an idle row; then a request is accepted if the register is empty.
 
+mod account;
+mod bus;
 mod candidates;
 mod clocks;
+mod page;
 mod queues;
+mod rows;
 mod timing;
+mod waits;
 
-use ::stats::Histogram;
-use units::Ps;
-
+use self::account::Account;
+use self::bus::DataBus;
 use self::candidates::Candidates;
 use self::clocks::{Clocks, NEVER, ORIGIN, back};
+use self::page::IdleRows;
 pub(super) use self::queues::Class;
 use self::queues::{Entry, Queues};
+use self::rows::{Opened, Rows};
 use self::timing::{Timing, kind_of};
+pub(super) use self::waits::Waits;
+use self::waits::{Seen, Watch};
 use super::checker::Issued;
-use super::counters::{Counters, GAPS, Gap};
+use super::counters::{Counters, Gap};
 use super::map::Place;
-use super::policy::{BatchBy, ControllerSpec, Order, Page, Refresh};
+use super::policy::{BatchBy, ControllerSpec, Order, Refresh};
 use super::standard::{Command, Standard};
 use crate::MachineError;
 
@@ -77,48 +85,6 @@ pub(super) trait Sink {
     }
 }
 
-/// What a data bus did while a request waited for it, in clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Waits {
-    /// Nothing, for a refresh.
-    pub refresh: u32,
-    /// Nothing, as it turned around.
-    pub turnaround: u32,
-    /// Nothing, as rows were opened and closed.
-    pub row: u32,
-    /// It had other requests' data, or kept the distance between columns of a bank group.
-    pub data: u32,
-}
-
-/// The data bus when a request came.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    gaps: [u64; GAPS],
-    data_end: u64,
-}
-
-/// How a bank's row came to be open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Opened {
-    #[default]
-    Miss,
-    Conflict,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bank {
-    open: u32,
-    opened: Opened,
-    /// No request was served since the activate.
-    fresh: bool,
-    /// Younger hits served before the oldest request, since the activate.
-    passed: u32,
-    /// Last row closed by the page policy, to see whether that was too early.
-    closed_row: u32,
-    last_use: u32,
-    timeout: u32,
-}
-
 /// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
 #[derive(Clone, Debug)]
 pub(super) struct Channel<const G: usize> {
@@ -126,9 +92,7 @@ pub(super) struct Channel<const G: usize> {
     // Policy.
     order: Order,
     ordered: bool,
-    page: Page,
-    /// Every bank's row is open.
-    all_hits: bool,
+    page: IdleRows,
     refresh: Refresh,
     refi: u32,
 
@@ -136,7 +100,7 @@ pub(super) struct Channel<const G: usize> {
     candidates: Candidates,
 
     // Requests.
-    bank: [Bank; BANKS],
+    rows: Rows,
     queues: Queues,
 
     // Ordered service.
@@ -151,27 +115,11 @@ pub(super) struct Channel<const G: usize> {
     pending: u8,
     turn_bank: usize,
     blocked: u64,
-    open: u64,
-    closing: u64,
 
     // What happened.
-    data_end: u32,
-    last_column: u32,
-    last_group: u8,
-    last_write: bool,
-    pending_from: u32,
-    refresh_from: u32,
-    refresh_until: u32,
-    refreshing: u64,
-    open_since: u32,
-    end: u64,
-    last_opened: Opened,
-    pub counters: Counters,
-    pub latency: [Histogram; 2],
-    pub heat: Vec<[u64; 3]>,
-    pub log: Option<Vec<Issued>>,
-    /// By request number, what the bus had done when it came; kept where it is not [`None`].
-    watched: Option<Vec<Seen>>,
+    bus: DataBus,
+    watch: Watch,
+    pub account: Account,
 }
 
 impl<const G: usize> Channel<G> {
@@ -184,21 +132,12 @@ impl<const G: usize> Channel<G> {
             timing,
             order: spec.order,
             ordered: !matches!(spec.order, Order::FrFcfs { .. }),
-            page: spec.page,
-            all_hits: false,
+            page: IdleRows::new(spec.page),
             refresh: spec.refresh,
             refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
             clocks: Clocks::new(ranks),
             candidates: Candidates::new(),
-            bank: [Bank {
-                open: NO_ROW,
-                opened: Opened::Miss,
-                fresh: false,
-                passed: 0,
-                closed_row: NO_ROW,
-                last_use: 0,
-                timeout: spec.page.timeout(),
-            }; BANKS],
+            rows: Rows::new(),
             queues: Queues::new(spec),
             window: 0,
             chosen: NIL,
@@ -209,24 +148,9 @@ impl<const G: usize> Channel<G> {
             pending: 0,
             turn_bank: 0,
             blocked: 0,
-            open: 0,
-            closing: 0,
-            data_end: ORIGIN,
-            last_column: 0,
-            last_group: 0,
-            last_write: false,
-            pending_from: ORIGIN,
-            refresh_from: 0,
-            refresh_until: 0,
-            refreshing: 0,
-            open_since: 0,
-            end: 0,
-            last_opened: Opened::Miss,
-            counters: Counters::default(),
-            latency: [Histogram::new(), Histogram::new()],
-            heat: vec![[0; 3]; banks],
-            log: None,
-            watched: None,
+            bus: DataBus::new(),
+            watch: Watch::default(),
+            account: Account::new(banks),
         };
         match spec.refresh {
             Refresh::Off => {}
@@ -243,9 +167,8 @@ impl<const G: usize> Channel<G> {
 
     /// Has every request find its row open: no row is ever opened or closed. Places must have the same row then.
     pub fn set_all_hits(&mut self) {
-        self.all_hits = true;
-        self.page = Page::Open;
-        self.bank.iter_mut().for_each(|bank| bank.open = 0);
+        self.rows.set_all_hits();
+        self.page.keep_open();
     }
 
     /// Gives [output](Channel::accept_output) a queue of so many entries, which is served before the others: of what may
@@ -264,20 +187,20 @@ impl<const G: usize> Channel<G> {
 
     /// End of the latest data.
     pub fn end(&self) -> u64 {
-        self.end
+        self.bus.end
     }
 
     pub fn counters(&self) -> Counters {
-        let mut counters = self.counters;
-        if self.open != 0 {
-            counters.open_clocks += self.end.saturating_sub(self.clocks.outside(self.open_since));
+        let mut counters = self.account.counters;
+        if self.rows.open != 0 {
+            counters.open_clocks += self.bus.end.saturating_sub(self.clocks.outside(self.rows.open_since));
         }
         counters
     }
 
     /// From now on says what requests wait for. Their numbers should be small.
     pub fn watch(&mut self) {
-        self.watched = Some(Vec::new());
+        self.watch.start();
     }
 
     pub fn is_empty(&self) -> bool {
@@ -294,11 +217,11 @@ impl<const G: usize> Channel<G> {
         debug_assert!(self.queues.ingress.is_none());
         let accepted = self.clocks.now;
         if self.queues.none_queued() {
-            self.pending_from = accepted + 1;
+            self.bus.pending_from = accepted + 1;
         }
         self.queues.ingress = Some(Entry { id, place, write, output: false, accepted });
-        if self.watched.is_some() {
-            self.see(id as usize);
+        if self.watch.is_on() {
+            self.watch.came(id as usize, self.seen(self.bus.data_end));
         }
     }
 
@@ -311,44 +234,17 @@ impl<const G: usize> Channel<G> {
     pub fn accept_output(&mut self, id: u64, place: Place, sink: &mut impl Sink) {
         debug_assert!(self.can_accept_output());
         if self.is_empty() {
-            self.pending_from = self.clocks.now;
+            self.bus.pending_from = self.clocks.now;
         }
-        if self.watched.is_some() {
-            self.see(id as usize);
+        if self.watch.is_on() {
+            self.watch.came(id as usize, self.seen(self.bus.data_end));
         }
         self.enqueue(Entry { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
     }
 
-    #[inline(never)]
-    fn see(&mut self, id: usize) {
-        let seen = Seen { gaps: self.counters.gaps, data_end: self.clocks.outside(self.data_end) };
-        let Some(watched) = &mut self.watched else { return };
-        if watched.len() <= id {
-            watched.resize(id + 1, Seen::default());
-        }
-        watched[id] = seen;
-    }
-
-    /// What the bus did from the acceptance of `id` to the beginning of its own last data.
-    #[inline(never)]
-    fn waits(&self, id: usize, accepted: u32) -> Waits {
-        let Some(seen) = self.watched.as_ref().and_then(|watched| watched.get(id)) else { return Waits::default() };
-        let gap = |gap: Gap| self.counters.gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
-        let gaps: u64 = self.counters.gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
-        let end = self.clocks.outside(self.data_end - self.timing.burst);
-        let accepted = self.clocks.outside(accepted);
-        let clocks = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        Waits {
-            refresh: clocks(gap(Gap::Refresh)),
-            turnaround: clocks(gap(Gap::Turnaround)),
-            row: clocks(gap(Gap::RowMiss) + gap(Gap::BankConflict)),
-            data: clocks(
-                // What was promised when it came, and what came since.
-                seen.data_end.saturating_sub(accepted)
-                    + end.saturating_sub(seen.data_end).saturating_sub(gaps)
-                    + gap(Gap::BankGroup),
-            ),
-        }
+    /// The data bus now; its data end in `data_end`.
+    fn seen(&self, data_end: u32) -> Seen {
+        Seen { gaps: self.account.counters.gaps, data_end: self.clocks.outside(data_end) }
     }
 
     /// Does what the clocks before `goal` hold.
@@ -410,8 +306,8 @@ impl<const G: usize> Channel<G> {
     #[cold]
     #[inline(never)]
     fn skip(&mut self, until: u64) {
-        let quiet = self.open == 0 || (self.refresh == Refresh::Off && self.closing == 0);
-        if !self.is_empty() || !quiet || self.pending != 0 || self.log.is_some() {
+        let quiet = self.rows.open == 0 || (self.refresh == Refresh::Off && self.page.closing == 0);
+        if !self.is_empty() || !quiet || self.pending != 0 || self.account.log.is_some() {
             return;
         }
         let (interval, refreshes) = match self.refresh {
@@ -422,15 +318,11 @@ impl<const G: usize> Channel<G> {
         let skipped = (until - self.clock() - u64::from(4 * ORIGIN)) / interval;
         let by = skipped * interval;
         self.clocks.skip(by);
-        self.counters.refreshes += skipped * refreshes;
+        self.account.counters.refreshes += skipped * refreshes;
         if self.refresh == Refresh::PerBank {
-            self.counters.bank_refreshes += skipped * refreshes;
+            self.account.counters.bank_refreshes += skipped * refreshes;
         }
-        self.forget_data(by);
-        let back = |clock: &mut u32| *clock = clock.saturating_sub(by.min(u64::from(NEVER)) as u32);
-        [&mut self.last_column, &mut self.pending_from, &mut self.refresh_from, &mut self.refresh_until]
-            .into_iter()
-            .for_each(back);
+        self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(by);
     }
 
     /// The clock until which to drive for something to happen next, if there is anything to do.
@@ -439,8 +331,8 @@ impl<const G: usize> Channel<G> {
             return None;
         }
         let mut at = self.candidates.earliest(&self.timing, &self.clocks).clock().min(self.due);
-        if self.closing != 0 {
-            at = at.min(self.next_closing().0);
+        if self.page.closing != 0 {
+            at = at.min(self.page.next(&self.timing, &self.clocks).0);
         }
         if self.pending != 0 {
             at = at.min(self.next_refresh().0);
@@ -466,9 +358,9 @@ impl<const G: usize> Channel<G> {
             let key = self.candidates.earliest(&self.timing, &self.clocks);
             let mut at = key.clock();
             let (mut closing, mut refresh) = (None, None);
-            if self.closing | u64::from(self.pending) != 0 {
-                if self.closing != 0 {
-                    let (clock, bank) = self.next_closing();
+            if self.page.closing | u64::from(self.pending) != 0 {
+                if self.page.closing != 0 {
+                    let (clock, bank) = self.page.next(&self.timing, &self.clocks);
                     if clock < at {
                         (closing, at) = (Some(bank), clock);
                     }
@@ -513,34 +405,16 @@ impl<const G: usize> Channel<G> {
     fn rebase(&mut self, by: u32) {
         self.clocks.rebase(by);
         self.candidates.rebase(by);
-        self.forget_data(u64::from(by));
-        let back = |clock: &mut u32| back(clock, by);
-        for bank in &mut self.bank {
-            back(&mut bank.last_use);
-        }
+        self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(u64::from(by));
         self.queues.rebase(by);
+        self.page.rebase(by);
+        back(&mut self.rows.open_since, by);
         for due in &mut self.dues {
             if *due != NEVER {
-                back(due);
+                back(due, by);
             }
         }
         self.due = self.next_due();
-        for clock in [
-            &mut self.last_column,
-            &mut self.pending_from,
-            &mut self.refresh_from,
-            &mut self.refresh_until,
-            &mut self.open_since,
-        ] {
-            back(clock);
-        }
-    }
-
-    /// Takes the end of the data back by `by`; what internal clocks do not reach was idle.
-    fn forget_data(&mut self, by: u64) {
-        let reach = by.min(u64::from(self.data_end - ORIGIN / 2));
-        self.data_end -= reach as u32;
-        self.counters.gaps[Gap::Idle as usize] += by - reach;
     }
 
     // --- commands ---------------------------------------------------------------------------------------------------
@@ -551,14 +425,14 @@ impl<const G: usize> Channel<G> {
         let want = self.candidates.of(bank);
         let (kind, index) = (want.kind(), want.slot);
         let write = kind == WR;
-        self.note(KINDS[kind & 3], bank, self.bank[bank].open);
+        self.note(KINDS[kind & 3], bank, self.rows.bank[bank].open);
         self.account(bank, write, index);
         self.clocks.take_bus(&self.timing, kind & 3);
         self.clocks.keep_apart(&self.timing, &mut self.candidates, kind & 3, bank);
         let end = self.clocks.now + self.timing.delay[usize::from(write)] + self.timing.burst;
-        self.data_end = end;
-        self.end = self.clocks.outside(end);
-        self.bank[bank].last_use = self.clocks.now;
+        self.bus.data_end = end;
+        self.bus.end = self.clocks.outside(end);
+        self.page.used(bank, self.clocks.now);
         let slot = self.queues.slot_mut(index);
         slot.left -= 1;
         if slot.left > 0 {
@@ -566,9 +440,11 @@ impl<const G: usize> Channel<G> {
             return false;
         }
         let (entry, class) = (slot.entry, slot.class);
-        self.latency[usize::from(write)].record(Ps(u64::from(end - entry.accepted)));
-        if self.watched.is_some() {
-            sink.waited(entry.id, self.waits(entry.id as usize, entry.accepted));
+        self.account.finished(write, end - entry.accepted);
+        if self.watch.is_on() {
+            let now = self.seen(end - self.timing.burst);
+            let waits = self.watch.waits(entry.id as usize, self.clocks.outside(entry.accepted), now);
+            sink.waited(entry.id, waits);
         }
         sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), class);
         self.remove(index, bank);
@@ -582,12 +458,8 @@ impl<const G: usize> Channel<G> {
             let row = self.queues.slot(want.slot).entry.place.row;
             self.activate(bank, row);
         } else {
-            let state = &mut self.bank[bank];
-            state.opened = Opened::Conflict;
-            if let Page::Adaptive { .. } = self.page {
-                // The row stayed open in vain.
-                state.timeout = (state.timeout / 2).max(Page::LEAST_TIMEOUT);
-            }
+            self.rows.bank[bank].opened = Opened::Conflict;
+            self.page.conflicted(bank);
             self.precharge(bank);
         }
         if self.ordered {
@@ -604,26 +476,9 @@ impl<const G: usize> Channel<G> {
         self.clocks.keep_apart(&self.timing, &mut self.candidates, ACT, bank);
         self.candidates.forget_least(ACT);
         self.clocks.keep_four_apart(&self.timing, bank);
-        let state = &mut self.bank[bank];
-        if state.closed_row != NO_ROW {
-            if state.closed_row == row
-                && let Page::Adaptive { .. } = self.page
-            {
-                // It was closed too early.
-                state.timeout = (state.timeout * 2).min(Page::GREATEST_TIMEOUT);
-            }
-            state.closed_row = NO_ROW;
-        }
-        state.open = row;
-        state.fresh = true;
-        state.passed = 0;
-        state.last_use = self.clocks.now;
-        if self.open == 0 {
-            self.open_since = self.clocks.now;
-        }
-        self.open |= 1 << bank;
-        self.counters.activates += 1;
-        self.last_opened = state.opened;
+        self.page.opened(bank, row, self.clocks.now);
+        self.bus.last_opened = self.rows.activate(bank, row, self.clocks.now);
+        self.account.counters.activates += 1;
     }
 
     #[inline(always)]
@@ -631,48 +486,28 @@ impl<const G: usize> Channel<G> {
         self.note(Command::Pre, bank, 0);
         self.clocks.take_bus(&self.timing, PRE);
         self.clocks.keep_apart(&self.timing, &mut self.candidates, PRE, bank);
-        self.bank[bank].open = NO_ROW;
+        self.rows.bank[bank].open = NO_ROW;
         self.shut(1 << bank);
-        self.counters.precharges += 1;
+        self.account.counters.precharges += 1;
     }
 
     #[inline(always)]
     fn shut(&mut self, banks: u64) {
-        if self.open != 0 && self.open & !banks == 0 {
-            self.counters.open_clocks += u64::from(self.clocks.now - self.open_since);
-        }
-        self.open &= !banks;
+        self.account.counters.open_clocks += u64::from(self.rows.shut(banks, self.clocks.now));
     }
 
     /// Closes an idle row.
     fn close(&mut self, bank: usize) {
-        self.bank[bank].closed_row = self.bank[bank].open;
-        self.bank[bank].opened = Opened::Miss;
+        self.page.closed(bank, self.rows.bank[bank].open);
+        self.rows.bank[bank].opened = Opened::Miss;
         self.precharge(bank);
-        self.closing &= !(1 << bank);
+        self.page.stays(bank);
         self.look_again(1 << bank);
-    }
-
-    /// When the next idle row may be closed, and its bank.
-    fn next_closing(&self) -> (u32, usize) {
-        let (mut best, mut left) = ((NEVER, 0), self.closing);
-        while left != 0 {
-            let bank = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let mut at = self.clocks.may(&self.timing, PRE, bank).max(self.clocks.bus_free[0]).max(self.clocks.now);
-            if let Page::Adaptive { .. } = self.page {
-                at = at.max(self.bank[bank].last_use + self.bank[bank].timeout);
-            }
-            if at < best.0 {
-                best = (at, bank);
-            }
-        }
-        best
     }
 
     #[inline(always)]
     fn note(&mut self, command: Command, bank: usize, row: u32) {
-        if let Some(log) = &mut self.log {
+        if let Some(log) = &mut self.account.log {
             let clock = self.clocks.clock();
             log.push(Issued { clock, command, bank: bank as u32, row });
         }
@@ -693,11 +528,7 @@ impl<const G: usize> Channel<G> {
                 self.pending |= 1 << i;
                 let target = self.refresh_target(i);
                 self.blocked |= target;
-                if self.refresh_until <= self.clocks.now {
-                    self.refresh_from = self.clocks.now;
-                }
-                self.refresh_until = NEVER;
-                self.refreshing = target;
+                self.bus.refresh_due(target, self.clocks.now);
                 self.look_again(target);
             }
         }
@@ -742,11 +573,11 @@ impl<const G: usize> Channel<G> {
             let mut at = self.clocks.now.max(self.clocks.bus_free[0]);
             let banks = (0..self.timing.banks).filter(|&b| target >> b & 1 == 1);
             let single = self.refresh == Refresh::PerBank;
-            if self.all_hits {
+            if self.rows.all_hits {
                 // What a precharge would wait for, a refresh of open rows waits for.
                 at = banks.clone().map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
             }
-            let command = if self.open & target != 0 {
+            let command = if self.rows.open & target != 0 {
                 at = banks.map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
                 if single { Command::Pre } else { Command::PreAll }
             } else {
@@ -775,11 +606,11 @@ impl<const G: usize> Channel<G> {
             self.clocks.bus_free[1] = self.clocks.now + 1;
         }
         if let Command::Pre | Command::PreAll = command {
-            self.counters.precharges += u64::from((self.open & target).count_ones());
+            self.account.counters.precharges += u64::from((self.rows.open & target).count_ones());
             self.each(target, |channel, b| {
                 channel.clocks.keep_apart(&channel.timing, &mut channel.candidates, PRE, b);
-                channel.bank[b].open = NO_ROW;
-                channel.bank[b].opened = Opened::Miss;
+                channel.rows.bank[b].open = NO_ROW;
+                channel.rows.bank[b].opened = Opened::Miss;
             });
             self.shut(target);
             if self.ordered {
@@ -789,7 +620,7 @@ impl<const G: usize> Channel<G> {
         }
         self.each(target, |channel, b| {
             channel.clocks.last[command as usize][b] = channel.clocks.now;
-            channel.bank[b].opened = Opened::Miss;
+            channel.rows.bank[b].opened = Opened::Miss;
         });
         for rule in 0..self.timing.rules.len() {
             let rule = self.timing.rules[rule];
@@ -800,7 +631,7 @@ impl<const G: usize> Channel<G> {
             let clock = self.clocks.now + rule.clocks;
             self.each(self.timing.near(rule.level, target), |channel, b| {
                 channel.clocks.own[b][next] = channel.clocks.own[b][next].max(clock);
-                if channel.all_hits && next == ACT && target >> b & 1 != 0 {
+                if channel.rows.all_hits && next == ACT && target >> b & 1 != 0 {
                     // No row has to be opened after it, but its own banks are taken as long.
                     for column in [RD, WR] {
                         channel.clocks.own[b][column] = channel.clocks.own[b][column].max(clock);
@@ -809,14 +640,13 @@ impl<const G: usize> Channel<G> {
             });
         }
         self.candidates.renew(&self.clocks);
-        self.counters.refreshes += 1;
-        self.refresh_until = self.clocks.now + self.timing.rfc;
-        self.refreshing = target;
+        self.account.counters.refreshes += 1;
+        self.bus.refreshed(target, self.clocks.now + self.timing.rfc);
         self.pending &= !(1 << i);
         self.blocked &= !target;
         self.dues[i] += self.refi;
         if self.refresh == Refresh::PerBank {
-            self.counters.bank_refreshes += 1;
+            self.account.counters.bank_refreshes += 1;
             self.turn_bank = (self.turn_bank + 1) % self.timing.banks;
         }
         self.due = self.next_due();
@@ -830,8 +660,8 @@ impl<const G: usize> Channel<G> {
         if !entry.write && self.queues.drains() && self.queues.holds(entry.place) {
             // The write queue has the line.
             let end = self.clocks.now + 1;
-            self.counters.forwarded += 1;
-            self.latency[0].record(Ps(u64::from(end - entry.accepted)));
+            self.account.counters.forwarded += 1;
+            self.account.finished(false, end - entry.accepted);
             sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
             return;
         }
@@ -852,7 +682,7 @@ impl<const G: usize> Channel<G> {
                 if kind != self.queues.writing {
                     return;
                 }
-                let state = self.bank[bank];
+                let state = self.rows.bank[bank];
                 // An older hit keeps its place; so does an activate. A precharge may turn into a hit.
                 if first || (self.candidates.of(bank).kind() == PRE && state.open == entry.place.row) {
                     self.update(bank);
@@ -887,7 +717,7 @@ impl<const G: usize> Channel<G> {
             Order::Batch { by: BatchBy::BankParity, .. } => (bank & 1, 0),
         };
         if self.queues.take_out(index, kind, which, at) {
-            self.bank[bank].passed += 1;
+            self.rows.bank[bank].passed += 1;
         }
         if self.ordered {
             self.chosen = NIL;
@@ -898,7 +728,7 @@ impl<const G: usize> Channel<G> {
         if self.queues.none_queued()
             && let Some(entry) = self.queues.ingress
         {
-            self.pending_from = entry.accepted + 1;
+            self.bus.pending_from = entry.accepted + 1;
         }
     }
 
@@ -906,7 +736,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     fn want(&mut self, bank: usize, kind: usize, slot: u8, age: u32) {
         self.candidates.set(&self.timing, &self.clocks, bank, kind, slot, age);
-        self.closing &= !(1 << bank);
+        self.page.stays(bank);
     }
 
     /// Looks for a bank's candidate: the oldest hit, else what the oldest request needs.
@@ -915,14 +745,14 @@ impl<const G: usize> Channel<G> {
         let Order::FrFcfs { cap } = self.order else { return self.reselect() };
         let output = self.queues.head(OUTPUT, bank);
         let head = if output == NIL { self.queues.head(self.queues.writing & 1, bank) } else { output };
-        let (open, passed) = (self.bank[bank].open, self.bank[bank].passed);
+        let (open, passed) = (self.rows.bank[bank].open, self.rows.bank[bank].passed);
         if self.blocked >> bank & 1 == 1 {
             return self.want(bank, NONE, NIL, 0);
         }
         if head == NIL {
             self.want(bank, NONE, NIL, 0);
-            if open != NO_ROW && self.page != Page::Open {
-                self.closing |= 1 << bank;
+            if open != NO_ROW {
+                self.page.idles(bank);
             }
             return;
         }
@@ -956,7 +786,7 @@ impl<const G: usize> Channel<G> {
         if !self.queues.switch() {
             return false;
         }
-        self.counters.switches += 1;
+        self.account.counters.switches += 1;
         for bank in 0..self.timing.banks {
             self.update(bank);
         }
@@ -994,7 +824,7 @@ impl<const G: usize> Channel<G> {
             }
             let entry = self.queues.slot(index).entry;
             let bank = entry.place.bank as usize & (BANKS - 1);
-            let open = self.bank[bank].open;
+            let open = self.rows.bank[bank].open;
             if claimed >> bank & 1 == 0 {
                 claimed |= 1 << bank;
                 if self.blocked >> bank & 1 == 0 {
@@ -1010,7 +840,7 @@ impl<const G: usize> Channel<G> {
                         self.window |= 1 << bank;
                         if kind == ACT && ahead == 0 {
                             // Without prefetch a row is opened when the data before have passed.
-                            self.candidates.open_from(bank, self.data_end);
+                            self.candidates.open_from(bank, self.bus.data_end);
                         }
                     }
                 }
@@ -1024,7 +854,7 @@ impl<const G: usize> Channel<G> {
                 None => NIL,
             };
         }
-        self.closing = if self.page == Page::Open { 0 } else { self.open & !claimed & !self.blocked };
+        self.page.only_idle(self.rows.open & !claimed & !self.blocked);
     }
 
     /// Which of two lists is served next, and how many of its batch that makes.
@@ -1038,7 +868,7 @@ impl<const G: usize> Channel<G> {
             return (heads[other] != NIL).then_some((other, 1));
         }
         let entry = self.queues.slot(heads[active]).entry;
-        let hit = self.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
+        let hit = self.rows.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
         let stays = heads[other] == NIL || (served < size && (hit || served == 0));
         Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
     }
@@ -1058,60 +888,16 @@ impl<const G: usize> Channel<G> {
     /// Charges the data bus's time since its last data, and counts the request.
     #[inline(always)]
     fn account(&mut self, bank: usize, write: bool, index: u8) {
-        let start = self.clocks.now + self.timing.delay[usize::from(write)];
-        let gap = start.saturating_sub(self.data_end);
-        let state = &mut self.bank[bank];
+        let row = &mut self.rows.bank[bank];
         let slot = self.queues.slot_mut(index);
         if !slot.begun {
             slot.begun = true;
-            slot.class = match (state.fresh, state.opened) {
-                (false, _) => Class::Hit,
-                (true, Opened::Miss) => Class::Miss,
-                (true, Opened::Conflict) => Class::Conflict,
-            };
-            self.heat[bank][slot.class as usize] += 1;
-            if write {
-                self.counters.writes += 1;
-            } else {
-                self.counters.reads += 1;
-            }
+            slot.class = row.found();
+            self.account.begun(bank, slot.class, write);
         }
-        self.counters.columns[usize::from(write)] += 1;
-        if gap > 0 {
-            let group = self.timing.group_of[bank];
-            let from = self.clocks.now - gap;
-            // Before there was anything to do, since the last data.
-            let idle = self.pending_from.saturating_sub(from).min(gap);
-            let mut left = gap - idle;
-            let begin = from + idle;
-            let mut refresh = 0;
-            if self.refreshing >> bank & 1 == 1 {
-                refresh =
-                    self.refresh_until.min(self.clocks.now).saturating_sub(self.refresh_from.max(begin)).min(left);
-            }
-            left -= refresh;
-            let mut turnaround = 0;
-            if self.last_write != write && self.last_column > 0 {
-                let free = self.last_column + self.timing.turn[usize::from(self.last_write)];
-                turnaround = free.saturating_sub(begin).min(left);
-                left -= turnaround;
-            }
-            let mut same_group = 0;
-            if !state.fresh && self.last_group == group && self.last_write == write {
-                same_group = (self.last_column + self.timing.column_gap).saturating_sub(begin).min(left);
-                left -= same_group;
-            }
-            let opened = if state.fresh { state.opened } else { self.last_opened };
-            let gaps = &mut self.counters.gaps;
-            gaps[Gap::Idle as usize] += u64::from(idle);
-            gaps[Gap::Refresh as usize] += u64::from(refresh);
-            gaps[Gap::Turnaround as usize] += u64::from(turnaround);
-            gaps[Gap::BankGroup as usize] += u64::from(same_group);
-            gaps[if opened == Opened::Miss { Gap::RowMiss } else { Gap::BankConflict } as usize] += u64::from(left);
-        }
-        state.fresh = false;
-        self.last_column = self.clocks.now;
-        self.last_group = self.timing.group_of[bank];
-        self.last_write = write;
+        let counters = &mut self.account.counters;
+        counters.columns[usize::from(write)] += 1;
+        self.bus.charge(&self.timing, self.clocks.now, (bank, row), write, &mut counters.gaps);
+        row.fresh = false;
     }
 }
