@@ -4,7 +4,7 @@
 
 use super::clocks::Clocks;
 use super::timing::Timing;
-use super::{ACT, BANK_BITS, BANKS, GROUPS, NIL, NONE, RD};
+use super::{ACT, BANK_BITS, BANKS, GROUPS, NIL, NONE, RD, banks_of};
 
 /// Orders what may go out: clock, then columns before rows, the oldest, the bank.
 #[derive(Clone, Copy, Debug)]
@@ -149,10 +149,7 @@ impl Candidates {
     /// Clocks of banks have changed.
     pub fn renew(&mut self, clocks: &Clocks) {
         for kind in 0..4 {
-            let mut banks = self.wanted[kind];
-            while banks != 0 {
-                let bank = banks.trailing_zeros() as usize;
-                banks &= banks - 1;
+            for bank in banks_of(self.wanted[kind]) {
                 self.candidate[bank].ready = clocks.own[bank][kind];
             }
         }

@@ -91,6 +91,14 @@ impl Clocks {
         }
     }
 
+    /// Takes the bus of row commands for a clock.
+    pub fn take_row_bus<const G: usize>(&mut self, timing: &Timing<G>) {
+        self.bus_free[0] = self.now + 1;
+        if !timing.split {
+            self.bus_free[1] = self.now + 1;
+        }
+    }
+
     /// Raises the clocks of all commands that `kind` to `bank` keeps away.
     #[inline(always)]
     pub fn keep_apart<const G: usize>(

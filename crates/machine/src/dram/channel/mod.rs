@@ -13,8 +13,11 @@ mod account;
 mod bus;
 mod candidates;
 mod clocks;
+mod commands;
+mod order;
 mod page;
 mod queues;
+mod refresh;
 mod rows;
 mod timing;
 mod waits;
@@ -22,18 +25,19 @@ mod waits;
 use self::account::Account;
 use self::bus::DataBus;
 use self::candidates::Candidates;
-use self::clocks::{Clocks, NEVER, ORIGIN, back};
+use self::clocks::{Clocks, ORIGIN, back};
+use self::order::Turns;
 use self::page::IdleRows;
 pub(super) use self::queues::Class;
 use self::queues::{Entry, Queues};
-use self::rows::{Opened, Rows};
-use self::timing::{Timing, kind_of};
+use self::refresh::Refreshes;
+use self::rows::Rows;
+use self::timing::Timing;
 pub(super) use self::waits::Waits;
 use self::waits::{Seen, Watch};
-use super::checker::Issued;
 use super::counters::{Counters, Gap};
 use super::map::Place;
-use super::policy::{BatchBy, ControllerSpec, Order, Refresh};
+use super::policy::{ControllerSpec, Order};
 use super::standard::{Command, Standard};
 use crate::MachineError;
 
@@ -89,34 +93,15 @@ pub(super) trait Sink {
 #[derive(Clone, Debug)]
 pub(super) struct Channel<const G: usize> {
     timing: Timing<G>,
-    // Policy.
-    order: Order,
-    ordered: bool,
-    page: IdleRows,
-    refresh: Refresh,
-    refi: u32,
-
     clocks: Clocks,
     candidates: Candidates,
-
-    // Requests.
-    rows: Rows,
     queues: Queues,
-
-    // Ordered service.
-    window: u64,
-    chosen: u8,
-    active: usize,
-    served: u32,
-
-    // Refresh.
-    due: u32,
-    dues: [u32; 8],
-    pending: u8,
-    turn_bank: usize,
-    blocked: u64,
-
-    // What happened.
+    rows: Rows,
+    order: Order,
+    /// What service in order remembers.
+    turns: Turns,
+    page: IdleRows,
+    refreshes: Refreshes,
     bus: DataBus,
     watch: Watch,
     pub account: Account,
@@ -127,42 +112,20 @@ impl<const G: usize> Channel<G> {
         standard.check()?;
         spec.check(standard)?;
         let timing = Timing::new(standard, request_bytes)?;
-        let (banks, ranks, refi) = (timing.banks, timing.ranks, timing.refi);
-        let mut channel = Channel {
-            timing,
-            order: spec.order,
-            ordered: !matches!(spec.order, Order::FrFcfs { .. }),
-            page: IdleRows::new(spec.page),
-            refresh: spec.refresh,
-            refi: if spec.refresh == Refresh::PerBank { (refi / banks as u32).max(1) } else { refi },
-            clocks: Clocks::new(ranks),
+        Ok(Channel {
+            clocks: Clocks::new(timing.ranks),
             candidates: Candidates::new(),
-            rows: Rows::new(),
             queues: Queues::new(spec),
-            window: 0,
-            chosen: NIL,
-            active: 0,
-            served: 0,
-            due: NEVER,
-            dues: [NEVER; 8],
-            pending: 0,
-            turn_bank: 0,
-            blocked: 0,
+            rows: Rows::new(),
+            order: spec.order,
+            turns: Turns::new(),
+            page: IdleRows::new(spec.page),
+            refreshes: Refreshes::new(spec.refresh, standard.timing("REFI")?, &timing),
             bus: DataBus::new(),
             watch: Watch::default(),
-            account: Account::new(banks),
-        };
-        match spec.refresh {
-            Refresh::Off => {}
-            Refresh::AllBank => {
-                for r in 0..ranks {
-                    channel.dues[r] = ORIGIN + (u64::from(refi) * (r as u64 + 1) / ranks as u64) as u32;
-                }
-            }
-            Refresh::PerBank => channel.dues[0] = ORIGIN + channel.refi,
-        }
-        channel.due = channel.next_due();
-        Ok(channel)
+            account: Account::new(timing.banks),
+            timing,
+        })
     }
 
     /// Has every request find its row open: no row is ever opened or closed. Places must have the same row then.
@@ -242,6 +205,26 @@ impl<const G: usize> Channel<G> {
         self.enqueue(Entry { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
     }
 
+    /// Puts a request into `queue`, or answers it from that of writes.
+    #[inline(always)]
+    fn enqueue(&mut self, entry: Entry, queue: usize, sink: &mut impl Sink) {
+        if !entry.write && self.queues.drains() && self.queues.holds(entry.place) {
+            // The write queue has the line.
+            let end = self.clocks.now + 1;
+            self.account.counters.forwarded += 1;
+            self.account.finished(false, end - entry.accepted);
+            sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
+            return;
+        }
+        if self.queues.is_numbered_out() {
+            self.renumber();
+        }
+        let index = self.queues.take_in(entry, queue, self.timing.bursts);
+        let (which, bank) = self.list_of(&entry, queue);
+        let first = self.queues.push(index, which, bank);
+        self.has_come(&entry, queue, first);
+    }
+
     /// The data bus now; its data end in `data_end`.
     fn seen(&self, data_end: u32) -> Seen {
         Seen { gaps: self.account.counters.gaps, data_end: self.clocks.outside(data_end) }
@@ -306,22 +289,16 @@ impl<const G: usize> Channel<G> {
     #[cold]
     #[inline(never)]
     fn skip(&mut self, until: u64) {
-        let quiet = self.rows.open == 0 || (self.refresh == Refresh::Off && self.page.closing == 0);
-        if !self.is_empty() || !quiet || self.pending != 0 || self.account.log.is_some() {
+        let quiet = self.rows.open == 0 || (self.refreshes.keeps_rows() && self.page.closing == 0);
+        if !self.is_empty() || !quiet || self.refreshes.pending != 0 || self.account.log.is_some() {
             return;
         }
-        let (interval, refreshes) = match self.refresh {
-            Refresh::Off => (1, 0),
-            Refresh::AllBank => (u64::from(self.refi), self.timing.ranks as u64),
-            Refresh::PerBank => (u64::from(self.refi) * self.timing.banks as u64, self.timing.banks as u64),
-        };
-        let skipped = (until - self.clock() - u64::from(4 * ORIGIN)) / interval;
-        let by = skipped * interval;
+        let round = self.refreshes.round(&self.timing);
+        let rounds = (until - self.clock() - u64::from(4 * ORIGIN)) / round.clocks;
+        let by = rounds * round.clocks;
         self.clocks.skip(by);
-        self.account.counters.refreshes += skipped * refreshes;
-        if self.refresh == Refresh::PerBank {
-            self.account.counters.bank_refreshes += skipped * refreshes;
-        }
+        self.account.counters.refreshes += rounds * round.refreshes;
+        self.account.counters.bank_refreshes += rounds * round.of_banks;
         self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(by);
     }
 
@@ -330,12 +307,12 @@ impl<const G: usize> Channel<G> {
         if self.is_empty() {
             return None;
         }
-        let mut at = self.candidates.earliest(&self.timing, &self.clocks).clock().min(self.due);
+        let mut at = self.candidates.earliest(&self.timing, &self.clocks).clock().min(self.refreshes.due);
         if self.page.closing != 0 {
             at = at.min(self.page.next(&self.timing, &self.clocks).0);
         }
-        if self.pending != 0 {
-            at = at.min(self.next_refresh().0);
+        if self.refreshes.pending != 0 {
+            at = at.min(self.refreshes.next(&self.timing, &self.clocks, &self.rows).0);
         }
         at = at.max(self.clocks.now).saturating_add(1);
         if let Some(entry) = self.queues.ingress {
@@ -348,8 +325,6 @@ impl<const G: usize> Channel<G> {
         Some(self.clocks.outside(at.max(self.clocks.now)))
     }
 
-    // --- time -------------------------------------------------------------------------------------------------------
-
     /// Issues commands in clocks before `limit`; with `room` only until that queue has room, which
     /// counts from the clock after.
     #[inline(always)]
@@ -358,22 +333,22 @@ impl<const G: usize> Channel<G> {
             let key = self.candidates.earliest(&self.timing, &self.clocks);
             let mut at = key.clock();
             let (mut closing, mut refresh) = (None, None);
-            if self.page.closing | u64::from(self.pending) != 0 {
+            if self.page.closing | u64::from(self.refreshes.pending) != 0 {
                 if self.page.closing != 0 {
                     let (clock, bank) = self.page.next(&self.timing, &self.clocks);
                     if clock < at {
                         (closing, at) = (Some(bank), clock);
                     }
                 }
-                if self.pending != 0 {
-                    let (clock, command) = self.next_refresh();
+                if self.refreshes.pending != 0 {
+                    let (clock, command) = self.refreshes.next(&self.timing, &self.clocks, &self.rows);
                     if clock <= at {
                         (refresh, closing, at) = (Some(command), None, clock);
                     }
                 }
             }
-            if self.due <= at && self.due < limit {
-                self.clocks.now = self.due.max(self.clocks.now);
+            if self.refreshes.due <= at && self.refreshes.due < limit {
+                self.clocks.now = self.refreshes.due.max(self.clocks.now);
                 self.fall_due();
                 continue;
             }
@@ -409,495 +384,16 @@ impl<const G: usize> Channel<G> {
         self.queues.rebase(by);
         self.page.rebase(by);
         back(&mut self.rows.open_since, by);
-        for due in &mut self.dues {
-            if *due != NEVER {
-                back(due, by);
-            }
-        }
-        self.due = self.next_due();
+        self.refreshes.rebase(by);
     }
+}
 
-    // --- commands ---------------------------------------------------------------------------------------------------
-
-    /// Whether a request was finished.
-    #[inline(always)]
-    fn issue_column(&mut self, bank: usize, sink: &mut impl Sink) -> bool {
-        let want = self.candidates.of(bank);
-        let (kind, index) = (want.kind(), want.slot);
-        let write = kind == WR;
-        self.note(KINDS[kind & 3], bank, self.rows.bank[bank].open);
-        self.account(bank, write, index);
-        self.clocks.take_bus(&self.timing, kind & 3);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, kind & 3, bank);
-        let end = self.clocks.now + self.timing.delay[usize::from(write)] + self.timing.burst;
-        self.bus.data_end = end;
-        self.bus.end = self.clocks.outside(end);
-        self.page.used(bank, self.clocks.now);
-        let slot = self.queues.slot_mut(index);
-        slot.left -= 1;
-        if slot.left > 0 {
-            self.candidates.again(&self.clocks, bank, kind & 3);
-            return false;
-        }
-        let (entry, class) = (slot.entry, slot.class);
-        self.account.finished(write, end - entry.accepted);
-        if self.watch.is_on() {
-            let now = self.seen(end - self.timing.burst);
-            let waits = self.watch.waits(entry.id as usize, self.clocks.outside(entry.accepted), now);
-            sink.waited(entry.id, waits);
-        }
-        sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), class);
-        self.remove(index, bank);
-        true
-    }
-
-    #[inline(always)]
-    fn issue_row(&mut self, bank: usize) {
-        let want = self.candidates.of(bank);
-        if want.kind() == ACT {
-            let row = self.queues.slot(want.slot).entry.place.row;
-            self.activate(bank, row);
-        } else {
-            self.rows.bank[bank].opened = Opened::Conflict;
-            self.page.conflicted(bank);
-            self.precharge(bank);
-        }
-        if self.ordered {
-            self.reselect();
-        } else {
-            self.update(bank);
-        }
-    }
-
-    #[inline(always)]
-    fn activate(&mut self, bank: usize, row: u32) {
-        self.note(Command::Act, bank, row);
-        self.clocks.take_bus(&self.timing, ACT);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, ACT, bank);
-        self.candidates.forget_least(ACT);
-        self.clocks.keep_four_apart(&self.timing, bank);
-        self.page.opened(bank, row, self.clocks.now);
-        self.bus.last_opened = self.rows.activate(bank, row, self.clocks.now);
-        self.account.counters.activates += 1;
-    }
-
-    #[inline(always)]
-    fn precharge(&mut self, bank: usize) {
-        self.note(Command::Pre, bank, 0);
-        self.clocks.take_bus(&self.timing, PRE);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, PRE, bank);
-        self.rows.bank[bank].open = NO_ROW;
-        self.shut(1 << bank);
-        self.account.counters.precharges += 1;
-    }
-
-    #[inline(always)]
-    fn shut(&mut self, banks: u64) {
-        self.account.counters.open_clocks += u64::from(self.rows.shut(banks, self.clocks.now));
-    }
-
-    /// Closes an idle row.
-    fn close(&mut self, bank: usize) {
-        self.page.closed(bank, self.rows.bank[bank].open);
-        self.rows.bank[bank].opened = Opened::Miss;
-        self.precharge(bank);
-        self.page.stays(bank);
-        self.look_again(1 << bank);
-    }
-
-    #[inline(always)]
-    fn note(&mut self, command: Command, bank: usize, row: u32) {
-        if let Some(log) = &mut self.account.log {
-            let clock = self.clocks.clock();
-            log.push(Issued { clock, command, bank: bank as u32, row });
-        }
-    }
-
-    // --- refresh ----------------------------------------------------------------------------------------------------
-
-    fn next_due(&self) -> u32 {
-        (0..8).filter(|&i| self.pending >> i & 1 == 0).map(|i| self.dues[i]).min().unwrap_or(NEVER)
-    }
-
-    /// Stops everything else in the banks whose refresh has fallen due.
-    #[cold]
-    #[inline(never)]
-    fn fall_due(&mut self) {
-        for i in 0..8 {
-            if self.dues[i] <= self.clocks.now && self.pending >> i & 1 == 0 {
-                self.pending |= 1 << i;
-                let target = self.refresh_target(i);
-                self.blocked |= target;
-                self.bus.refresh_due(target, self.clocks.now);
-                self.look_again(target);
-            }
-        }
-        self.due = self.next_due();
-    }
-
-    /// Banks that refresh `i` takes.
-    fn refresh_target(&self, i: usize) -> u64 {
-        match self.refresh {
-            Refresh::PerBank => 1 << self.turn_bank,
-            _ => self.timing.those(|b| usize::from(self.timing.rank_of[b]) == i),
-        }
-    }
-
-    /// Looks for the candidates of these banks.
-    fn look_again(&mut self, target: u64) {
-        if self.ordered {
-            self.reselect();
-        } else {
-            self.each(target, |channel, bank| channel.update(bank));
-        }
-    }
-
-    #[inline(always)]
-    fn each(&mut self, mut banks: u64, mut act: impl FnMut(&mut Self, usize)) {
-        while banks != 0 {
-            let bank = banks.trailing_zeros() as usize;
-            banks &= banks - 1;
-            act(self, bank);
-        }
-    }
-
-    /// The next command towards a refresh that is due: clock, command, bank.
-    fn next_refresh(&self) -> (u32, (Command, usize)) {
-        let mut best = (NEVER, (Command::Ref, 0));
-        for i in 0..8 {
-            if self.pending >> i & 1 == 0 {
-                continue;
-            }
-            let target = self.refresh_target(i);
-            let first = target.trailing_zeros() as usize;
-            let mut at = self.clocks.now.max(self.clocks.bus_free[0]);
-            let banks = (0..self.timing.banks).filter(|&b| target >> b & 1 == 1);
-            let single = self.refresh == Refresh::PerBank;
-            if self.rows.all_hits {
-                // What a precharge would wait for, a refresh of open rows waits for.
-                at = banks.clone().map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
-            }
-            let command = if self.rows.open & target != 0 {
-                at = banks.map(|b| self.clocks.may(&self.timing, PRE, b)).fold(at, u32::max);
-                if single { Command::Pre } else { Command::PreAll }
-            } else {
-                let command = if single { Command::RefBank } else { Command::Ref };
-                for rule in self.timing.rules.iter().filter(|rule| rule.next == command) {
-                    let last = &self.clocks.last[rule.prev as usize];
-                    let near = self.timing.near(rule.level, target);
-                    let since = (0..self.timing.banks).filter(|&o| near >> o & 1 == 1).map(|o| last[o]).max();
-                    at = at.max(since.unwrap_or(0) + rule.clocks);
-                }
-                command
-            };
-            if at < best.0 {
-                best = (at, (command, first));
-            }
-        }
-        best
-    }
-
-    fn issue_refresh(&mut self, command: Command, bank: usize) {
-        let i = if self.refresh == Refresh::PerBank { 0 } else { usize::from(self.timing.rank_of[bank]) };
-        let target = self.refresh_target(i);
-        self.note(command, bank, 0);
-        self.clocks.bus_free[0] = self.clocks.now + 1;
-        if !self.timing.split {
-            self.clocks.bus_free[1] = self.clocks.now + 1;
-        }
-        if let Command::Pre | Command::PreAll = command {
-            self.account.counters.precharges += u64::from((self.rows.open & target).count_ones());
-            self.each(target, |channel, b| {
-                channel.clocks.keep_apart(&channel.timing, &mut channel.candidates, PRE, b);
-                channel.rows.bank[b].open = NO_ROW;
-                channel.rows.bank[b].opened = Opened::Miss;
-            });
-            self.shut(target);
-            if self.ordered {
-                self.reselect();
-            }
-            return;
-        }
-        self.each(target, |channel, b| {
-            channel.clocks.last[command as usize][b] = channel.clocks.now;
-            channel.rows.bank[b].opened = Opened::Miss;
-        });
-        for rule in 0..self.timing.rules.len() {
-            let rule = self.timing.rules[rule];
-            let Some(next) = kind_of(rule.next) else { continue };
-            if rule.prev != command {
-                continue;
-            }
-            let clock = self.clocks.now + rule.clocks;
-            self.each(self.timing.near(rule.level, target), |channel, b| {
-                channel.clocks.own[b][next] = channel.clocks.own[b][next].max(clock);
-                if channel.rows.all_hits && next == ACT && target >> b & 1 != 0 {
-                    // No row has to be opened after it, but its own banks are taken as long.
-                    for column in [RD, WR] {
-                        channel.clocks.own[b][column] = channel.clocks.own[b][column].max(clock);
-                    }
-                }
-            });
-        }
-        self.candidates.renew(&self.clocks);
-        self.account.counters.refreshes += 1;
-        self.bus.refreshed(target, self.clocks.now + self.timing.rfc);
-        self.pending &= !(1 << i);
-        self.blocked &= !target;
-        self.dues[i] += self.refi;
-        if self.refresh == Refresh::PerBank {
-            self.account.counters.bank_refreshes += 1;
-            self.turn_bank = (self.turn_bank + 1) % self.timing.banks;
-        }
-        self.due = self.next_due();
-        self.look_again(target);
-    }
-
-    // --- requests ---------------------------------------------------------------------------------------------------
-
-    #[inline(always)]
-    fn enqueue(&mut self, entry: Entry, kind: usize, sink: &mut impl Sink) {
-        if !entry.write && self.queues.drains() && self.queues.holds(entry.place) {
-            // The write queue has the line.
-            let end = self.clocks.now + 1;
-            self.account.counters.forwarded += 1;
-            self.account.finished(false, end - entry.accepted);
-            sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
-            return;
-        }
-        let bank = entry.bank();
-        if self.queues.is_numbered_out() {
-            self.relabel();
-        }
-        let index = self.queues.take_in(entry, kind, self.timing.bursts);
-        match self.order {
-            Order::FrFcfs { .. } => {
-                let first = self.queues.push(index, kind, bank);
-                if entry.output {
-                    return self.update(bank);
-                }
-                if self.switch() {
-                    return;
-                }
-                if kind != self.queues.writing {
-                    return;
-                }
-                let state = self.rows.bank[bank];
-                // An older hit keeps its place; so does an activate. A precharge may turn into a hit.
-                if first || (self.candidates.of(bank).kind() == PRE && state.open == entry.place.row) {
-                    self.update(bank);
-                }
-            }
-            Order::Fcfs { .. } => {
-                self.queues.push(index, kind, 0);
-                self.reselect();
-            }
-            Order::Batch { by, .. } => {
-                let key = match by {
-                    _ if entry.output => OUTPUT,
-                    BatchBy::Direction => usize::from(entry.write),
-                    BatchBy::BankParity => bank & 1,
-                };
-                self.queues.push(index, key, 0);
-                self.reselect();
-            }
-        }
-    }
-
-    /// Takes a served request out and looks for the bank's next candidate.
-    #[inline(always)]
-    fn remove(&mut self, index: u8, bank: usize) {
-        let Entry { write, output, .. } = self.queues.slot(index).entry;
-        let kind = if output { OUTPUT } else { self.queues.queue_of(write) };
-        let (which, at) = match self.order {
-            Order::FrFcfs { .. } => (kind, bank),
-            _ if output => (OUTPUT, 0),
-            Order::Fcfs { .. } => (0, 0),
-            Order::Batch { by: BatchBy::Direction, .. } => (usize::from(write), 0),
-            Order::Batch { by: BatchBy::BankParity, .. } => (bank & 1, 0),
-        };
-        if self.queues.take_out(index, kind, which, at) {
-            self.rows.bank[bank].passed += 1;
-        }
-        if self.ordered {
-            self.chosen = NIL;
-            self.reselect();
-        } else if !self.switch() {
-            self.update(bank);
-        }
-        if self.queues.none_queued()
-            && let Some(entry) = self.queues.ingress
-        {
-            self.bus.pending_from = entry.accepted + 1;
-        }
-    }
-
-    /// Sets a bank's candidate.
-    #[inline(always)]
-    fn want(&mut self, bank: usize, kind: usize, slot: u8, age: u32) {
-        self.candidates.set(&self.timing, &self.clocks, bank, kind, slot, age);
-        self.page.stays(bank);
-    }
-
-    /// Looks for a bank's candidate: the oldest hit, else what the oldest request needs.
-    #[inline(always)]
-    fn update(&mut self, bank: usize) {
-        let Order::FrFcfs { cap } = self.order else { return self.reselect() };
-        let output = self.queues.head(OUTPUT, bank);
-        let head = if output == NIL { self.queues.head(self.queues.writing & 1, bank) } else { output };
-        let (open, passed) = (self.rows.bank[bank].open, self.rows.bank[bank].passed);
-        if self.blocked >> bank & 1 == 1 {
-            return self.want(bank, NONE, NIL, 0);
-        }
-        if head == NIL {
-            self.want(bank, NONE, NIL, 0);
-            if open != NO_ROW {
-                self.page.idles(bank);
-            }
-            return;
-        }
-        let oldest = self.queues.slot(head);
-        let behind = if output == NIL { self.queues.behind } else { 0 };
-        let seq = oldest.seq | behind;
-        if open == NO_ROW {
-            return self.want(bank, ACT, head, seq);
-        }
-        if oldest.entry.place.row == open {
-            let kind = if oldest.entry.write { WR } else { RD };
-            return self.want(bank, kind, head, seq);
-        }
-        if cap == 0 || passed < cap {
-            let mut at = oldest.next;
-            while at != NIL {
-                let slot = self.queues.slot(at);
-                if slot.entry.place.row == open {
-                    let (kind, seq) = (if slot.entry.write { WR } else { RD }, slot.seq | behind);
-                    return self.want(bank, kind, at, seq);
-                }
-                at = slot.next;
-            }
-        }
-        self.want(bank, PRE, head, seq);
-    }
-
-    /// Starts or ends a write drain; whether it did.
-    #[inline(always)]
-    fn switch(&mut self) -> bool {
-        if !self.queues.switch() {
-            return false;
-        }
-        self.account.counters.switches += 1;
-        for bank in 0..self.timing.banks {
-            self.update(bank);
-        }
-        true
-    }
-
-    /// Looks for the candidates of ordered service: the request that is served next, and those whose
-    /// rows are opened ahead.
-    fn reselect(&mut self) {
-        self.each(self.window, |channel, bank| channel.want(bank, NONE, NIL, 0));
-        self.window = 0;
-        let ahead = match self.order {
-            Order::FrFcfs { .. } => return,
-            Order::Fcfs { prefetch } | Order::Batch { prefetch, .. } => prefetch,
-        };
-        let mut heads = [self.queues.head(0, 0), self.queues.head(1, 0)];
-        let mut first = self.queues.head(OUTPUT, 0);
-        if self.chosen == NIL {
-            if first != NIL {
-                self.chosen = first;
-            } else if let Some((which, count)) = self.choose(heads, self.active, self.served) {
-                (self.active, self.served, self.chosen) = (which, count, heads[which]);
-            }
-        }
-        let (mut active, mut served, mut index) = (self.active, self.served, self.chosen);
-        let mut claimed = 0u64;
-        for age in 0..ahead.max(1) {
-            if index == NIL {
-                break;
-            }
-            for head in heads.iter_mut().chain([&mut first]) {
-                if *head == index {
-                    *head = self.queues.slot(index).next;
-                }
-            }
-            let entry = self.queues.slot(index).entry;
-            let bank = entry.place.bank as usize & (BANKS - 1);
-            let open = self.rows.bank[bank].open;
-            if claimed >> bank & 1 == 0 {
-                claimed |= 1 << bank;
-                if self.blocked >> bank & 1 == 0 {
-                    let kind = match open {
-                        NO_ROW => ACT,
-                        row if row != entry.place.row => PRE,
-                        _ if age > 0 => NONE,
-                        _ if entry.write => WR,
-                        _ => RD,
-                    };
-                    if kind != NONE {
-                        self.want(bank, kind, index, age);
-                        self.window |= 1 << bank;
-                        if kind == ACT && ahead == 0 {
-                            // Without prefetch a row is opened when the data before have passed.
-                            self.candidates.open_from(bank, self.bus.data_end);
-                        }
-                    }
-                }
-            }
-            index = match self.choose(heads, active, served) {
-                _ if first != NIL => first,
-                Some((which, count)) => {
-                    (active, served) = (which, count);
-                    heads[which]
-                }
-                None => NIL,
-            };
-        }
-        self.page.only_idle(self.rows.open & !claimed & !self.blocked);
-    }
-
-    /// Which of two lists is served next, and how many of its batch that makes.
-    fn choose(&self, heads: [u8; 2], active: usize, served: u32) -> Option<(usize, u32)> {
-        let size = match self.order {
-            Order::Batch { size, .. } => size,
-            _ => u32::MAX,
-        };
-        let other = 1 - active;
-        if heads[active] == NIL {
-            return (heads[other] != NIL).then_some((other, 1));
-        }
-        let entry = self.queues.slot(heads[active]).entry;
-        let hit = self.rows.bank[entry.place.bank as usize & (BANKS - 1)].open == entry.place.row;
-        let stays = heads[other] == NIL || (served < size && (hit || served == 0));
-        Some(if stays { (active, (served + 1).min(size)) } else { (other, 1) })
-    }
-
-    /// Gives the requests small numbers again, in their order.
-    #[cold]
-    #[inline(never)]
-    fn relabel(&mut self) {
-        self.queues.renumber();
-        for bank in 0..self.timing.banks {
-            self.update(bank);
-        }
-    }
-
-    // --- accounts ---------------------------------------------------------------------------------------------------
-
-    /// Charges the data bus's time since its last data, and counts the request.
-    #[inline(always)]
-    fn account(&mut self, bank: usize, write: bool, index: u8) {
-        let row = &mut self.rows.bank[bank];
-        let slot = self.queues.slot_mut(index);
-        if !slot.begun {
-            slot.begun = true;
-            slot.class = row.found();
-            self.account.begun(bank, slot.class, write);
-        }
-        let counters = &mut self.account.counters;
-        counters.columns[usize::from(write)] += 1;
-        self.bus.charge(&self.timing, self.clocks.now, (bank, row), write, &mut counters.gaps);
-        row.fresh = false;
-    }
+/// The banks of a mask, in order.
+#[inline(always)]
+fn banks_of(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bank = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(bank)
+    })
 }

@@ -38,7 +38,6 @@ pub(super) struct Timing<const G: usize> {
     /// From a column command to its data, of reads and of writes.
     pub delay: [u32; 2],
     pub burst: u32,
-    pub refi: u32,
     pub rfc: u32,
     /// From a read to a write of the same rank, and back.
     pub turn: [u32; 2],
@@ -71,7 +70,6 @@ impl<const G: usize> Timing<G> {
             split: standard.split_command_bus,
             delay: [t("CL")?, t("CWL")?],
             burst: t("BL")?,
-            refi: t("REFI")?,
             rfc: t("RFC")?,
             turn: [0; 2],
             column_gap: standard.column_gap(),
