@@ -29,8 +29,8 @@ impl<const G: usize> Channel<G> {
         let (entry, class) = (slot.entry, slot.class);
         self.account.finished(write, end - entry.accepted);
         if self.watch.is_on() {
-            let now = self.seen(end - self.timing.burst);
-            let waits = self.watch.waits(entry.id as usize, self.clocks.outside(entry.accepted), now);
+            let (accepted, begin) = (self.clocks.outside(entry.accepted), self.clocks.outside(end - self.timing.burst));
+            let waits = self.watch.waits(entry.id as usize, accepted, &self.account.counters.gaps, begin);
             sink.waited(entry.id, waits);
         }
         sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), class);

@@ -34,7 +34,7 @@ use self::refresh::Refreshes;
 use self::rows::Rows;
 use self::timing::Timing;
 pub(super) use self::waits::Waits;
-use self::waits::{Seen, Watch};
+use self::waits::Watch;
 use super::counters::{Counters, Gap};
 use super::map::Place;
 use super::policy::{ControllerSpec, Order};
@@ -183,9 +183,7 @@ impl<const G: usize> Channel<G> {
             self.bus.pending_from = accepted + 1;
         }
         self.queues.ingress = Some(Entry { id, place, write, output: false, accepted });
-        if self.watch.is_on() {
-            self.watch.came(id as usize, self.seen(self.bus.data_end));
-        }
+        self.see(id);
     }
 
     /// Whether the queue of output has room.
@@ -199,9 +197,7 @@ impl<const G: usize> Channel<G> {
         if self.is_empty() {
             self.bus.pending_from = self.clocks.now;
         }
-        if self.watch.is_on() {
-            self.watch.came(id as usize, self.seen(self.bus.data_end));
-        }
+        self.see(id);
         self.enqueue(Entry { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
     }
 
@@ -225,9 +221,13 @@ impl<const G: usize> Channel<G> {
         self.has_come(&entry, queue, first);
     }
 
-    /// The data bus now; its data end in `data_end`.
-    fn seen(&self, data_end: u32) -> Seen {
-        Seen { gaps: self.account.counters.gaps, data_end: self.clocks.outside(data_end) }
+    /// Remembers the data bus as a request comes.
+    #[inline(always)]
+    fn see(&mut self, id: u64) {
+        if self.watch.is_on() {
+            let promised = self.clocks.outside(self.bus.data_end);
+            self.watch.came(id as usize, &self.account.counters.gaps, promised);
+        }
     }
 
     /// Does what the clocks before `goal` hold.

@@ -17,9 +17,9 @@ pub(in crate::dram) struct Waits {
 
 /// The data bus when a request came.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    pub gaps: [u64; GAPS],
-    pub data_end: u64,
+struct Seen {
+    gaps: [u64; GAPS],
+    data_end: u64,
 }
 
 /// By request number, what the bus had done when it came; kept where it is not [`None`].
@@ -37,21 +37,20 @@ impl Watch {
     }
 
     #[inline(never)]
-    pub fn came(&mut self, id: usize, seen: Seen) {
+    pub fn came(&mut self, id: usize, gaps: &[u64; GAPS], data_end: u64) {
         let Some(watched) = &mut self.0 else { return };
         if watched.len() <= id {
             watched.resize(id + 1, Seen::default());
         }
-        watched[id] = seen;
+        watched[id] = Seen { gaps: *gaps, data_end };
     }
 
-    /// What the bus did from the acceptance of `id` in clock `accepted` to the beginning of its own last data; `now` is what
-    /// it has charged and that beginning.
+    /// What the bus did from the acceptance of `id` in clock `accepted` to `begin`, when its own last data begin.
     #[inline(never)]
-    pub fn waits(&self, id: usize, accepted: u64, now: Seen) -> Waits {
+    pub fn waits(&self, id: usize, accepted: u64, gaps: &[u64; GAPS], begin: u64) -> Waits {
         let Some(seen) = self.0.as_ref().and_then(|watched| watched.get(id)) else { return Waits::default() };
-        let gap = |gap: Gap| now.gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
-        let gaps: u64 = now.gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
+        let gap = |gap: Gap| gaps[gap as usize].saturating_sub(seen.gaps[gap as usize]);
+        let charged: u64 = gaps.iter().zip(&seen.gaps).map(|(now, then)| now.saturating_sub(*then)).sum();
         let clocks = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         Waits {
             refresh: clocks(gap(Gap::Refresh)),
@@ -60,7 +59,7 @@ impl Watch {
             data: clocks(
                 // What was promised when it came, and what came since.
                 seen.data_end.saturating_sub(accepted)
-                    + now.data_end.saturating_sub(seen.data_end).saturating_sub(gaps)
+                    + begin.saturating_sub(seen.data_end).saturating_sub(charged)
                     + gap(Gap::BankGroup),
             ),
         }

@@ -4,39 +4,37 @@
 
 use crate::dram::channel::queues::Entry;
 use crate::dram::channel::{ACT, Channel, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR};
-use crate::dram::policy::Order;
 
 impl<const G: usize> Channel<G> {
     #[inline(always)]
-    pub(super) fn first_ready_has_come(&mut self, entry: &Entry, queue: usize, first: bool) {
+    pub(super) fn first_ready_has_come(&mut self, entry: &Entry, queue: usize, first: bool, cap: u32) {
         let bank = entry.bank();
         if entry.output {
-            return self.look_at(bank);
+            return self.look_first_ready(bank, cap);
         }
-        if self.switch() || queue != self.queues.writing {
+        if self.switch(cap) || queue != self.queues.writing {
             return;
         }
         // An older hit keeps its place; so does an activate. A precharge may turn into a hit.
         if first || (self.candidates.of(bank).kind() == PRE && self.rows.bank[bank].open == entry.place.row) {
-            self.look_at(bank);
+            self.look_first_ready(bank, cap);
         }
     }
 
     #[inline(always)]
-    pub(super) fn first_ready_was_served(&mut self, bank: usize) {
-        if !self.switch() {
-            self.look_at(bank);
+    pub(super) fn first_ready_was_served(&mut self, bank: usize, cap: u32) {
+        if !self.switch(cap) {
+            self.look_first_ready(bank, cap);
         }
     }
 
     /// Starts or ends a write drain; whether it did.
     #[inline(always)]
-    fn switch(&mut self) -> bool {
+    fn switch(&mut self, cap: u32) -> bool {
         if !self.queues.switch() {
             return false;
         }
         self.account.counters.switches += 1;
-        let Order::FrFcfs { cap } = self.order else { return true };
         for bank in 0..self.timing.banks {
             self.look_first_ready(bank, cap);
         }

@@ -32,7 +32,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     pub(super) fn has_come(&mut self, entry: &Entry, queue: usize, first: bool) {
         match self.order {
-            Order::FrFcfs { .. } => self.first_ready_has_come(entry, queue, first),
+            Order::FrFcfs { cap } => self.first_ready_has_come(entry, queue, first, cap),
             Order::Fcfs { .. } | Order::Batch { .. } => self.look_in_order(),
         }
     }
@@ -41,7 +41,7 @@ impl<const G: usize> Channel<G> {
     #[inline(always)]
     pub(super) fn was_served(&mut self, bank: usize) {
         match self.order {
-            Order::FrFcfs { .. } => self.first_ready_was_served(bank),
+            Order::FrFcfs { cap } => self.first_ready_was_served(bank, cap),
             Order::Fcfs { .. } | Order::Batch { .. } => self.next_in_order(),
         }
     }
