@@ -91,7 +91,7 @@ impl<const G: usize> Channel<G> {
         self.rows.bank[bank].opened = Opened::Miss;
         self.precharge(bank);
         self.page.stays(bank);
-        self.look_at_all(1 << bank);
+        self.look_at(bank);
     }
 
     #[inline(always)]
