@@ -6,6 +6,8 @@ use super::timing::Timing;
 use crate::dram::counters::{GAPS, Gap};
 
 #[derive(Clone, Debug)]
+// A line of the host's cache.
+#[repr(align(64))]
 pub(super) struct DataBus {
     /// End of the latest data, internal, and as others count it.
     pub data_end: u32,

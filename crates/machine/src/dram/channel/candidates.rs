@@ -71,6 +71,8 @@ impl Want {
 }
 
 #[derive(Clone, Debug)]
+// What is not by bank begins a line of the host's cache.
+#[repr(align(64))]
 pub(super) struct Candidates {
     candidate: [Candidate; BANKS],
     want: [Want; BANKS],

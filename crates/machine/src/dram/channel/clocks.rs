@@ -15,6 +15,8 @@ const REBASE: u32 = 1 << 30;
 pub(super) const NEVER: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
+// What is not by bank begins a line of the host's cache.
+#[repr(align(64))]
 pub(super) struct Clocks {
     /// What internal clocks count from.
     base: u64,

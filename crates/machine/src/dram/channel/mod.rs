@@ -89,22 +89,24 @@ pub(super) trait Sink {
     }
 }
 
-/// One channel. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
+/// One channel: its stages. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
 #[derive(Clone, Debug)]
+// In this order, what is not by bank lies in few lines of the host's cache: stages end or begin with it.
+#[repr(C)]
 pub(super) struct Channel<const G: usize> {
-    timing: Timing<G>,
     clocks: Clocks,
     candidates: Candidates,
     queues: Queues,
     rows: Rows,
+    refreshes: Refreshes,
+    page: IdleRows,
+    bus: DataBus,
     order: Order,
     /// What service in order remembers.
     turns: Turns,
-    page: IdleRows,
-    refreshes: Refreshes,
-    bus: DataBus,
     watch: Watch,
     pub account: Account,
+    timing: Timing<G>,
 }
 
 impl<const G: usize> Channel<G> {

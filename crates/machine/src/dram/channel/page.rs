@@ -18,10 +18,12 @@ struct Idle {
 }
 
 #[derive(Clone, Debug)]
+// The mask beside the refreshes before it, see `Channel`.
+#[repr(C)]
 pub(super) struct IdleRows {
-    policy: Page,
     /// Banks whose row is to be closed.
     pub closing: u64,
+    policy: Page,
     bank: [Idle; BANKS],
 }
 
@@ -40,6 +42,15 @@ impl IdleRows {
         match self.policy {
             Page::Open => false,
             Page::Closed | Page::Adaptive { .. } => true,
+        }
+    }
+
+    /// Whether it learns from how long rows are used.
+    #[inline(always)]
+    fn adapts(&self) -> bool {
+        match self.policy {
+            Page::Open | Page::Closed => false,
+            Page::Adaptive { .. } => true,
         }
     }
 
@@ -74,29 +85,29 @@ impl IdleRows {
 
     #[inline(always)]
     pub fn used(&mut self, bank: usize, now: u32) {
-        self.bank[bank].last_use = now;
+        if self.adapts() {
+            self.bank[bank].last_use = now;
+        }
     }
 
     /// A row is opened.
     #[inline(always)]
     pub fn opened(&mut self, bank: usize, row: u32, now: u32) {
-        let idle = &mut self.bank[bank];
-        if idle.closed_row != NO_ROW {
-            if idle.closed_row == row
-                && let Page::Adaptive { .. } = self.policy
-            {
+        if self.adapts() {
+            let idle = &mut self.bank[bank];
+            if idle.closed_row == row {
                 // It was closed too early.
                 idle.timeout = (idle.timeout * 2).min(Page::GREATEST_TIMEOUT);
             }
             idle.closed_row = NO_ROW;
+            idle.last_use = now;
         }
-        idle.last_use = now;
     }
 
     /// A row is closed for another one.
     #[inline(always)]
     pub fn conflicted(&mut self, bank: usize) {
-        if let Page::Adaptive { .. } = self.policy {
+        if self.adapts() {
             // It stayed open in vain.
             let idle = &mut self.bank[bank];
             idle.timeout = (idle.timeout / 2).max(Page::LEAST_TIMEOUT);
@@ -104,8 +115,11 @@ impl IdleRows {
     }
 
     /// An idle row is closed.
+    #[inline(always)]
     pub fn closed(&mut self, bank: usize, row: u32) {
-        self.bank[bank].closed_row = row;
+        if self.adapts() {
+            self.bank[bank].closed_row = row;
+        }
     }
 
     /// When the next idle row may be closed, and its bank.

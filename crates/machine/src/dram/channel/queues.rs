@@ -68,6 +68,8 @@ struct Drain {
 }
 
 #[derive(Clone, Debug)]
+// What is not by bank begins a line of the host's cache.
+#[repr(align(64))]
 pub(super) struct Queues {
     slots: [Slot; MOST_ENTRIES as usize],
     /// By queue, or by what the scheduler tells apart, and by bank.
