@@ -2,7 +2,7 @@
 //!
 //! A scheduler ([`super::order`]) says what a bank wants; whose turn it is follows from clocks alone.
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, back};
 use super::timing::Timing;
 use super::{ACT, BANK_BITS, BANKS, GROUPS, NIL, NONE, RD, banks_of};
 
@@ -160,7 +160,7 @@ impl Candidates {
 
     pub fn rebase(&mut self, by: u32) {
         self.keys = [Key::STALE; 4];
-        self.candidate.iter_mut().for_each(|candidate| super::clocks::back(&mut candidate.ready, by));
+        self.candidate.iter_mut().for_each(|candidate| back(&mut candidate.ready, by));
     }
 
     /// The least key of all candidates.

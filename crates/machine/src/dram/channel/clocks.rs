@@ -3,7 +3,6 @@
 //! Clocks are kept in 32 bits and taken back now and then ([`Clocks::rebase`]). A bank has clocks of its own; what keeps
 //! commands apart beyond a bank is folded into clocks by bank group. A command may go out from the later of the two.
 
-use super::candidates::Candidates;
 use super::timing::Timing;
 use super::{ACT, BANKS, GROUPS};
 
@@ -101,19 +100,19 @@ impl Clocks {
         }
     }
 
-    /// Raises the clocks of all commands that `kind` to `bank` keeps away.
+    /// Raises the clocks of all commands that `kind` to `bank` keeps away; `beyond` hears of those that go to other banks.
     #[inline(always)]
     pub fn keep_apart<const G: usize>(
         &mut self,
         timing: &Timing<G>,
-        candidates: &mut Candidates,
         kind: usize,
         bank: usize,
+        mut beyond: impl FnMut(usize),
     ) {
         let now = self.now;
         let group = usize::from(timing.group_of[bank]);
         for &(next, offset) in &timing.wide[kind] {
-            candidates.forget_least(next & 3);
+            beyond(next & 3);
             let lanes = &timing.lanes[offset + group];
             let first = (next & 3) * GROUPS;
             let shared = &mut self.shared[first..first + G];

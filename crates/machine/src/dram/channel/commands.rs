@@ -15,7 +15,7 @@ impl<const G: usize> Channel<G> {
         self.note(KINDS[kind & 3], bank, self.rows.bank[bank].open);
         self.charge(bank, write, index);
         self.clocks.take_bus(&self.timing, kind & 3);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, kind & 3, bank);
+        self.keep_apart(kind & 3, bank);
         let end = self.clocks.now + self.timing.delay[usize::from(write)] + self.timing.burst;
         self.bus.data_end = end;
         self.bus.end = self.clocks.outside(end);
@@ -98,7 +98,7 @@ impl<const G: usize> Channel<G> {
     fn activate(&mut self, bank: usize, row: u32) {
         self.note(Command::Act, bank, row);
         self.clocks.take_bus(&self.timing, ACT);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, ACT, bank);
+        self.keep_apart(ACT, bank);
         self.candidates.forget_least(ACT);
         self.clocks.keep_four_apart(&self.timing, bank);
         self.page.opened(bank, row, self.clocks.now);
@@ -110,10 +110,17 @@ impl<const G: usize> Channel<G> {
     fn precharge(&mut self, bank: usize) {
         self.note(Command::Pre, bank, 0);
         self.clocks.take_bus(&self.timing, PRE);
-        self.clocks.keep_apart(&self.timing, &mut self.candidates, PRE, bank);
+        self.keep_apart(PRE, bank);
         self.rows.bank[bank].open = NO_ROW;
         self.shut(1 << bank);
         self.account.counters.precharges += 1;
+    }
+
+    /// Keeps away what may not follow a command, in this bank and beyond.
+    #[inline(always)]
+    pub(super) fn keep_apart(&mut self, kind: usize, bank: usize) {
+        let candidates = &mut self.candidates;
+        self.clocks.keep_apart(&self.timing, kind, bank, |next| candidates.forget_least(next));
     }
 
     /// Counts banks as closed.

@@ -1,5 +1,22 @@
 //! One channel's controller and devices: the engine.
 //!
+//! A channel is its stages, each with its fields in a file of its own; what concerns several is a method of [`Channel`]
+//! in the file of the stage that decides.
+//!
+//! | question | file |
+//! |---|---|
+//! | What does the standard say? | `timing` |
+//! | Where does a request wait? | `queues` |
+//! | Which request goes first? | `order` |
+//! | From when on may a command go out? | `clocks` |
+//! | Where is the next command chosen? | `candidates` |
+//! | What does a command change? | `commands` |
+//! | Which rows are open? | `rows` |
+//! | Where is an idle row closed? | `page` |
+//! | Where is refresh decided? | `refresh` |
+//! | What is the data bus's time charged to? | `bus` |
+//! | What is counted, and what do requests wait for? | `account`, `waits` |
+//!
 //! Each bank has at most one candidate command. It may go out from the later of two clocks, the bank's
 //! own and that of its bank group, into which the constraints of rank and channel are folded. The next
 //! command is the least of one packed key a bank (clock, class, age, bank), and time jumps to it.

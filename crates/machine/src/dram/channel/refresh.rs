@@ -195,7 +195,7 @@ impl<const G: usize> Channel<G> {
     fn close_all(&mut self, target: u64) {
         self.account.counters.precharges += u64::from((self.rows.open & target).count_ones());
         for b in banks_of(target) {
-            self.clocks.keep_apart(&self.timing, &mut self.candidates, PRE, b);
+            self.keep_apart(PRE, b);
             self.rows.bank[b].open = NO_ROW;
             self.rows.bank[b].opened = Opened::Miss;
         }
