@@ -36,7 +36,7 @@ fn made(trace: &str, requests: u64) -> (Vec<u64>, Vec<bool>) {
             state ^= state << 17;
             let line = match trace {
                 "stream" => i,
-                "mix" if state >> 40 & 3 != 0 => (i % 16) << 20 | i / 16,
+                "mix" if state >> 40 & 3 != 0 => ((i % 16) << 20) + i / 16,
                 "random" | "mix" => state >> 20,
                 _ => panic!("traces are stream, random, mix"),
             };

@@ -1,13 +1,14 @@
 //! What is counted and kept: counts, latencies, how requests found their banks, and all commands if asked for.
 
 use ::stats::Histogram;
+use serde::{Deserialize, Serialize};
 use units::Ps;
 
 use super::queues::Class;
 use crate::dram::checker::Issued;
 use crate::dram::counters::Counters;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::dram) struct Account {
     pub counters: Counters,
     /// Of reads and of writes, in clocks.

@@ -4,8 +4,9 @@ use super::clocks::{ORIGIN, back};
 use super::rows::{Bank, Opened};
 use super::timing::Timing;
 use crate::dram::counters::{GAPS, Gap};
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // A line of the host's cache.
 #[repr(align(64))]
 pub(super) struct DataBus {

@@ -5,9 +5,10 @@
 use super::clocks::{Clocks, back};
 use super::timing::Timing;
 use super::{ACT, BANK_BITS, BANKS, GROUPS, NIL, NONE, RD, banks_of};
+use serde::{Deserialize, Serialize};
 
 /// Orders what may go out: clock, then columns before rows, the oldest, the bank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Key(u64);
 
 /// A key's lower half, from the top: 1 for row commands, age, bank.
@@ -48,7 +49,7 @@ impl Key {
 }
 
 /// A bank's candidate.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Candidate {
     /// The bank's own clock for it.
     ready: u32,
@@ -57,7 +58,7 @@ struct Candidate {
 }
 
 /// What a bank wants, and for which request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Want {
     kind: u8,
     pub slot: u8,
@@ -70,11 +71,13 @@ impl Want {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
 pub(super) struct Candidates {
+    #[serde(with = "super::arrays")]
     candidate: [Candidate; BANKS],
+    #[serde(with = "super::arrays")]
     want: [Want; BANKS],
     /// By kind of command, the banks whose candidate it is.
     wanted: [u64; 4],

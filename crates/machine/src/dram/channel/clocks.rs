@@ -5,6 +5,7 @@
 
 use super::timing::Timing;
 use super::{ACT, BANKS, GROUPS};
+use serde::{Deserialize, Serialize};
 
 /// Internal clocks start here, so that "never" is far enough in the past of every constraint.
 pub(super) const ORIGIN: u32 = 1 << 21;
@@ -13,7 +14,7 @@ const KEEP: u32 = 1 << 22;
 const REBASE: u32 = 1 << 30;
 pub(super) const NEVER: u32 = u32::MAX;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
 pub(super) struct Clocks {
@@ -23,11 +24,14 @@ pub(super) struct Clocks {
     /// By bus: row commands, column commands.
     pub bus_free: [u32; 2],
     /// By bank and kind of command.
+    #[serde(with = "super::arrays")]
     pub own: [[u32; 4]; BANKS],
     /// By kind of command and bank group.
+    #[serde(with = "super::arrays")]
     pub shared: [u32; 4 * GROUPS],
     /// By command and bank, when it went there last.
-    pub last: [[u32; BANKS]; 7],
+    #[serde(with = "super::arrays")]
+    pub last: [u32; 7 * BANKS],
     /// By rank, the latest four activates and which of them is the oldest.
     acts: Vec<([u32; 4], usize)>,
 }
@@ -40,7 +44,7 @@ impl Clocks {
             bus_free: [0; 2],
             own: [[0; 4]; BANKS],
             shared: [0; 4 * GROUPS],
-            last: [[0; BANKS]; 7],
+            last: [0; 7 * BANKS],
             acts: vec![([0; 4], 0); ranks],
         }
     }
@@ -72,7 +76,7 @@ impl Clocks {
         self.base = self.base.wrapping_add(u64::from(by));
         let back = |clock: &mut u32| back(clock, by);
         self.own.iter_mut().flatten().for_each(back);
-        self.last.iter_mut().flatten().chain(&mut self.shared).for_each(back);
+        self.last.iter_mut().chain(&mut self.shared).for_each(back);
         self.acts.iter_mut().flat_map(|(clocks, _)| clocks).for_each(back);
         self.bus_free.iter_mut().chain([&mut self.now]).for_each(back);
     }
@@ -113,7 +117,7 @@ impl Clocks {
         let group = usize::from(timing.group_of[bank]);
         for &(next, offset) in &timing.wide[kind] {
             beyond(next & 3);
-            let lanes = &timing.lanes[offset + group];
+            let lanes = &timing.lanes[offset + group].0;
             let first = (next & 3) * GROUPS;
             let shared = &mut self.shared[first..first + G];
             for g in 0..G {
@@ -124,7 +128,7 @@ impl Clocks {
         for (own, apart) in own.iter_mut().zip(&timing.same_bank[kind]) {
             *own = (*own).max(now + apart);
         }
-        self.last[kind][bank] = now;
+        self.last[kind * BANKS + bank] = now;
     }
 
     /// After an activate: the fourth one after it that its rank may take waits for the window (tFAW).

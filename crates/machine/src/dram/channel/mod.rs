@@ -27,6 +27,7 @@
 //! closing an idle row; then a request is accepted if the register is empty.
 
 mod account;
+mod arrays;
 mod bus;
 mod candidates;
 mod clocks;
@@ -57,6 +58,7 @@ use super::map::Place;
 use super::policy::{ControllerSpec, Order};
 use super::standard::{Command, Standard};
 use crate::MachineError;
+use serde::{Deserialize, Serialize};
 
 /// The furthest that one call of the loop goes; then idle time may be skipped.
 const STEP: u32 = 1 << 23;
@@ -107,7 +109,7 @@ pub(super) trait Sink {
 }
 
 /// One channel: its stages. `G` is its number of bank groups over all ranks, or a little more: 4, 8 or 16.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // In this order, what is not by bank lies in few lines of the host's cache: stages end or begin with it.
 #[repr(C)]
 pub(super) struct Channel<const G: usize> {
@@ -396,6 +398,8 @@ impl<const G: usize> Channel<G> {
     }
 
     /// Takes all clocks back by `by`.
+    #[cold]
+    #[inline(never)]
     fn rebase(&mut self, by: u32) {
         self.clocks.rebase(by);
         self.candidates.rebase(by);
@@ -415,4 +419,79 @@ fn banks_of(mut mask: u64) -> impl Iterator<Item = usize> {
         mask &= mask - 1;
         Some(bank)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dram::policy::{BatchBy, Page, Refresh, Writes};
+    use crate::dram::presets;
+
+    #[derive(Default)]
+    struct Found(Vec<(u64, u64, u64, Class, Waits)>, Waits);
+
+    impl Sink for Found {
+        fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class) {
+            self.0.push((id, accepted, finished, class, self.1));
+        }
+
+        fn waited(&mut self, _: u64, waits: Waits) {
+            self.1 = waits;
+        }
+    }
+
+    fn controllers() -> Vec<(&'static str, ControllerSpec)> {
+        let usual = ControllerSpec::default();
+        let drain = Writes::Drain { queue: 16, high: 12, low: 4 };
+        let page = Page::Adaptive { timeout: 64 };
+        let batch = Order::Batch { by: BatchBy::BankParity, size: 4, prefetch: 3 };
+        vec![
+            ("ddr4-2400u", ControllerSpec { order: Order::FrFcfs { cap: 2 }, writes: drain, page, ..usual }),
+            ("hbm2-2000", ControllerSpec { page: Page::Closed, refresh: Refresh::PerBank, ..usual }),
+            ("ddr5-4800b", ControllerSpec { order: batch, page, ..usual }),
+        ]
+    }
+
+    /// Offers requests `from` on, spread over banks and few rows.
+    fn drive(channel: &mut Channel<16>, numbers: std::ops::Range<u64>, banks: u64, found: &mut Found) {
+        for id in numbers {
+            let drawn = (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let (bank, row, column) = ((drawn % banks) as u32, (drawn >> 8 & 3) as u32, (drawn >> 10 & 15) as u32);
+            channel.drive(Goal::Offer(id * 7), found);
+            channel.accept(id, Place { bank, row, column, ..Place::default() }, drawn >> 14 & 1 == 1);
+        }
+    }
+
+    #[test]
+    fn a_channel_that_is_written_down_in_the_middle_goes_on_as_it_would() {
+        for (name, spec) in controllers() {
+            let standard = presets::preset(name).unwrap();
+            let banks = u64::from(standard.banks_per_channel());
+            let mut channel = Channel::<16>::new(&standard, &spec, 64).unwrap();
+            channel.watch();
+            channel.account.log = Some(Vec::new());
+            let mut before = Found::default();
+            drive(&mut channel, 0..3000, banks, &mut before);
+            assert!(!channel.is_empty(), "{name}");
+            let text = serde_json::to_string(&channel).unwrap();
+            let mut again: Channel<16> = serde_json::from_str(&text).unwrap();
+            let (mut went_on, mut read) = (Found(Vec::new(), before.1), Found(Vec::new(), before.1));
+            for (channel, found) in [(&mut channel, &mut went_on), (&mut again, &mut read)] {
+                drive(channel, 3000..6000, banks, found);
+                channel.drive(Goal::Empty, found);
+            }
+            assert_eq!(went_on.0, read.0, "{name}");
+            assert_eq!(channel.account.log, again.account.log, "{name}");
+            assert_eq!(serde_json::to_string(&channel).unwrap(), serde_json::to_string(&again).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_channel_that_lacks_a_bank_is_not_read() {
+        let channel = Channel::<16>::new(&presets::ddr4_2400u(), &ControllerSpec::default(), 64).unwrap();
+        let mut value = serde_json::to_value(&channel).unwrap();
+        value["rows"]["bank"].as_array_mut().unwrap().pop();
+        let error = serde_json::from_value::<Channel<16>>(value).unwrap_err().to_string();
+        assert!(error.contains("63 elements in place of 64"), "{error}");
+    }
 }

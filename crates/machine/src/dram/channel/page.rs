@@ -7,9 +7,10 @@ use super::clocks::{Clocks, NEVER, back};
 use super::timing::Timing;
 use super::{BANKS, NO_ROW, PRE};
 use crate::dram::policy::Page;
+use serde::{Deserialize, Serialize};
 
 /// What the policy remembers of a bank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Idle {
     /// The last row it closed, to see whether that was too early.
     closed_row: u32,
@@ -17,13 +18,14 @@ struct Idle {
     timeout: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // The mask beside the refreshes before it, see `Channel`.
 #[repr(C)]
 pub(super) struct IdleRows {
     /// Banks whose row is to be closed.
     pub closing: u64,
     policy: Page,
+    #[serde(with = "super::arrays")]
     bank: [Idle; BANKS],
 }
 

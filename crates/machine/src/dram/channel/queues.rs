@@ -9,9 +9,10 @@ use super::{BANKS, NIL, OUTPUT};
 use crate::MachineError;
 use crate::dram::map::Place;
 use crate::dram::policy::{ControllerSpec, MOST_ENTRIES, Writes};
+use serde::{Deserialize, Serialize};
 
 /// How a request found its bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::dram) enum Class {
     /// With its row open.
     #[default]
@@ -23,7 +24,7 @@ pub(in crate::dram) enum Class {
 }
 
 /// A request in the controller.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub id: u64,
     pub place: Place,
@@ -42,7 +43,7 @@ impl Entry {
 }
 
 /// A request that waits, and its neighbours in its list.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Slot {
     pub entry: Entry,
     pub seq: u32,
@@ -54,26 +55,28 @@ pub(super) struct Slot {
     prev: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct List {
     head: u8,
     tail: u8,
 }
 
 /// A write queue is drained from `high` entries down to `low`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Drain {
     high: u32,
     low: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
 pub(super) struct Queues {
+    #[serde(with = "super::arrays")]
     slots: [Slot; MOST_ENTRIES as usize],
-    /// By queue, or by what the scheduler tells apart, and by bank.
-    list: [[List; BANKS]; 3],
+    /// By bank and queue, or what the scheduler tells apart.
+    #[serde(with = "super::arrays")]
+    list: [[List; 3]; BANKS],
     /// Entries of each queue, and how many it can have.
     len: [u32; 3],
     capacity: [u32; 3],
@@ -99,7 +102,7 @@ impl Queues {
         };
         let mut queues = Queues {
             slots: [Slot::default(); MOST_ENTRIES as usize],
-            list: [[List { head: NIL, tail: NIL }; BANKS]; 3],
+            list: [[List { head: NIL, tail: NIL }; 3]; BANKS],
             len: [0; 3],
             capacity: [spec.queue, writes, 0],
             free: 0,
@@ -171,7 +174,7 @@ impl Queues {
     /// The oldest request of a list.
     #[inline(always)]
     pub fn head(&self, which: usize, bank: usize) -> u8 {
-        self.list[which][bank].head
+        self.list[bank][which].head
     }
 
     #[inline(always)]
@@ -205,7 +208,7 @@ impl Queues {
     /// Appends to a list; whether it was empty.
     #[inline(always)]
     pub fn push(&mut self, index: u8, which: usize, bank: usize) -> bool {
-        let list = &mut self.list[which % 3][bank];
+        let list = &mut self.list[bank][which % 3];
         let tail = list.tail;
         list.tail = index;
         if tail == NIL {
@@ -222,7 +225,7 @@ impl Queues {
     #[inline(always)]
     pub fn take_out(&mut self, index: u8, queue: usize, which: usize, bank: usize) -> bool {
         let slot = self.slots[place_of(index)];
-        let list = &mut self.list[which % 3][bank];
+        let list = &mut self.list[bank][which % 3];
         if slot.prev == NIL {
             list.head = slot.next;
         } else {
@@ -241,7 +244,7 @@ impl Queues {
 
     /// Whether the write queue has the line.
     pub fn holds(&self, place: Place) -> bool {
-        let mut at = self.list[1][place.bank as usize & (BANKS - 1)].head;
+        let mut at = self.list[place.bank as usize & (BANKS - 1)][1].head;
         while at != NIL {
             let slot = &self.slots[place_of(at)];
             if (slot.entry.place.row, slot.entry.place.column) == (place.row, place.column) {

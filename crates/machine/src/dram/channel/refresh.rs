@@ -7,14 +7,15 @@
 use super::clocks::{Clocks, NEVER, ORIGIN, back};
 use super::rows::{Opened, Rows};
 use super::timing::{Timing, kind_of};
-use super::{ACT, Channel, NO_ROW, PRE, RD, WR, banks_of};
+use super::{ACT, BANKS, Channel, NO_ROW, PRE, RD, WR, banks_of};
 use crate::dram::policy::Refresh;
 use crate::dram::standard::Command;
+use serde::{Deserialize, Serialize};
 
 /// Ranks that a channel can have.
 const UNITS: usize = 8;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Refreshes {
     /// When the next one falls due.
     pub due: u32,
@@ -120,6 +121,7 @@ impl Refreshes {
     }
 
     /// The next command towards a refresh that is due: clock, command, bank.
+    #[inline(never)]
     pub fn next<const G: usize>(&self, timing: &Timing<G>, clocks: &Clocks, rows: &Rows) -> (u32, (Command, usize)) {
         let mut best = (NEVER, (Command::Ref, 0));
         let (close, refresh) = self.commands();
@@ -150,8 +152,11 @@ impl Refreshes {
 /// From which clock on what went before allows the refresh of these banks.
 fn refresh_from<const G: usize>(timing: &Timing<G>, clocks: &Clocks, refresh: Command, target: u64) -> u32 {
     let from = timing.rules.iter().filter(|rule| rule.next == refresh).map(|rule| {
-        let last = &clocks.last[rule.prev as usize];
-        banks_of(timing.near(rule.level, target)).map(|b| last[b]).max().unwrap_or(0) + rule.clocks
+        banks_of(timing.near(rule.level, target))
+            .map(|b| clocks.last[rule.prev as usize * BANKS + b])
+            .max()
+            .unwrap_or(0)
+            + rule.clocks
     });
     from.max().unwrap_or(0)
 }
@@ -173,6 +178,8 @@ impl<const G: usize> Channel<G> {
         self.refreshes.look_for_due();
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn issue_refresh(&mut self, command: Command, bank: usize) {
         let unit = self.refreshes.unit_of(&self.timing, bank);
         let target = self.refreshes.banks(&self.timing, unit);
@@ -206,7 +213,7 @@ impl<const G: usize> Channel<G> {
     /// Raises the clocks of all commands of requests that a refresh keeps away.
     fn keep_refresh_apart(&mut self, refresh: Command, target: u64) {
         let clocks = &mut self.clocks;
-        banks_of(target).for_each(|b| clocks.last[refresh as usize][b] = clocks.now);
+        banks_of(target).for_each(|b| clocks.last[refresh as usize * BANKS + b] = clocks.now);
         for rule in self.timing.rules.iter().filter(|rule| rule.prev == refresh) {
             let Some(next) = kind_of(rule.next) else { continue };
             let clock = clocks.now + rule.clocks;

@@ -2,9 +2,10 @@
 
 use super::queues::Class;
 use super::{BANKS, NO_ROW};
+use serde::{Deserialize, Serialize};
 
 /// How a bank's row came to be open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Opened {
     /// The bank was closed.
     #[default]
@@ -13,7 +14,7 @@ pub(super) enum Opened {
     Conflict,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Bank {
     /// The open row.
     pub open: u32,
@@ -37,8 +38,9 @@ impl Bank {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Rows {
+    #[serde(with = "super::arrays")]
     pub bank: [Bank; BANKS],
     /// Banks with a row open.
     pub open: u64,

@@ -6,9 +6,10 @@
 use super::{BANKS, KINDS, RD, WR};
 use crate::MachineError;
 use crate::dram::standard::{Command, Level, Standard};
+use serde::{Deserialize, Serialize};
 
 /// A rule between kinds of commands that is looked at only around refreshes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Rule {
     pub prev: Command,
     pub next: Command,
@@ -19,15 +20,19 @@ pub(super) struct Rule {
 /// Distances that reach beyond a bank: `(next, offset of the first bank group's lanes)`.
 type Wide = Vec<(usize, usize)>;
 
+/// Distances to each bank group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Lanes<const G: usize>(#[serde(with = "super::arrays")] pub [u32; G]);
+
 /// A standard's distances. `G` is the number of bank groups over all ranks, or a little more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Timing<const G: usize> {
     /// Between commands to one bank, by kinds: the first, then the second.
     pub same_bank: [[u32; 4]; 4],
     /// By kind of command.
     pub wide: [Wide; 4],
     /// What [`Timing::wide`] points to: distances to each bank group.
-    pub lanes: Vec<[u32; G]>,
+    pub lanes: Vec<Lanes<G>>,
     /// From an activate to the fourth one after it.
     pub faw: u32,
     pub rules: Vec<Rule>,
@@ -46,9 +51,12 @@ pub(super) struct Timing<const G: usize> {
     pub bursts: u8,
     pub banks: usize,
     pub ranks: usize,
+    #[serde(with = "super::arrays")]
     pub group_of: [u8; BANKS],
+    #[serde(with = "super::arrays")]
     pub rank_of: [u8; BANKS],
     /// By bank group.
+    #[serde(with = "super::arrays")]
     pub rank_of_group: [u8; G],
 }
 
@@ -120,15 +128,15 @@ impl<const G: usize> Timing<G> {
 
     /// Lays out what a command to each bank group keeps away from every other one.
     fn spread(&mut self, reach: &Reach, groups: usize) {
-        for p in 0..4 {
-            for (n, [group, rank, other]) in reach[p].into_iter().enumerate() {
+        for (p, reach) in reach.iter().enumerate() {
+            for (n, &[group, rank, other]) in reach.iter().enumerate() {
                 if group.max(rank).max(other) == 0 {
                     continue;
                 }
                 self.wide[p].push((n, self.lanes.len()));
                 for g in 0..groups {
                     let ranks = &self.rank_of_group;
-                    self.lanes.push(std::array::from_fn(|o| {
+                    self.lanes.push(Lanes(std::array::from_fn(|o| {
                         if o >= groups {
                             0
                         } else if ranks[o] != ranks[g] {
@@ -138,7 +146,7 @@ impl<const G: usize> Timing<G> {
                         } else {
                             rank
                         }
-                    }));
+                    })));
                 }
             }
         }

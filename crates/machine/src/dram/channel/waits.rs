@@ -1,6 +1,7 @@
 //! What requests wait for, as far as the data bus tells: what it had done when one came, and when its data begin.
 
 use crate::dram::counters::{GAPS, Gap};
+use serde::{Deserialize, Serialize};
 
 /// What a data bus did while a request waited for it, in clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,14 +17,14 @@ pub(in crate::dram) struct Waits {
 }
 
 /// The data bus when a request came.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Seen {
     gaps: [u64; GAPS],
     data_end: u64,
 }
 
 /// By request number, what the bus had done when it came; kept where it is not [`None`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Watch(Option<Vec<Seen>>);
 
 impl Watch {

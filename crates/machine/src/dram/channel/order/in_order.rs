@@ -6,8 +6,9 @@
 use crate::dram::channel::queues::Entry;
 use crate::dram::channel::{ACT, Channel, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR, banks_of};
 use crate::dram::policy::Order;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::dram::channel) struct Turns {
     /// Banks that want something.
     window: u64,
