@@ -94,7 +94,7 @@ fn behind_llc(addresses: &[u64], writes: &[bool]) -> String {
     let (mut finished, mut accepted, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for (i, (addr, write)) in addresses.iter().zip(writes).enumerate() {
         let at = Ps(i as u64 * 6000);
-        dram.hand_in(i as u64, Line(addr / 64), *write, false, at);
+        dram.hand_in(i as u64, 0, Line(addr / 64), *write, false, at);
         dram.drive(at, &mut finished, &mut accepted);
         ends.extend(
             finished.drain(..).map(|f| f.id ^ f.at.0.rotate_left(32) ^ f.waits.iter().map(|w| w.0).sum::<u64>()),

@@ -266,20 +266,24 @@ impl Hierarchy {
 
     /// Memory gets what caches and tails have of `line`, asked for at `now`; caches keep it: when memory has it.
     fn clean(&mut self, line: Line, now: Ps) -> Ps {
-        let at = self.clean_elsewhere(line, now).max(self.clean_here(line, now));
-        at.max(self.clean_tail(line, now))
+        let (afar, was_afar) = self.clean_elsewhere(line, now);
+        let (near, was_near) = self.clean_here(line, now);
+        if let Some(engine) = &mut self.engine {
+            engine.counters.cleaned += u64::from(was_afar || was_near);
+        }
+        afar.max(near).max(self.clean_tail(line, now))
     }
 
-    /// As [`Hierarchy::clean`], of another socket's caches, the only ones that have it modified if they do.
-    fn clean_elsewhere(&mut self, line: Line, now: Ps) -> Ps {
+    /// As [`Hierarchy::clean`], of another socket's caches, the only ones that have it modified if they do; and whether they did.
+    fn clean_elsewhere(&mut self, line: Line, now: Ps) -> (Ps, bool) {
         match self.modified_elsewhere(line) {
             Some(socket) => self.at_socket(socket, now, |memory, at| memory.clean_here(line, at)),
-            None => now,
+            None => (now, false),
         }
     }
 
-    /// As [`Hierarchy::clean`], of the caches of the present socket.
-    fn clean_here(&mut self, line: Line, now: Ps) -> Ps {
+    /// As [`Hierarchy::clean`], of the caches of the present socket; and whether they had it modified.
+    fn clean_here(&mut self, line: Line, now: Ps) -> (Ps, bool) {
         let share = self.share_of(units::Clos(0));
         let spot = self.llc.spot(line);
         let cast = self.cast(spot, Requester::Device, now);
@@ -295,16 +299,12 @@ impl Hierarchy {
         self.meet_tenants(spot, now);
         let held = self.llc.remove(spot);
         // What an LLC does not take has gone to memory.
-        let cleaned = held.unwrap_or(modified);
-        if let Some(engine) = &mut self.engine {
-            engine.counters.cleaned += u64::from(cleaned);
-        }
-        let Some(dirty) = held else { return at };
+        let Some(dirty) = held else { return (at, modified) };
         if dirty {
             at = self.write_back(line, at);
         }
         self.fill_llc(line, spot, false, share, now);
-        at
+        (at, dirty)
     }
 
     /// Takes `line`, which `by` is to write in memory, `whole` or in part, from all caches and tails from `now` on: when
@@ -314,7 +314,7 @@ impl Hierarchy {
         let mut clear = self.cast_to_write(line, by, now);
         if self.sockets.is_some() {
             if !whole {
-                clear = clear.max(self.clean_elsewhere(line, now));
+                clear = clear.max(self.clean_elsewhere(line, now).0);
             }
             clear += self.claim(line, clear);
         }

@@ -632,15 +632,15 @@ fn sync() -> CopyEngineSpec {
 
 #[test]
 fn lines_in_stacked_dram_are_copied_there() {
-    let stacked = || {
-        let mut memory = with(sync());
+    let stacked = |engine| {
+        let mut memory = with(engine);
         let lines = vec![SRC / 64..SRC / 64 + 1, DST / 64..DST / 64 + 1];
         memory.put_into_stack(&StackedTablesSpec::default(), lines, Seed(0), "machine.stacked").unwrap();
         memory
     };
-    let read = stacked().read_stacked(Line(SRC / 64), later(1), &mut Default::default()).unwrap() - later(1);
+    let read = stacked(sync()).read_stacked(Line(SRC / 64), later(1), &mut Default::default()).unwrap() - later(1);
     let link = StackedTablesSpec::default().memory.link();
-    let mut memory = stacked();
+    let mut memory = stacked(sync());
     assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), (read + link).0, "there and, for the target, once more");
     let counters = memory.stack_counters().unwrap();
     assert_eq!((counters.reads, counters.writes), (1, 1));
@@ -649,10 +649,7 @@ fn lines_in_stacked_dram_are_copied_there() {
     memory.access(&request(SRC, 8, Access::Store), later(2));
     copy_of(&mut memory, 0, SRC, DST + 64, later(3));
     assert_eq!((memory.stack_counters().unwrap().writes, memory.dram().counters().writes), (2, 1));
-    let mut memory = stacked();
-    memory.engine.as_mut().unwrap().clone_from(&Box::new(
-        super::engines::Engine::new(&dma(EngineNotice::Polling { period: Span::from_ns(50.0) }), "").unwrap(),
-    ));
+    let mut memory = stacked(dma(EngineNotice::Polling { period: Span::from_ns(50.0) }));
     copy_of(&mut memory, 0, SRC, DST, later(1));
     assert_eq!((memory.stack_counters().unwrap().reads, memory.dram().counters().reads), (1, 0));
 }

@@ -523,16 +523,16 @@ impl Hierarchy {
     }
 
     /// Has `socket` do what the present one asks it for at `now`.
-    pub(super) fn at_socket(&mut self, socket: usize, now: Ps, ask: impl FnOnce(&mut Hierarchy, Ps) -> Ps) -> Ps {
+    pub(super) fn at_socket<T>(&mut self, socket: usize, now: Ps, ask: impl FnOnce(&mut Hierarchy, Ps) -> T) -> T {
         let here = self.socket_here();
         let way = match &mut self.sockets {
             Some(sockets) if socket != here => sockets.send(here, socket, false, now),
             _ => Ps::ZERO,
         };
         self.enter_socket(socket);
-        let at = ask(self, now + way);
+        let answer = ask(self, now + way);
         self.enter_socket(here);
-        at
+        answer
     }
 
     /// The socket of the NIC.

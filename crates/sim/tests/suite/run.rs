@@ -321,3 +321,32 @@ fn damage_of_the_table_is_counted_by_kind_with_its_line() {
     assert_eq!((&kind["kind"], &kind["count"], &kind["offset"]), (&"corrupt".into(), &2.into(), &11.into()));
     assert!(kind["what"].as_str().unwrap().starts_with("line 2: "));
 }
+
+#[test]
+fn copy_engines_run_beside_the_other_parts_of_the_memory_system() {
+    let two = "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\", memory=\"interleaved\"}";
+    let none = "machine.applications={tables={llc=false}}";
+    let ring = "machine.llc.interconnect={topology=\"ring\", hop=\"0.5 ns\"}";
+    let engines = [
+        "machine.copy_engine={by=\"non-temporal\"}",
+        "machine.copy_engine={by=\"dma\"}",
+        "machine.copy_engine={by=\"controller\", retires=\"async\"}",
+    ];
+    let beside: [&[&str]; 5] = [
+        &[two],
+        &[none],
+        &["machine.stacked={}"],
+        &["nic.cache_cells=4", "machine.llc.io_ways=0"],
+        &["machine.llc.coherence=snoop", ring],
+    ];
+    let quick = ["machine.cores=2", "function.copy={buffers=64}", "traffic.load=0.2"];
+    for engine in engines {
+        let alone = document(&scenario(&[&quick[..], &[engine]].concat(), None), 1);
+        for set in beside {
+            let found = document(&scenario(&[&quick[..], &[engine], set].concat(), None), 1);
+            let copied = |document: &Value| document["copy_engine"]["lines"].as_u64().unwrap();
+            assert!(copied(&found) > 0 && found["partial"] == false, "{engine} {set:?}");
+            assert_ne!(found["sojourn_ns"], alone["sojourn_ns"], "{engine} {set:?}");
+        }
+    }
+}
