@@ -23,7 +23,6 @@
 mod burst;
 mod fills;
 mod history;
-mod hits;
 mod replay;
 mod spec;
 

@@ -98,7 +98,7 @@ fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_
         (&[SNOOP][..], "machine.llc.coherence = snoop without interconnect: allowed is snoop with wires"),
         (
             &[RING, SNOOP, "machine.copy_table={}"],
-            "machine.llc.coherence = snoop with machine.copy_table: allowed is directory",
+            "machine.copy_table = given with machine.llc.coherence = snoop: allowed is one of them",
         ),
         (
             &[RING, SNOOP, "machine.sockets={count=2, hop=\"50 ns\", rate=\"100 Gbps\"}"],

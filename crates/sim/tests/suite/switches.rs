@@ -274,14 +274,6 @@ fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
     assert!(halves.contains("machine.dram.controller.halves"), "{halves}");
     let queue = error(&["machine.dram.controller.queue=60", "machine.dram.controller.output_first=true"]);
     assert!(queue.contains("machine.dram.controller.output_first"), "{queue}");
-    // Known before anything is built.
-    for (given, field) in
-        [("machine.applications={tables={}}", "applications"), ("machine.copy_table={}", "copy_table")]
-    {
-        let both = Overrides { set: vec!["nic.cache_cells=4".into(), given.into()], ..Overrides::default() };
-        let found = Scenario::read("", "test", &both).unwrap_err().to_string();
-        assert!(found.contains(&format!("nic.cache_cells: 4 with machine.{field}: allowed is one of them")), "{found}");
-    }
 }
 
 #[test]
@@ -298,6 +290,11 @@ fn tails_of_one_line_take_the_time_of_none() {
 #[test]
 fn a_block_that_is_longer_than_the_cache_goes_on_to_no_other_packet() {
     let base = ["machine.cores=1", "traffic.load=0.9", "traffic.sizes.fixed=256", "nic.ports=2"];
-    let last = |set: &[&str]| run(&[&base[..], set].concat(), 1500).0.last;
-    assert_eq!(last(&["nic.output_block=1024"]), last(&["nic.output_block=1024", "nic.cache_cells=2"]));
+    let runs = |set: &[&str]| {
+        let reads = run(&[&base[..], set].concat(), 1500).0.reads;
+        reads.into_iter().map(|(_, lines)| lines).collect::<Vec<u64>>()
+    };
+    let whole = runs(&["nic.output_block=1024"]);
+    assert!(whole.len() == 1500 && whole.iter().all(|&lines| lines == whole[0]), "{whole:?}");
+    assert_eq!(runs(&["nic.output_block=1024", "nic.cache_cells=2"]), whole);
 }

@@ -2,12 +2,12 @@ use probe::{Access, Act, Layout, RegionId, Script};
 use stats::Reason;
 use units::{Addr, LINE_BYTES, Line, Ps};
 
-use super::replay::{Core, REFERENCES, SLOTS};
+use super::{Core, REFERENCES, SLOTS};
 use crate::{Memory, Served};
 
 /// Where the regions of a layout begin for a core and the packet it works on, as far as that is known.
 #[derive(Clone, Debug)]
-pub(in crate::cores) struct Bases([u64; 64]);
+pub(super) struct Bases([u64; 64]);
 
 /// Of a region that does not lie in one piece, or was not asked for. References to it take the long way.
 const NOWHERE: u64 = u64::MAX;

@@ -1,3 +1,5 @@
+mod hits;
+
 use std::collections::VecDeque;
 
 use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Requests, Script};
@@ -7,10 +9,10 @@ use units::{Addr, Clos, CoreId, Line, Ps, Ticket};
 use super::burst::{Burst, BurstPacket, Step};
 use super::fills::{FillBuffers, For, L1Port};
 use super::history::History;
-use super::hits::Bases;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
 use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
+use hits::Bases;
 
 /// A core that replays a recorded burst. See the module header of `cores`.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ pub struct Core {
     last_out: Ps,
     pub(super) fills: FillBuffers,
     pub(super) l1_port: L1Port,
-    pub(super) bases: Bases,
+    bases: Bases,
     requests: Requests,
 }
 
