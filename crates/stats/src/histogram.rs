@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::Ps;
 
 /// Latencies in log-linear buckets: any quantile to 0.1 %, in a few nanoseconds a value.
@@ -6,7 +7,7 @@ use units::Ps;
 /// ps; the middle of a bucket is at most 1/1024 away from any value in it. Memory grows with the
 /// greatest value, not with their number: 123 kB up to a millisecond, 225 kB for all of 64 bits. The
 /// mean and the extremes are exact.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Vec<u64>,
     n: u64,

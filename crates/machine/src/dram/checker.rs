@@ -5,11 +5,13 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::standard::{Command, Level, Standard};
 use crate::MachineError;
 
 /// A command on a channel's bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issued {
     /// The clock in which it goes out.
     pub clock: u64,

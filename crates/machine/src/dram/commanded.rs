@@ -84,6 +84,8 @@ pub struct Commanded {
     /// Clocks from a column command to the end of its data, and from a request to an answer at the least.
     column: u64,
     quickest: u64,
+    /// Clocks in which a request is served at least, by how it finds its bank.
+    served_in: [u32; 3],
     found: Found,
     links: Option<Links>,
     all_hits: bool,
@@ -249,6 +251,8 @@ impl Commanded {
         let t = |timing| standard.timing(timing).map(u64::from);
         let column = t("CL")? + t("BL")?;
         let n = channels.len();
+        let (gap, activate, precharge) = (standard.column_gap(), standard.timing("RCD")?, standard.timing("RP")?);
+        let hit = standard.timing("CL")? + standard.timing("BL")? + (standard.bursts(REQUEST_BYTES) - 1) * gap;
         Ok(Commanded {
             interleave,
             decoder,
@@ -265,6 +269,7 @@ impl Commanded {
             column,
             // A read of a line that the write queue holds is answered from it.
             quickest: if matches!(controller.writes, Writes::Drain { .. }) { 2 } else { column },
+            served_in: [hit, activate + hit, precharge + activate + hit],
             found: Found::default(),
             links,
             all_hits: spec.all_hits,
@@ -369,7 +374,7 @@ impl Commanded {
         for i in 0..self.channels.len() {
             if self.due[i] <= clock + 1 {
                 self.admit(i, clock + 1, accepted);
-                self.channels[i].drive(Goal::Until(clock + 1), &mut self.found);
+                drive(&mut self.channels[i], Goal::Until(clock + 1), &mut self.found);
                 self.look(i);
             }
         }
@@ -403,7 +408,7 @@ impl Commanded {
         self.mark = self.gathered();
         self.marked = now;
         self.latency.reset();
-        self.channels.iter_mut().flat_map(|c| &mut c.latency).for_each(Histogram::reset);
+        self.channels.iter_mut().flat_map(|c| &mut c.account.latency).for_each(Histogram::reset);
         if let Some(links) = &mut self.links {
             links.marked = links.busy;
         }
@@ -425,11 +430,11 @@ impl Commanded {
         let burst = self.standard.timings.get("BL").copied().unwrap_or(1);
         let mut columns = 0;
         for channel in &self.channels {
-            let counters = channel.counters;
+            let counters = channel.account.counters;
             sum.reads += counters.reads;
             sum.writes += counters.writes;
             columns += counters.columns[0] + counters.columns[1];
-            for [hits, misses, conflicts] in &channel.heat {
+            for [hits, misses, conflicts] in &channel.account.heat {
                 sum.row_hits += hits;
                 sum.row_misses += misses;
                 sum.row_conflicts += conflicts;
@@ -450,7 +455,7 @@ impl Commanded {
 
     /// Reads that were answered from a write queue, over all time.
     pub fn forwarded(&self) -> u64 {
-        self.channels.iter().map(|c| c.counters.forwarded).sum()
+        self.channels.iter().map(|c| c.account.counters.forwarded).sum()
     }
 
     fn gathered(&self) -> Gathered {
@@ -496,7 +501,7 @@ impl Commanded {
             self.admit(i, clock, accepted);
             return self.look(i);
         }
-        self.channels[i].drive(Goal::Offer(clock), &mut self.found);
+        drive(&mut self.channels[i], Goal::Offer(clock), &mut self.found);
         if write {
             accepted.push((channel, self.time(self.channels[i].clock()).max(at)));
         }
@@ -528,11 +533,12 @@ impl Commanded {
                 }
                 channel.accept(u64::from(slot), place, write);
             } else if now < until {
-                channel.drive(Goal::Room(doors.comes(now).map_or(until, |clock| clock.min(until))), &mut self.found);
+                let goal = Goal::Room(doors.comes(now).map_or(until, |clock| clock.min(until)));
+                drive(channel, goal, &mut self.found);
             } else {
                 // The register may pass what it has on in this clock still.
                 let was_free = channel.can_accept();
-                channel.drive(Goal::Room(until), &mut self.found);
+                drive(channel, Goal::Room(until), &mut self.found);
                 if was_free || !channel.can_accept() {
                     return;
                 }
@@ -566,24 +572,21 @@ impl Commanded {
             }
             return;
         }
-        let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);
-        let column = t("CL") + t("BL") + (self.standard.bursts(REQUEST_BYTES) - 1) * self.standard.column_gap();
-        let (reason, clocks) = match class {
-            Class::Hit => (Reason::RowHit, column),
-            Class::Miss => (Reason::RowMiss, t("RCD") + column),
-            Class::Conflict => (Reason::RowConflict, t("RP") + t("RCD") + column),
-        };
+        let reason = [Reason::RowHit, Reason::RowMiss, Reason::RowConflict][class as usize];
+        let clocks = self.served_in[class as usize];
         let took = at.since(request.came);
         self.latency.record(took);
         let service = self.time(clocks.into()).min(took);
         // Opening its own row is what it was served for.
         let Waits { refresh, turnaround, row, data } = request.waits;
         let mut left = took - service;
-        let waits = [refresh, turnaround, row.saturating_sub(clocks - column), data].map(|clocks| {
-            let part = self.time(clocks.into()).min(left);
-            left -= part;
-            part
-        });
+        let waits = [refresh, turnaround, row.saturating_sub(clocks - self.served_in[Class::Hit as usize]), data].map(
+            |clocks| {
+                let part = self.time(clocks.into()).min(left);
+                left -= part;
+                part
+            },
+        );
         finished.push(Finished { id: request.id, at, reason, service, waits });
     }
 }
@@ -643,6 +646,12 @@ impl Links {
         self.busy[way] += time;
         *free
     }
+}
+
+/// One copy of the engine for all places that drive a channel.
+#[inline(never)]
+fn drive(channel: &mut Channel<16>, goal: Goal, found: &mut Found) {
+    channel.drive(goal, found);
 }
 
 /// When `clock` begins.

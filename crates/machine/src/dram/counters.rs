@@ -1,5 +1,7 @@
 //! What a channel counts.
 
+use serde::{Deserialize, Serialize};
+
 use super::energy::Work;
 use super::standard::Standard;
 
@@ -24,7 +26,7 @@ pub enum Gap {
 pub(super) const GAPS: usize = Gap::Idle as usize + 1;
 
 /// Counts of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counters {
     pub reads: u64,
     pub writes: u64,

@@ -79,7 +79,7 @@ pub struct AddressMap {
 }
 
 /// Where a line lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// Channel.
     pub channel: u32,

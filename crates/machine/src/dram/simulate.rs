@@ -205,11 +205,11 @@ fn all_channels<const G: usize>(
     let mut gathered = Gathered::default();
     for requests in by_channel(standard, decoder, trace) {
         let mut channel = Channel::<G>::new(standard, spec, REQUEST_BYTES)?;
-        channel.log = record.commands.then(Vec::new);
+        channel.account.log = record.commands.then(Vec::new);
         let mut sink = Arrays { completions: &mut completions, accepted: &mut accepted };
         run(isa, &mut channel, decoder, trace, requests.as_deref(), &mut sink);
         gathered.add(&channel);
-        commands.extend(channel.log.take());
+        commands.extend(channel.account.log.take());
     }
     Ok(Outcome { completions, accepted, commands, report: gathered.report(standard) })
 }

@@ -256,6 +256,17 @@ impl Standard {
     /// Counts that are no powers of two, timings that are missing or contradict each other, rows
     /// that name unknown timings.
     pub fn check(&self) -> Result<(), MachineError> {
+        self.check_organisation()?;
+        self.check_timings()?;
+        self.check_pairs()?;
+        if let Some(currents) = &self.currents {
+            self.check_currents(currents)?;
+        }
+        self.check_constraints()?;
+        self.check_refresh(Command::Ref, self.timings.get("REFI").copied().unwrap_or(0))
+    }
+
+    fn check_organisation(&self) -> Result<(), MachineError> {
         let counts = [
             ("channels", self.channels, 64),
             ("ranks", self.ranks, 8),
@@ -313,6 +324,11 @@ impl Standard {
                 "the command clock: half the data rate of DDR".into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Timings that are missing, 0, or beyond any.
+    fn check_timings(&self) -> Result<(), MachineError> {
         for name in REQUIRED {
             if self.timing(name)? == 0 && name != "CWL" {
                 return Err(self.error(
@@ -331,6 +347,11 @@ impl Standard {
                 "timings are in clocks, not in picoseconds".into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Timings that contradict each other.
+    fn check_pairs(&self) -> Result<(), MachineError> {
         // Each pair: the first may not be less than the second.
         let pairs = [
             ("RAS", "RCD", "a row stays open until its column command"),
@@ -354,9 +375,10 @@ impl Standard {
                 ));
             }
         }
-        if let Some(currents) = &self.currents {
-            self.check_currents(currents)?;
-        }
+        Ok(())
+    }
+
+    fn check_constraints(&self) -> Result<(), MachineError> {
         for row in &self.constraints {
             self.clocks(row)?;
             if !(1..=8).contains(&row.window) {
@@ -377,7 +399,7 @@ impl Standard {
                 ));
             }
         }
-        self.check_refresh(Command::Ref, self.timings.get("REFI").copied().unwrap_or(0))
+        Ok(())
     }
 
     /// Whether a bank that is refreshed by `refresh` every `interval` clocks serves something in between: else requests

@@ -139,10 +139,10 @@ pub(super) struct Gathered {
 impl Gathered {
     pub fn add<const G: usize>(&mut self, channel: &Channel<G>) {
         self.counters.push((channel.counters(), channel.end()));
-        for (all, one) in self.latency.iter_mut().zip(&channel.latency) {
+        for (all, one) in self.latency.iter_mut().zip(&channel.account.latency) {
             all.merge(one);
         }
-        self.heat.extend_from_slice(&channel.heat);
+        self.heat.extend_from_slice(&channel.account.heat);
     }
 
     pub fn report(&self, standard: &Standard) -> Report {

@@ -142,7 +142,6 @@ impl Hierarchy {
         if specs.is_empty() {
             return Ok(());
         }
-        self.lines_are_its_own(path)?;
         let error = |at: String, came: String, allowed: String, remedy: &str| {
             Err(MachineError::new(format!("{path}{at}"), came, allowed, remedy.into()))
         };
@@ -210,7 +209,12 @@ impl Hierarchy {
         let rest: Vec<u8> = (next..slices).map(|slice| slice as u8).collect();
         if next > 0 {
             let own: Vec<Option<Vec<u8>>> = all.iter().map(|a| a.own.clone()).collect();
-            self.llc.place_by(Placement::new(&owned, &own, &rest));
+            let before = self.socket_here();
+            for socket in 0..self.socket_count() {
+                self.enter_socket(socket);
+                self.llc.place_by(Placement::new(&owned, &own, &rest));
+            }
+            self.enter_socket(before);
         }
         self.applications = Some(Box::new(Applications { ranges: owned, all, rest, leaving: Vec::new() }));
         Ok(())
@@ -220,23 +224,9 @@ impl Hierarchy {
     /// `bypass` a line comes in when it is missed again.
     fn misses_that_fill(&self, spec: &ApplicationSpec, slices: u32) -> u64 {
         let ways = spec.ways.map_or(self.llc.ways(), Ways::count);
-        let llc = self.llc.sets() * u64::from(slices) * u64::from(ways);
+        let llc = self.llc.sets() * u64::from(slices) * u64::from(ways) * self.socket_count() as u64;
         let l2: u64 = self.cores.iter().map(|core| core.l2.lines()).sum();
         (llc + l2) * if spec.bypass { 8 } else { 1 }
-    }
-
-    /// Whether what tells lines apart by their numbers can be told of them.
-    pub(super) fn lines_are_its_own(&self, path: &str) -> Result<(), MachineError> {
-        if self.copies.is_some() {
-            let with = "machine.copy_table";
-            return Err(MachineError::new(
-                path,
-                format!("given with {with}"),
-                format!("one of them: {with} moves lines from place to place"),
-                format!("leave out {path} or {with}"),
-            ));
-        }
-        Ok(())
     }
 
     /// The applications, in the order in which they were given.
@@ -262,6 +252,10 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn fetch_past_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
         let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
+        // What a tail has, or a pointer represents, is found beside the LLC.
+        if self.tails.is_some() && self.tail_has(line) || self.copies.as_ref().is_some_and(|c| c.has(line)) {
+            return None;
+        }
         let (n, application) = self.application_of(line)?;
         if application.uses_llc || lookup.upgrade {
             return None;
@@ -283,7 +277,13 @@ impl Hierarchy {
         let mut path = Path::of(Reason::L2, self.l2_latency);
         let held = cast.answered.since(now + self.l2_latency);
         path.push(Reason::Snoop, held);
-        let at = now + self.l2_latency + held;
+        let mut at = now + self.l2_latency + held;
+        if write && others != 0 && self.sockets.is_some() {
+            // Cores of other sockets give it up.
+            let link = self.across_sockets(line, others, false, true, at);
+            path.push(Reason::SocketLink, link);
+            at += link;
+        }
         self.directory.insert(line, core);
         if snooped == Snooped::Nothing || write {
             let super::Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
@@ -307,9 +307,9 @@ impl Hierarchy {
                 done = until;
             }
             let asked = Asked { core, path, ready: done, distance: Ps::ZERO, served: Served::Snoop, copy: Ps::ZERO };
-            return Some(match self.join(line, asked) {
-                Ok(ticket) => Reply::Pending(ticket),
-                Err(_) => Reply::Done(Response { at: done, served: Served::Snoop, path }),
+            return Some(match self.join(line, &asked) {
+                Some(ticket) => Reply::Pending(ticket),
+                None => Reply::Done(Response { at: done, served: Served::Snoop, path }),
             });
         }
         // The line comes over the wires as from its slice, whose stop its memory controller is taken to be at.
@@ -372,15 +372,19 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn leaves_l2(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) -> bool {
         let line = victim.line;
+        let represented = !victim.dirty && self.copies.as_ref().is_some_and(|copies| copies.has(line));
         let Some((_, application)) = self.application_of(line) else { return false };
         let uses = application.uses_llc;
         if uses && application.reuse.is_none() {
             return false;
         }
-        let comes_in = uses && victim.owner == REUSED;
+        let comes_in = uses && victim.owner == REUSED && !represented;
         application.counters.bypassed += u64::from(uses && !comes_in);
         if comes_in && (victim.dirty || self.inclusion == Inclusion::Victim) {
             return false;
+        }
+        if victim.dirty && self.copies.is_some() {
+            self.before_write_back(line, now);
         }
         let spot = self.llc.spot(line);
         self.meet_tenants(spot, now);
@@ -420,10 +424,22 @@ impl Hierarchy {
         application.uses_llc = uses;
         application.counters.changes += 1;
         applications.share_out();
-        if let Some(placement) = self.llc.placement_mut() {
-            let has: Vec<Option<Vec<u8>>> = applications.all.iter().map(|a| a.has.clone()).collect();
-            placement.assign(&has, &applications.everyones());
+        let has: Vec<Option<Vec<u8>>> = applications.all.iter().map(|a| a.has.clone()).collect();
+        let everyones = applications.everyones();
+        let before = self.socket_here();
+        for socket in 0..self.socket_count() {
+            self.enter_socket(socket);
+            if let Some(placement) = self.llc.placement_mut() {
+                placement.assign(&has, &everyones);
+            }
+            self.drain_llc(n, now);
         }
+        self.enter_socket(before);
+    }
+
+    /// What has no business in the LLC any more, since application `n` has changed its use of it, leaves.
+    fn drain_llc(&mut self, n: usize, now: Ps) {
+        let Some(applications) = self.applications.as_deref_mut() else { return };
         let mut leaving = std::mem::take(&mut applications.leaving);
         let ranges = &applications.ranges;
         let skips: Vec<bool> = applications.all.iter().map(|a| !a.uses_llc).collect();
@@ -431,6 +447,9 @@ impl Hierarchy {
         self.llc.drain(goes, &mut leaving);
         applications.all[n].counters.flushed += leaving.len() as u64;
         for victim in leaving.drain(..) {
+            if self.copies.is_some() {
+                self.after_eviction(victim.line, now);
+            }
             if victim.dirty {
                 self.write_back(victim.line, now);
             }

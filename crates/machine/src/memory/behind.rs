@@ -4,7 +4,7 @@
 //! One way down for all who ask: a core that misses, one whose application skips the LLC, a copy's source, a device, an
 //! engine. So each of these goes with each home.
 
-use stats::Path;
+use stats::{Path, Reason};
 use units::{Line, Ps, Ticket};
 
 use super::Hierarchy;
@@ -27,7 +27,7 @@ impl Hierarchy {
         if self.sockets.is_some()
             && let Some(at) = self.read_from_other_llc(line, write, at, &mut asked.path)
         {
-            return Fill::At(at);
+            return self.come_with(line, at, asked);
         }
         if self.tails.is_some() && self.tail_has(line) {
             self.answered_by_tail(write);
@@ -45,16 +45,31 @@ impl Hierarchy {
         }
     }
 
+    /// The tags of another socket's LLC have `line`, which would be here at `at`; its data may still be on their way there.
+    fn come_with(&mut self, line: Line, mut at: Ps, asked: &mut Asked) -> Fill {
+        let ready = at + asked.distance;
+        if let Some(until) = self.in_flight.get(line, ready) {
+            asked.path.push(Reason::Mshr, until - ready);
+            at += until - ready;
+        }
+        asked.ready = at + asked.distance;
+        match self.join(line, asked) {
+            Some(ticket) => Fill::Later(ticket),
+            None => Fill::At(at),
+        }
+    }
+
     /// Reads `line` for a device, or for an engine: when it is there, or `at` if that will be known later.
     #[inline]
     pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
         let path = &mut Path::default();
+        if self.tails.is_some() && self.bypasses(line) {
+            return at;
+        }
         if self.sockets.is_some()
             && let Some(at) = self.read_from_other_llc(line, false, at, path)
         {
-            return at;
-        }
-        if self.tails.is_some() && self.bypasses(line) {
+            self.join_for_device(line);
             return at;
         }
         self.read_memory(line, at)

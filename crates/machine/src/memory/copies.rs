@@ -95,6 +95,11 @@ impl Copies {
         self.table.source(line).is_some()
     }
 
+    /// As [`Copies::represents`], of what is looked up on the way and not counted.
+    pub(super) fn has(&self, line: Line) -> bool {
+        self.table.source(line).is_some()
+    }
+
     /// Whether the table takes a copy of whole lines; what it does not take is counted.
     pub(super) fn takes(&mut self, whole_lines: bool) -> bool {
         self.counters.fallbacks += u64::from(!whole_lines);
@@ -114,6 +119,7 @@ impl Hierarchy {
     #[inline(never)]
     pub(super) fn copy_line(&mut self, src: &Request, dst: Line, now: Ps) -> Reply {
         let (core, share) = (src.core, self.share_of(src.clos));
+        self.enter(Requester::Core(core));
         let src = src.addr.line();
         let Some(copies) = &mut self.copies else {
             return Reply::Done(Response { at: now, served: Served::Engine, path: Path::default() });
@@ -144,12 +150,25 @@ impl Hierarchy {
             }
             self.settle_copies(at);
             // All of the target is overwritten: nobody's copy of it counts any more.
+            if self.sockets.is_some() {
+                let holders = self.directory.get(dst);
+                let link = self.across_sockets(dst, holders, false, true, at);
+                path.push(Reason::SocketLink, link);
+                done += link;
+            }
+            if self.tails.is_some() {
+                self.supersede(dst);
+            }
             self.invalidate_private(dst);
             let target = self.llc.spot(dst);
             self.meet_tenants(target, at);
             self.llc.remove(target);
+            let holders = self.directory.get(original);
             let held = self.invalidate_private(original);
             if held.is_some() {
+                let link = self.across_sockets(original, holders, true, false, at);
+                path.push(Reason::SocketLink, link);
+                done += link;
                 path.push(Reason::Snoop, self.snoop_latency);
                 done += self.snoop_latency;
             }
@@ -174,8 +193,14 @@ impl Hierarchy {
                 }
                 self.fill_llc(original, spot, dirty, share, at);
             }
+            let is_there = self.llc.has(spot);
             if let Some(copies) = &mut self.copies {
-                copies.table.point(dst, original, &mut copies.moves);
+                if is_there {
+                    copies.table.point(dst, original, &mut copies.moves);
+                } else {
+                    // The source may not be in the LLC: the copy is made.
+                    copies.moves.push(Move::Settle { dst, src: original });
+                }
             }
             self.settle_copies(at);
         }
@@ -186,7 +211,7 @@ impl Hierarchy {
             done = until;
         }
         if served != Served::Dram {
-            ticket = self.join(original, Asked { core, path, ready: done, distance, served, copy: latency }).ok();
+            ticket = self.join(original, &Asked { core, path, ready: done, distance, served, copy: latency });
         }
         path.push(Reason::Copy, latency);
         match ticket {
@@ -221,6 +246,11 @@ impl Hierarchy {
         path.push(Reason::Interconnect, distance + back);
         path.push(Reason::Llc, self.llc.latency());
         let mut done = at + self.llc.latency() + back;
+        if self.sockets.is_some() && !self.llc.has(spot) {
+            // It came into the LLC of another socket.
+            let asked = done;
+            done = self.read_from_other_llc(src, false, asked, &mut path).unwrap_or(asked);
+        }
         if let Some(until) = self.in_flight.get(src, done) {
             path.push(Reason::Mshr, until - done);
             done = until;
@@ -228,7 +258,7 @@ impl Hierarchy {
         self.directory.insert(line, request.core);
         let served = Served::Engine;
         let asked = Asked { core: request.core, path, ready: done, distance: back, served, copy: latency };
-        if let Ok(ticket) = self.join(src, asked) {
+        if let Some(ticket) = self.join(src, &asked) {
             return Some(Reply::Pending(ticket));
         }
         path.push(Reason::Copy, latency);

@@ -1,4 +1,4 @@
-//! A functional twin of the memory system with a copy table: whose data a reader gets.
+//! A functional twin of the memory system: whose data a reader gets, with a copy table and whatever is beside it.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,20 @@ use super::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::{Fault, IndexTable, Move};
 use crate::dram::DramSpec;
-use crate::{Memory, Reply, Response, Served};
+use crate::{Memory, Served};
 
-const CORES: u16 = 3;
-const LINES: u64 = 24;
+pub(super) const CORES: u16 = 3;
+pub(super) const LINES: u64 = 24;
 
 fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
+    Hierarchy::new(&spec(inclusion, io_ways, entries), u32::from(CORES), "machine").unwrap()
+}
+
+pub(super) fn spec(inclusion: Inclusion, io_ways: u32, entries: u32) -> MemorySpec {
     let ns = Span::from_ns;
     let cache =
         |lines: u64, ways: u32, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways, latency: ns(latency) };
-    let spec = MemorySpec {
+    MemorySpec {
         l1: cache(2, 1, 1.0),
         l2: cache(4, 2, 4.0),
         tlb: None,
@@ -65,12 +69,11 @@ fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
         },
         copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),
         copy_engine: None,
-    };
-    Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Op {
+pub(super) enum Op {
     Read(u16, u64),
     Write(u16, u64),
     Copy(u16, u64, u64),
@@ -78,7 +81,7 @@ enum Op {
     DeviceRead(u64),
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     let (core, line) = (0..CORES, 0..LINES);
     prop_oneof![
         6 => (core.clone(), line.clone()).prop_map(|(c, l)| Op::Read(c, l)),
@@ -89,19 +92,25 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// The content of a line that a device has sent out of a tail.
+pub(super) const SENT: u64 = u64::MAX - 1;
+
 fn request(core: u16, line: u64, access: Access) -> Request {
     Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 
 /// Versions instead of bytes: each write makes a new one.
-struct Twin {
-    memory: Hierarchy,
+#[derive(Clone)]
+pub(super) struct Twin {
+    pub memory: Hierarchy,
     /// What flat memory has.
     flat: [u64; LINES as usize],
     /// What caches have, where they have the line: they are coherent, so all the same.
     cached: BTreeMap<u64, u64>,
     /// What DRAM has.
     dram: [u64; LINES as usize],
+    /// What tails of receive queues have.
+    tails: BTreeMap<u64, u64>,
     writes: u64,
     now: Ps,
     /// Reads that the table served.
@@ -109,9 +118,24 @@ struct Twin {
 }
 
 impl Twin {
-    fn new(memory: Hierarchy) -> Twin {
+    pub fn new(memory: Hierarchy) -> Twin {
         let first = std::array::from_fn(|line| line as u64);
-        Twin { memory, flat: first, cached: BTreeMap::new(), dram: first, writes: LINES, now: Ps::ZERO, by_table: 0 }
+        let (cached, tails) = (BTreeMap::new(), BTreeMap::new());
+        Twin { memory, flat: first, cached, dram: first, tails, writes: LINES, now: Ps::ZERO, by_table: 0 }
+    }
+
+    fn in_llc(&self, line: u64) -> bool {
+        self.memory.llcs().any(|llc| llc.has(llc.spot(Line(line))))
+    }
+
+    /// What tails have given up since they had `before`: together to DRAM, or for good.
+    fn apply_tails(&mut self, before: u64) {
+        let gathered = self.memory.tails().map_or(0, |tails| tails.gathered) > before;
+        let memory = &self.memory;
+        let gone: Vec<(u64, u64)> = self.tails.extract_if(.., |line, _| !memory.tail_has(Line(*line))).collect();
+        for (line, version) in gone.into_iter().filter(|_| gathered) {
+            self.dram[line as usize] = version;
+        }
     }
 
     fn source(&self, line: u64) -> Option<u64> {
@@ -135,11 +159,14 @@ impl Twin {
 
     /// What a core gets of `line`, by who has served it.
     fn access(&mut self, core: u16, line: u64, access: Access) -> u64 {
-        let source = self.source(line);
+        let (source, near, in_tail) = (self.source(line), self.in_llc(line), self.tails.get(&line).copied());
         let served = self.memory.access(&request(core, line, access), self.now).served;
         self.apply_writes();
+        self.apply_tails(u64::MAX);
         let got = match (served, source) {
-            (Served::Dram, _) => self.dram[line as usize],
+            // Another socket's LLC is what is behind this one's.
+            (Served::Dram, _) if near => self.in_cache(line),
+            (Served::Dram, _) => in_tail.unwrap_or(self.dram[line as usize]),
             (Served::Engine, Some(src)) => self.in_cache(src),
             _ => self.in_cache(line),
         };
@@ -155,7 +182,7 @@ impl Twin {
     }
 
     /// Says what was read, and what flat memory has.
-    fn apply(&mut self, op: Op) -> Option<(u64, u64)> {
+    pub fn apply(&mut self, op: Op) -> Option<(u64, u64)> {
         self.now += Ps::from_ns(500);
         match op {
             Op::Read(core, line) => Some((self.access(core, line, Access::Load), self.flat[line as usize])),
@@ -171,42 +198,54 @@ impl Twin {
                 let load = request(core, src, Access::Load);
                 let store = request(core, dst, Access::Store);
                 assert!(self.memory.takes_copy(&load, &store));
-                let Reply::Done(Response { served, .. }) = self.memory.copy(&load, &store, self.now) else {
-                    panic!("this DRAM answers at once")
-                };
-                if served == Served::Dram {
+                let (near, in_tail) = (self.in_llc(original), self.tails.get(&original).copied());
+                let reply = self.memory.copy(&load, &store, self.now);
+                if self.memory.answered(reply, self.now).served == Served::Dram && !near {
                     // Read before anything that makes room for it is written.
-                    self.cached.insert(original, self.dram[original as usize]);
+                    self.cached.insert(original, in_tail.unwrap_or(self.dram[original as usize]));
                 }
                 self.apply_writes();
+                self.apply_tails(u64::MAX);
                 self.flat[dst as usize] = self.flat[src as usize];
                 None
             }
             Op::DeviceWrite(line) => {
-                self.memory.dma_write(Line(line), 1, self.now);
+                let gathered = self.memory.tails().map_or(0, |tails| tails.gathered);
+                self.memory.dma_write_packet((line % 2) as usize, Line(line), 1, self.now);
                 self.apply_writes();
                 let version = self.new_version(line);
-                match self.memory.io_ways.0 {
-                    0 => self.dram[line as usize] = version,
-                    _ => _ = self.cached.insert(line, version),
+                if self.in_llc(line) {
+                    self.cached.insert(line, version);
+                } else if self.memory.tails.is_some() {
+                    self.tails.insert(line, version);
+                } else {
+                    self.dram[line as usize] = version;
                 }
+                self.apply_tails(gathered);
                 None
             }
             Op::DeviceRead(line) => {
                 let m = &self.memory;
-                let held = m.llc.has(m.llc.spot(Line(line))) || m.private_has(Line(line), m.directory.get(Line(line)));
+                let held = self.in_llc(line) || m.private_has(Line(line), m.directory.get(Line(line)));
+                let in_tail = self.tails.get(&line).copied();
                 self.memory.dma_read(Line(line), 1, self.now);
                 self.apply_writes();
-                let got = if held { self.in_cache(line) } else { self.dram[line as usize] };
-                Some((got, self.flat[line as usize]))
+                let got = if held { self.in_cache(line) } else { in_tail.unwrap_or(self.dram[line as usize]) };
+                let read = (got, self.flat[line as usize]);
+                self.apply_tails(u64::MAX);
+                if in_tail.is_some() && !self.tails.contains_key(&line) {
+                    // It is sent, and nobody wants it any more: what memory has of it is of no interest.
+                    self.flat[line as usize] = SENT;
+                }
+                Some(read)
             }
         }
     }
 
     /// Sources are in the LLC, targets are not, and no private cache may write either unseen.
-    fn is_consistent(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let m = &self.memory;
-        let in_llc = |line: Line| m.llc.has(m.llc.spot(line));
+        let in_llc = |line: Line| self.in_llc(line.0);
         let shared = |line: Line| {
             m.cores
                 .iter()

@@ -240,7 +240,8 @@ fn errors_say_what_came() {
     both.copy_table = Some(Default::default());
     assert_eq!(
         wrong(both).to_string(),
-        "machine.copy_engine = given with copy_table: allowed is one of them (remove the other)"
+        "machine.copy_engine = given with machine.copy_table: allowed is one of them: both would take the same copies \
+         (remove the other)"
     );
     let never = dma(EngineNotice::Polling { period: Span::from_ns(0.0) });
     assert!(wrong(spec(never, 0b11)).to_string().starts_with("machine.copy_engine.notice.period = "));
@@ -264,7 +265,7 @@ enum Beside {
 }
 
 /// Each of them, and what goes together.
-const BESIDE: [&[Beside]; 15] = [
+const BESIDE: [&[Beside]; 21] = [
     &[],
     &[Beside::Stack],
     &[Beside::Tails],
@@ -280,6 +281,12 @@ const BESIDE: [&[Beside]; 15] = [
     &[Beside::Tails, Beside::Snooping],
     &[Beside::Skips, Beside::Snooping],
     &[Beside::Slice, Beside::Stack, Beside::Snooping],
+    &[Beside::Sockets, Beside::Stack],
+    &[Beside::Sockets, Beside::Tails],
+    &[Beside::Sockets, Beside::Skips],
+    &[Beside::Sockets, Beside::Bypasses],
+    &[Beside::Sockets, Beside::Slice, Beside::Tails],
+    &[Beside::Sockets, Beside::Stack, Beside::Skips, Beside::Tails],
 ];
 const LINES: u64 = 48;
 const CORES: u16 = 4;

@@ -26,6 +26,7 @@ mod directory;
 mod engines;
 #[cfg(test)]
 mod engines_tests;
+mod exclusions;
 mod extent;
 mod in_flight;
 mod latest;
@@ -49,12 +50,15 @@ mod tenants;
 #[cfg(test)]
 mod tenants_tests;
 mod tlb;
+#[cfg(test)]
+mod together_tests;
 mod ways;
 mod wires;
 
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
+pub use exclusions::{EXCLUSIONS, Exclusion, check_together};
 pub use extent::Extent;
 pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
@@ -323,6 +327,7 @@ impl Hierarchy {
     /// Sizes, masks and times that contradict each other; see [`MachineError`].
     pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
         spec.check_times(path)?;
+        check_together(spec, false, path)?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
                 format!("{path}.cores"),
@@ -348,14 +353,6 @@ impl Hierarchy {
                 Some(Box::new(Snooping::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?))
             }
         };
-        if spec.copy_table.is_some() && snooping.is_some() {
-            return Err(MachineError::new(
-                format!("{path}.llc.coherence"),
-                format!("snoop with {path}.copy_table"),
-                format!("directory with {path}.copy_table"),
-                format!("leave out {path}.copy_table or the coherence"),
-            ));
-        }
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -398,14 +395,6 @@ impl Hierarchy {
                 None => None,
             },
             engine: match &spec.copy_engine {
-                Some(_) if spec.copy_table.is_some() => {
-                    return Err(MachineError::new(
-                        format!("{path}.copy_engine"),
-                        "given with copy_table",
-                        "one of them",
-                        "remove the other".into(),
-                    ));
-                }
                 Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
@@ -693,6 +682,7 @@ impl Hierarchy {
         held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
+        // Who skips the LLC does not look there for what a device has written.
         let io = if self.applications.is_some() && io.ways.0 != 0 { self.admitted(line, io) } else { Some(io) };
         let Some(io) = io.filter(|io| io.ways.0 != 0) else {
             let found = self.llc.remove(spot).is_some();
@@ -1284,7 +1274,7 @@ impl Memory for Hierarchy {
         }
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
-            ticket = self.join(line, asked).ok();
+            ticket = self.join(line, &asked);
         }
         if self.applications.is_some() {
             self.looked_in_llc(request, served, at);

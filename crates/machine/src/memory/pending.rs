@@ -446,12 +446,12 @@ impl Hierarchy {
         }
     }
 
-    /// A core has found `line`, which may be on its way.
+    /// A core has found `line`: what it waits under where that is still on its way.
     #[inline]
-    pub(super) fn join(&mut self, line: Line, asked: Asked) -> Result<Ticket, Asked> {
-        let Some(pending) = &mut self.pending else { return Err(asked) };
-        let Some(fill) = pending.under_way(line) else { return Err(asked) };
-        Ok(pending.core(fill, &asked, false))
+    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
+        let pending = self.pending.as_mut()?;
+        let fill = pending.under_way(line)?;
+        Some(pending.core(fill, asked, false))
     }
 
     /// Waits for the answer to `ticket`, where one requester is served at a time.

@@ -633,6 +633,6 @@ fn what_snooping_does_not_go_with_is_refused() {
     );
     assert!(
         refused(|spec| spec.copy_table = Some(Default::default()))
-            .starts_with("machine.llc.coherence = snoop with machine.copy_table: ")
+            .starts_with("machine.copy_table = given with machine.llc.coherence = snoop: ")
     );
 }

@@ -3,12 +3,13 @@
 //! A core looks into the LLC of its own socket. What that has not comes from another socket's private cache or LLC if
 //! one has it, or from the DRAM of the socket that the line is homed at; what comes from afar is kept by the own caches
 //! like anything else. A write takes the line from the caches of all sockets. Devices are wired to one socket: their
-//! writes are placed in its LLC wherever the line is homed.
+//! writes are placed in its LLC wherever the line is homed. One copy table serves all sockets: the source of a copy is in the LLC of one of them at least,
+//! and a copy ends as soon as one of them gives the source up.
 //!
 //! A link carries messages in the order in which their requests were made, each direction for itself; a message takes
 //! the time of its bytes and then the hop. Source of the organisation: Intel Xeon Scalable technical overview (UPI,
 //! home agents with a directory in memory), Intel 64 SDM vol. 3, 18.19 (DDIO). Left out: the directory's own accesses
-//! to DRAM, links by way of a third socket, controllers that answer later, copy tables.
+//! to DRAM, links by way of a third socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +21,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use stats::{Path, Reason};
 use units::{CoreId, LINE_BYTES, Line, Ps, Rate, Span};
 
+use super::exclusions::check_together;
 use super::extent::{Extent, check_names, named};
 use super::llc::{Arrival, Llc, LlcSpec, Requester};
+use super::pending::Pending;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
 use crate::dram::{Dram, DramCounters};
@@ -379,8 +382,8 @@ impl Hierarchy {
     /// `extents` name where `sockets` says. Before anything else happens.
     ///
     /// # Errors
-    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers, copy tables and
-    /// snooping, which are modelled for one socket.
+    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; what excludes sockets ([`super::EXCLUSIONS`]);
+    /// controllers of cubes.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -389,20 +392,7 @@ impl Hierarchy {
         path: &str,
     ) -> Result<(), MachineError> {
         sockets.check(&format!("{path}.sockets"))?;
-        for (given, what) in [
-            (self.has_controllers(), "dram.controller"),
-            (self.copies.is_some(), "copy_table"),
-            (self.snooping.is_some(), "llc.coherence = snoop"),
-        ] {
-            if given {
-                return Err(MachineError::new(
-                    format!("{path}.sockets"),
-                    format!("given with {path}.{what}"),
-                    "one of them",
-                    format!("leave out {path}.{what}, which is modelled for one socket"),
-                ));
-            }
-        }
+        check_together(spec, true, path)?;
         check_names(&sockets.regions, extents, &format!("{path}.sockets.regions"))?;
         let cores = self.cores.len() as u32;
         let count = sockets.count as usize;
@@ -414,6 +404,13 @@ impl Hierarchy {
         let mut drams = Vec::with_capacity(count - 1);
         for _ in 1..count {
             drams.push(Dram::new(&spec.dram, &format!("{path}.dram"))?);
+        }
+        if self.has_controllers()
+            && let Some(setting) = &spec.dram.controller
+        {
+            let latency = self.llc.latency();
+            self.pending =
+                Some(Box::new(Pending::new(&spec.dram, setting, sockets.count, latency, &format!("{path}.dram"))?));
         }
         let time = |bytes: u64| Ps((bytes as f64 * 8000.0 / sockets.rate.gbps()).round() as u64);
         if let Some(first) = llcs[0].take() {
@@ -477,25 +474,42 @@ impl Hierarchy {
 
     #[inline(never)]
     fn change_socket(&mut self, from: Requester) {
-        let Some(sockets) = &mut self.sockets else { return };
+        let Some(sockets) = &self.sockets else { return };
         let socket = usize::from(match from {
             Requester::Core(core) => sockets.of[usize::from(core.0)],
             Requester::Device => sockets.nic,
         });
-        self.move_to(socket);
+        self.enter_socket(socket);
     }
 
-    fn move_to(&mut self, socket: usize) {
-        let Some(sockets) = &mut self.sockets else { return };
+    /// From now on the LLC is that of `socket`; gives the one before.
+    pub(super) fn enter_socket(&mut self, socket: usize) -> usize {
+        let Some(sockets) = &mut self.sockets else { return 0 };
+        let before = sockets.here;
         if let Some(llc) = sockets.llcs[socket].take() {
             sockets.llcs[sockets.here] = Some(std::mem::replace(&mut self.llc, llc));
             sockets.here = socket;
         }
+        before
     }
 
-    /// The present socket.
+    /// How many sockets there are.
+    pub(super) fn socket_count(&self) -> usize {
+        self.sockets.as_ref().map_or(1, |sockets| sockets.count)
+    }
+
+    /// The socket whose LLC stands in the hierarchy's place.
     pub(super) fn socket_here(&self) -> usize {
         self.sockets.as_ref().map_or(0, |sockets| sockets.here)
+    }
+
+    /// A line that leaves at `at` for all other sockets.
+    pub(super) fn send_to_others(&mut self, at: Ps) {
+        let Some(sockets) = &mut self.sockets else { return };
+        let here = sockets.here;
+        for socket in (0..sockets.count).filter(|&socket| socket != here) {
+            sockets.send(here, socket, true, at);
+        }
     }
 
     /// The socket other than the present one whose caches have `line` modified; the caches of one do at most.
@@ -515,9 +529,9 @@ impl Hierarchy {
             Some(sockets) if socket != here => sockets.send(here, socket, false, now),
             _ => Ps::ZERO,
         };
-        self.move_to(socket);
+        self.enter_socket(socket);
         let answer = ask(self, now + way);
-        self.move_to(here);
+        self.enter_socket(here);
         answer
     }
 

@@ -1,6 +1,8 @@
 //! Tables in a stacked DRAM of their own, behind the LLC: a copy on every channel, split over its banks, and the distributor
 //! ([`crate::stacked`]). Packets and everything else stay in the DRAM that the machine has.
 //!
+//! Each socket has such a memory with all of it, so that reads stay at their socket and a write goes to all of them.
+//!
 //! A table that is written has to be written on every channel. Writes are posted: they take banks, and nobody waits for them.
 //!
 //! Source: T. Korikawa, A. Kawabata, F. He, E. Oki, IEEE Access 8, 2020, section III.
@@ -52,7 +54,8 @@ pub struct StackedCounters {
 
 #[derive(Clone, Debug)]
 pub(super) struct TablesInStack {
-    memory: Stacked,
+    /// Of each socket.
+    memories: Vec<Stacked>,
     link: Ps,
     ranges: Vec<Range<u64>>,
     counters: StackedCounters,
@@ -61,7 +64,7 @@ pub(super) struct TablesInStack {
 impl TablesInStack {
     #[cfg(test)]
     pub(super) fn bank_of(&self, line: Line) -> usize {
-        self.memory.bank_of(line)
+        self.memories[0].bank_of(line)
     }
 
     #[inline]
@@ -82,14 +85,14 @@ impl Hierarchy {
         seed: Seed,
         path: &str,
     ) -> Result<(), MachineError> {
-        self.lines_are_its_own(path)?;
         if spec.holds.is_empty() {
             let remedy = "leave machine.stacked out to have no stacked DRAM";
             return Err(MachineError::new(format!("{path}.holds"), "[]", "one name or more", remedy.into()));
         }
         let memory = Stacked::new(&spec.memory, &format!("{path}.memory"), seed)?;
+        let memories = vec![memory; self.socket_count()];
         let link = spec.memory.link();
-        self.stack = Some(Box::new(TablesInStack { memory, link, ranges, counters: StackedCounters::default() }));
+        self.stack = Some(Box::new(TablesInStack { memories, link, ranges, counters: StackedCounters::default() }));
         Ok(())
     }
 
@@ -101,15 +104,17 @@ impl Hierarchy {
     /// Reads `line`, asked for at `at`, if it lies in stacked DRAM: when it is there.
     #[inline]
     pub(super) fn read_stacked(&mut self, line: Line, at: Ps, path: &mut Path) -> Option<Ps> {
+        let here = self.socket_here();
         let stack = self.stack.as_deref_mut()?;
         if !stack.has(line) {
             return None;
         }
         let arrives = at + stack.link;
-        let Turn { begin, done, free } = stack.memory.serve(stack.memory.bank_of(line), arrives);
+        let memory = &mut stack.memories[here];
+        let Turn { begin, done, free } = memory.serve(memory.bank_of(line), arrives);
         let c = &mut stack.counters;
         c.reads += 1;
-        c.interleaved = stack.memory.interleaved();
+        c.interleaved = stack.memories.iter().map(Stacked::interleaved).sum();
         c.waited += begin - arrives;
         c.busy += free - begin;
         path.push(Reason::Interconnect, stack.link * 2);
@@ -125,9 +130,13 @@ impl Hierarchy {
         if !stack.has(line) {
             return None;
         }
-        let bank = stack.memory.bank_of(line);
         stack.counters.writes += 1;
-        stack.counters.busy += stack.memory.write_all(bank, at + stack.link);
-        Some(at + stack.link)
+        for memory in &mut stack.memories {
+            let bank = memory.bank_of(line);
+            stack.counters.busy += memory.write_all(bank, at + stack.link);
+        }
+        let gone = at + stack.link;
+        self.send_to_others(at);
+        Some(gone)
     }
 }

@@ -60,22 +60,11 @@ impl Hierarchy {
     /// Has `queues` receive queues keep the last `cells` lines each before they go to DRAM.
     ///
     /// # Errors
-    /// More lines than [`MOST_CACHED`]; with what else sees lines on their way to DRAM. `path` is where `cells` stands in
-    /// the scenario.
+    /// More lines than [`MOST_CACHED`]. `path` is where `cells` stands in the scenario.
     pub fn hold_tails(&mut self, cells: u32, queues: u32, path: &str) -> Result<(), MachineError> {
         if cells > MOST_CACHED {
             let remedy = "the paper has 4".into();
             return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
-        }
-        for (given, what) in [
-            (self.sockets.is_some(), "machine.sockets"),
-            (self.copies.is_some(), "machine.copy_table"),
-            (self.applications.is_some(), "machine.applications"),
-        ] {
-            if given && cells > 0 {
-                let remedy = format!("leave out {path} or {what}");
-                return Err(MachineError::new(path, format!("{cells} with {what}"), format!("0 with {what}"), remedy));
-            }
         }
         self.tails = (cells > 0).then(|| {
             Box::new(Tails {
@@ -175,9 +164,12 @@ impl Hierarchy {
         }
     }
 
-    /// Whether a device gets `line` from a tail. What the NIC sends is not wanted again.
+    /// Whether a device gets `line` from a tail. What the NIC sends is not wanted again, unless copies of it are.
     #[inline]
     pub(super) fn bypasses(&mut self, line: Line) -> bool {
+        if self.copies.as_ref().is_some_and(|copies| copies.table.is_source(line)) {
+            return false;
+        }
         let Some(tails) = &mut self.tails else { return false };
         if tails.copies {
             let held = tails.held.contains_key(&line.0);

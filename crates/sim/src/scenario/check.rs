@@ -138,31 +138,8 @@ impl Scenario {
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
         found.take(m.dram.energy("machine.dram"));
-        if m.dram.controller.is_some() && m.copy_engine.is_some() {
-            found.add(
-                "machine.copy_engine",
-                "with machine.dram.controller: allowed is one of them (remove the other; a copy table goes with \
-                 controllers)"
-                    .into(),
-            );
-        }
-        let beside_tails = [
-            ("sockets", m.sockets.is_some()),
-            ("copy_table", m.copy_table.is_some()),
-            ("applications", !m.applications.is_empty()),
-        ];
-        if let Some((field, _)) = beside_tails.into_iter().find(|(_, given)| *given && self.nic.cache_cells > 0) {
-            let message =
-                format!("{} with machine.{field}: allowed is one of them (remove the other)", self.nic.cache_cells);
-            found.add("nic.cache_cells", message);
-        }
+        found.take(machine::memory::check_together(&m.memory(), m.sockets.is_some(), "machine"));
         if let Some(sockets) = &m.sockets {
-            let one_socket = [(!m.applications.is_empty(), "applications"), (m.stacked.is_some(), "stacked")];
-            for (_, field) in one_socket.into_iter().filter(|(given, _)| *given) {
-                let message =
-                    "with machine.sockets: allowed is one of them (remove the other; it is modelled for one socket)";
-                found.add(format!("machine.{field}"), message.into());
-            }
             found.take(sockets.check("machine.sockets"));
         }
     }

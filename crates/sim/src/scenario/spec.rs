@@ -265,7 +265,7 @@ impl MachineSpec {
             memory.map_pages(tlb, layout.extents(), "machine")?;
         }
         if let Some(sockets) = &self.sockets {
-            memory.on_sockets(sockets, &self.memory_at_once(), layout.extents(), "machine")?;
+            memory.on_sockets(sockets, &self.memory(), layout.extents(), "machine")?;
         }
         Ok(())
     }

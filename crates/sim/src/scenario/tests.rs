@@ -121,12 +121,32 @@ fn a_table_without_a_lookup_is_told_of() {
 }
 
 #[test]
-fn what_is_modelled_for_one_socket_is_refused_with_several() {
-    let two = "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}";
-    read("", &[two]).unwrap();
-    for (set, field) in [("machine.applications={tables={}}", "applications"), ("machine.stacked={}", "stacked")] {
-        let error = read("", &[two, set]).unwrap_err().to_string();
-        assert!(error.contains(&format!("machine.{field}: with machine.sockets")), "{error}");
+fn techniques_go_together_but_for_what_excludes_each_other() {
+    let all = [
+        ("copy_engine", "machine.copy_engine={by=\"dma\"}"),
+        ("copy_table", "machine.copy_table={}"),
+        ("dram.controller", "machine.dram.controller={}"),
+        (
+            "llc.coherence = snoop",
+            "machine.llc={coherence=\"snoop\",slices=4,interconnect={topology=\"ring\",hop=\"0.5 ns\"}}",
+        ),
+        ("sockets", "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}"),
+        ("applications", "machine.applications={tables={}}"),
+        ("stacked", "machine.stacked={}"),
+        ("cache_cells", "nic.cache_cells=4"),
+    ];
+    for (i, (one, first)) in all.iter().enumerate() {
+        for (other, second) in &all[i + 1..] {
+            let excludes = machine::memory::EXCLUSIONS
+                .iter()
+                .find(|e| [(e.one, e.other), (e.other, e.one)].contains(&(*one, *other)));
+            let usual = ["function.copy={}", "machine.dram.standard=ddr4-2400u", "machine.cores=4"];
+            let read = read("", &[usual[0], usual[1], usual[2], first, second]).map_err(|e| e.to_string());
+            match excludes {
+                None => assert!(read.is_ok(), "{one} and {other}: {read:?}"),
+                Some(excludes) => assert!(read.unwrap_err().contains(excludes.reason), "{one} and {other}"),
+            }
+        }
     }
 }
 
