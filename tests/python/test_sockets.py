@@ -87,7 +87,6 @@ def test_huge_pages_of_some_regions_save_their_walks_only() -> None:
         ({"machine.sockets.nic": 2}, r"machine\.sockets\.nic = 2: allowed is 0 to 1, the last socket"),
         ({"machine.sockets.memory": "remote"}, r'machine\.sockets\.memory.*"remote".*local.*interleaved'),
         ({"machine.sockets.regions": {"mbuf": 1}}, r"machine\.sockets\.regions = mbuf: allowed is .*mempool"),
-        ({"machine.copy_table": {}}, r"machine\.sockets = given with machine\.copy_table: allowed is one of them"),
         (
             {"machine.tlb": {**TLB, "pages": {"mempool": "2 MiB"}}},
             r"machine\.tlb\.pages\.mempool = 2 MiB: allowed is .*sizes",

@@ -68,6 +68,12 @@ fn commit() -> &'static str {
     COMMIT
 }
 
+/// What cannot be on one machine, as JSON: pairs of settings, each with its reason.
+#[pyfunction]
+fn exclusions() -> String {
+    sim::Scenario::exclusions()
+}
+
 /// The JSON Schema of a scenario.
 #[pyfunction]
 fn schema() -> String {
@@ -489,7 +495,7 @@ mod _wirespeed {
     use super::slices::{RecordedLookups, preview_slices, run_slices, slices_spec};
     #[pymodule_export]
     use super::{
-        InputError, Run, Scenario, Stock, Table, commit, compare, file_settings, inspect, inspect_table, preset,
-        presets, refuse_counted_masks, run, schema, version,
+        InputError, Run, Scenario, Stock, Table, commit, compare, exclusions, file_settings, inspect, inspect_table,
+        preset, presets, refuse_counted_masks, run, schema, version,
     };
 }

@@ -281,7 +281,7 @@ def _bypass(of: Resolved) -> Built:
 
 def _own_slices(of: Resolved) -> Built:
     slices = int(of["machine"]["llc"].get("slices", 1))
-    if why := _is_told_apart(of) or _moved(of):
+    if why := _is_told_apart(of):
         return why
     if slices < _LEAST_SLICES:
         return f"the LLC has {slices} slices"
@@ -297,23 +297,13 @@ def _may_stay_out(of: Resolved) -> str | None:
     """Why tables cannot stay out of the LLC at times."""
     if of["machine"]["llc"].get("inclusion") == "inclusive":
         return "an inclusive LLC has what private caches have"
-    return _is_told_apart(of) or _moved(of)
+    return _is_told_apart(of)
 
 
 def _stacked_tables(of: Resolved) -> Built:
     if of["machine"].get("stacked"):
         return "tables lie in stacked DRAM already"
-    return _moved(of) or (["machine.stacked.memory.channels=32"], Cost())
-
-
-def _moved(of: Resolved) -> str | None:
-    """Why lines of tables cannot be told from others."""
-    for other in ("sockets", "copy_table"):
-        if of["machine"].get(other):
-            return f"machine.{other} is modelled without it"
-    if of["function"].get("copy") or of["function"].get("socket"):
-        return "copies move lines between tables and packets"
-    return None
+    return ["machine.stacked.memory.channels=32"], Cost()
 
 
 def _packet_buffer(of: Resolved) -> Built:
