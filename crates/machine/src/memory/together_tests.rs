@@ -1,5 +1,6 @@
 //! Features of the memory system together: sets of them are drawn, with settings and what cores and devices do, and each reader
 //! gets what flat memory has.
+#![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 
 use std::collections::BTreeMap;
 
