@@ -362,12 +362,6 @@ impl Hierarchy {
         }
     }
 
-    /// Whether `line` is an application's that skips the LLC now.
-    #[inline(never)]
-    pub(super) fn skips_llc(&mut self, line: Line) -> bool {
-        self.application_of(line).is_some_and(|(_, a)| !a.uses_llc)
-    }
-
     /// Whether a miss of `line` leaves the LLC as it is.
     #[inline(never)]
     pub(super) fn stays_out(&mut self, line: Line) -> bool {

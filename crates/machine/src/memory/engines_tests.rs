@@ -265,7 +265,7 @@ enum Beside {
 }
 
 /// Each of them, and what goes together.
-const BESIDE: [&[Beside]; 15] = [
+const BESIDE: [&[Beside]; 21] = [
     &[],
     &[Beside::Stack],
     &[Beside::Tails],
@@ -281,6 +281,12 @@ const BESIDE: [&[Beside]; 15] = [
     &[Beside::Tails, Beside::Snooping],
     &[Beside::Skips, Beside::Snooping],
     &[Beside::Slice, Beside::Stack, Beside::Snooping],
+    &[Beside::Sockets, Beside::Stack],
+    &[Beside::Sockets, Beside::Tails],
+    &[Beside::Sockets, Beside::Skips],
+    &[Beside::Sockets, Beside::Bypasses],
+    &[Beside::Sockets, Beside::Slice, Beside::Tails],
+    &[Beside::Sockets, Beside::Stack, Beside::Skips, Beside::Tails],
 ];
 const LINES: u64 = 48;
 const CORES: u16 = 4;

@@ -661,11 +661,7 @@ impl Hierarchy {
     /// When the write of `line` is done.
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
-        let mut io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
-        if self.applications.is_some() && self.skips_llc(line) {
-            // Who skips the LLC does not look there for what a device has written.
-            io.ways = Cbm(0);
-        }
+        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
         if self.snooping.is_some() {
@@ -686,6 +682,7 @@ impl Hierarchy {
         held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
+        // Who skips the LLC does not look there for what a device has written.
         let io = if self.applications.is_some() && io.ways.0 != 0 { self.admitted(line, io) } else { Some(io) };
         let Some(io) = io.filter(|io| io.ways.0 != 0) else {
             let found = self.llc.remove(spot).is_some();
