@@ -38,7 +38,10 @@ impl Hierarchy {
         }
         let (home, hops) = self.reach_home(line, at, &mut asked.path);
         match &mut self.pending {
-            Some(pending) => Fill::Later(pending.read(home, line, at + hops, asked)),
+            Some(pending) => {
+                asked.ready += hops;
+                Fill::Later(pending.read(home, line, at + hops, asked))
+            }
             None => Fill::At(
                 self.dram_of(home).reserve(line, false, at + hops, |reason, time| asked.path.push(reason, time)),
             ),

@@ -150,9 +150,9 @@ impl Hierarchy {
             }
             self.settle_copies(at);
             // All of the target is overwritten: nobody's copy of it counts any more.
+            let mut link = Ps::ZERO;
             if self.sockets.is_some() {
-                let holders = self.directory.get(dst);
-                let link = self.across_sockets(dst, holders, false, true, at);
+                link = self.across_sockets(dst, self.directory.get(dst), false, true, at);
                 path.push(Reason::SocketLink, link);
                 done += link;
             }
@@ -182,7 +182,7 @@ impl Hierarchy {
                 if held.is_none() {
                     served = Served::Dram;
                     let mut asked = Asked { core, path, ready: done, distance, served, copy: latency };
-                    match self.read_behind(original, false, at + self.llc.latency(), &mut asked) {
+                    match self.read_behind(original, false, at + link + self.llc.latency(), &mut asked) {
                         Fill::At(filled) => {
                             done = filled + distance;
                             self.in_flight.insert(original, done);

@@ -160,7 +160,9 @@ impl Twin {
     /// What a core gets of `line`, by who has served it.
     fn access(&mut self, core: u16, line: u64, access: Access) -> u64 {
         let (source, near, in_tail) = (self.source(line), self.in_llc(line), self.tails.get(&line).copied());
-        let served = self.memory.access(&request(core, line, access), self.now).served;
+        let response = self.memory.access(&request(core, line, access), self.now);
+        assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time: {response:?}");
+        let served = response.served;
         self.apply_writes();
         self.apply_tails(u64::MAX);
         let got = match (served, source) {
@@ -200,7 +202,9 @@ impl Twin {
                 assert!(self.memory.takes_copy(&load, &store));
                 let (near, in_tail) = (self.in_llc(original), self.tails.get(&original).copied());
                 let reply = self.memory.copy(&load, &store, self.now);
-                if self.memory.answered(reply, self.now).served == Served::Dram && !near {
+                let response = self.memory.answered(reply, self.now);
+                assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time: {response:?}");
+                if response.served == Served::Dram && !near {
                     // Read before anything that makes room for it is written.
                     self.cached.insert(original, in_tail.unwrap_or(self.dram[original as usize]));
                 }
