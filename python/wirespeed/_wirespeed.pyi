@@ -21,6 +21,7 @@ __all__ = [
     "cores",
     "cyclic_leakage",
     "describe_recording",
+    "exclusions",
     "file_settings",
     "gpu_preset",
     "inspect",

@@ -38,7 +38,7 @@ impl Default for CopyTableSpec {
 /// What a copy table has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
 pub struct CopyCounters {
-    /// Entries filled: lines copied by a pointer.
+    /// Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too).
     pub fills: u64,
     /// Reads of a copy that were served from its source.
     pub hits: u64,
@@ -159,6 +159,7 @@ impl Hierarchy {
             if self.tails.is_some() {
                 self.supersede(dst);
             }
+            self.overwritten(dst);
             self.invalidate_private(dst);
             let target = self.llc.spot(dst);
             self.meet_tenants(target, at);

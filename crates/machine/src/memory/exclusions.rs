@@ -22,7 +22,8 @@ const SNOOP: &str = "llc.coherence = snoop";
 const SOCKETS: &str = "sockets";
 const CONTROLLER: &str = "dram.controller";
 
-/// All of them. What is not listed goes together.
+/// All of them. What is not listed goes together, but for single settings that contradict each other (cubes on several
+/// sockets, applications that leave lines out of an inclusive LLC).
 pub const EXCLUSIONS: [Exclusion; 4] = [
     Exclusion { one: COPY_ENGINE, other: COPY_TABLE, reason: "both would take the same copies" },
     Exclusion {

@@ -32,6 +32,8 @@ use crate::dram::{Dram, DramCounters};
 /// Bytes of a message without data, and what a message with a line has beyond it (assumed: a flit of 16 bytes, a
 /// little less than UPI's 192 bits with their checks).
 const MESSAGE: u64 = 16;
+/// Sockets, at most.
+const MOST_SOCKETS: usize = 8;
 /// Lines of a page of 4 KiB: memory is interleaved over sockets by these.
 const PAGE_LINES: u64 = 4096 / LINE_BYTES;
 
@@ -503,13 +505,16 @@ impl Hierarchy {
         self.sockets.as_ref().map_or(0, |sockets| sockets.here)
     }
 
-    /// A line that leaves at `at` for all other sockets.
-    pub(super) fn send_to_others(&mut self, at: Ps) {
-        let Some(sockets) = &mut self.sockets else { return };
-        let here = sockets.here;
-        for socket in (0..sockets.count).filter(|&socket| socket != here) {
-            sockets.send(here, socket, true, at);
+    /// A line leaves at `at` for all other sockets: what it takes to each.
+    pub(super) fn send_to_others(&mut self, at: Ps) -> [Ps; MOST_SOCKETS] {
+        let mut ways = [Ps::ZERO; MOST_SOCKETS];
+        if let Some(sockets) = &mut self.sockets {
+            let here = sockets.here;
+            for socket in (0..sockets.count).filter(|&socket| socket != here) {
+                ways[socket] = sockets.send(here, socket, true, at);
+            }
         }
+        ways
     }
 
     /// The socket other than the present one whose caches have `line` modified; the caches of one do at most.

@@ -77,7 +77,7 @@ impl Hierarchy {
     /// Puts the lines of `ranges` into a stacked DRAM. `path` is where the specification stands.
     ///
     /// # Errors
-    /// A memory that cannot be or that nothing is in, or a machine that cannot have one.
+    /// A memory that cannot be or that nothing is in.
     pub fn put_into_stack(
         &mut self,
         spec: &StackedTablesSpec,
@@ -89,8 +89,9 @@ impl Hierarchy {
             let remedy = "leave machine.stacked out to have no stacked DRAM";
             return Err(MachineError::new(format!("{path}.holds"), "[]", "one name or more", remedy.into()));
         }
-        let memory = Stacked::new(&spec.memory, &format!("{path}.memory"), seed)?;
-        let memories = vec![memory; self.socket_count()];
+        // Each draws its own service times.
+        let of = |socket| Stacked::new(&spec.memory, &format!("{path}.memory"), Seed(seed.0.wrapping_add(socket)));
+        let memories = (0..self.socket_count() as u64).map(of).collect::<Result<Vec<_>, _>>()?;
         let link = spec.memory.link();
         self.stack = Some(Box::new(TablesInStack { memories, link, ranges, counters: StackedCounters::default() }));
         Ok(())
@@ -126,17 +127,16 @@ impl Hierarchy {
     /// Writes `line` at `at` if it lies in stacked DRAM: when that is on its way.
     #[inline]
     pub(super) fn write_stacked(&mut self, line: Line, at: Ps) -> Option<Ps> {
-        let stack = self.stack.as_deref_mut()?;
-        if !stack.has(line) {
+        if !self.stack.as_deref()?.has(line) {
             return None;
         }
+        let ways = self.send_to_others(at);
+        let stack = self.stack.as_deref_mut()?;
         stack.counters.writes += 1;
-        for memory in &mut stack.memories {
+        for (memory, way) in stack.memories.iter_mut().zip(ways) {
             let bank = memory.bank_of(line);
-            stack.counters.busy += memory.write_all(bank, at + stack.link);
+            stack.counters.busy += memory.write_all(bank, at + way + stack.link);
         }
-        let gone = at + stack.link;
-        self.send_to_others(at);
-        Some(gone)
+        Some(at + stack.link)
     }
 }

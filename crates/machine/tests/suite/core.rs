@@ -373,9 +373,14 @@ fn nothing_is_dispatched_before_the_answer_to_a_copy_that_holds() {
         let mut memory = Hierarchy::new(&memory, 2, "machine").unwrap();
         let mut core = Core::new(&spec(CoreModel::Window, 256, 4), CoreId(0), "core").unwrap();
         let at = |line: u64| Ref::load(RegionId::FIRST_TABLE, line * 64, 64, 1);
+        core.script().work(1, 40);
         core.script().copy(at(1 << 14), at(0).with_access(Access::Store));
+        core.script().work(1, 70);
         core.script().touch(at(1 << 15));
-        run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START).0
+        core.script().work(1, 30);
+        let took = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START).0;
+        assert_eq!(core.instructions(), 40 + 70 + 30);
+        took
     };
     let [holds, bypasses] = [Retires::Sync, Retires::SyncBypass].map(took);
     // The load that comes after takes a DRAM access more, or is hidden behind the copy.

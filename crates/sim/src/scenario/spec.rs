@@ -263,7 +263,7 @@ impl MachineSpec {
     /// Puts `memory` where the machine says: page tables, pages of regions, sockets.
     ///
     /// # Errors
-    /// Regions that there are not, sockets with what is modelled for one.
+    /// Regions that there are not, what excludes sockets.
     pub(crate) fn place(&self, memory: &mut Hierarchy, layout: &ServerLayout) -> Result<(), machine::MachineError> {
         memory.tables_at(Addr(layout.bytes()));
         if let Some(tlb) = &self.tlb {

@@ -162,7 +162,8 @@ pub(crate) fn applications(scenario: &Scenario, found: &[ApplicationFound]) -> V
 /// Of the summary: the stacked DRAM; null without one.
 pub(crate) fn stacked(scenario: &Scenario, found: Option<StackedCounters>, span: Ps) -> Value {
     let (Some(spec), Some(c)) = (&scenario.machine.stacked, found) else { return Value::Null };
-    let banks = f64::from(spec.memory.channels * spec.memory.banks);
+    let sockets = scenario.machine.sockets.as_ref().map_or(1, |sockets| sockets.count);
+    let banks = f64::from(spec.memory.channels * spec.memory.banks * sockets);
     json!({
         "holds": spec.holds,
         "channels": spec.memory.channels,

@@ -382,6 +382,7 @@ impl Core {
                         let begun = self.burst.copying.take();
                         if apart && begun.is_none() && self.copy_by_engine(&src, &dst, memory, layout) {
                             self.burst.cursor = next;
+                            self.worked = false;
                             continue;
                         }
                         let mut copy = begun.unwrap_or(CopyLoop::new(src, dst));
