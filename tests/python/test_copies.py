@@ -279,7 +279,9 @@ def test_engines_that_cannot_be_are_an_error(engine: dict[str, Any], words: str)
 
 def test_a_table_and_an_engine_are_an_error() -> None:
     more = {"machine.copy_table": {}, "machine.copy_engine": {"by": "non-temporal"}}
-    with pytest.raises(InputError, match=r"machine\.copy_engine = given with machine\.copy_table: allowed is one of them"):
+    with pytest.raises(
+        InputError, match=r"machine\.copy_engine = given with machine\.copy_table: allowed is one of them"
+    ):
         wirespeed.run("vhost", set={**SOCKET, **more})
 
 
