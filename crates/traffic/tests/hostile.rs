@@ -1,7 +1,7 @@
 //! Every reader on files that were made to harm it: each in a process of its own that may have 1 GiB of memory and a minute.
 //!
 //! A bomb is small and decompresses to as much as one likes; it is read, or refused with the place and the reason. What
-//! grows is read at one size and at ten times that, and takes at most fifteen times the CPU time.
+//! grows is read at one size and at ten times that, and takes the CPU time of what is linear, not of what is quadratic.
 //!
 //! A program of its own: it measures CPU time, and starts itself again with bounds that are to hold little else.
 
@@ -23,7 +23,9 @@ const ENDLESS_KIB: u64 = 256 << 10;
 const SECONDS: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(600);
 const TRIES: usize = 3;
-const MOST_GROWTH: f64 = 15.0;
+/// What is linear takes ten times as long, up to 17.5 times where the small input fits a cache that is shared with other guests;
+/// what is quadratic a hundred times. This lies between them, as far from one as from the other.
+const MOST_GROWTH: f64 = 31.6;
 /// Who reads what, for the process that does.
 const READER: &str = "WIRESPEED_HOSTILE_READER";
 const FILE: &str = "WIRESPEED_HOSTILE_FILE";
@@ -351,37 +353,27 @@ const GROWING: [Growing; 21] = [
     }),
 ];
 
-/// Seconds of CPU, the median of three.
-fn median(reader: &str, what: &str, file: &Made) -> f64 {
-    let mut times: Vec<f64> = (0..3)
-        .map(|_| {
-            let answer = run(reader, &file.0);
-            assert!(!answer.refused, "{reader}, {what}: {}", answer.said);
-            answer.cpu.as_secs_f64()
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[1]
+/// Seconds of CPU.
+fn seconds(reader: &str, what: &str, file: &Made) -> f64 {
+    let answer = run(reader, &file.0);
+    assert!(!answer.refused, "{reader}, {what}: {}", answer.said);
+    answer.cpu.as_secs_f64()
 }
 
 #[test]
-fn ten_times_the_input_takes_at_most_fifteen_times_as_long() {
+fn ten_times_the_input_takes_ten_times_as_long_not_a_hundred_times() {
     for (reader, what, count, make) in GROWING {
+        let files = [Made::new("small.toml", &make(count)), Made::new("large.toml", &make(10 * count))];
         let mut seen = Vec::new();
-        // A busy host may slow one of them down, and not in each try. Where the small input fits a cache that the large one
-        // does not, three times as many fit neither; what is quadratic is so at both sizes.
-        let linear = [count, 3 * count].into_iter().any(|count| {
-            let files = [Made::new("small.toml", &make(count)), Made::new("large.toml", &make(10 * count))];
-            (0..TRIES).any(|_| {
-                let (small, large) = (median(reader, what, &files[0]), median(reader, what, &files[1]));
-                let ratio = large / small;
-                println!("{reader}, {what}: {count} in {small:.4} s, ten times that in {large:.4} s: {ratio:.1}");
-                seen.push((count, small, large));
-                // Below some milliseconds there is nothing to tell.
-                large <= MOST_GROWTH * small.max(4e-3)
-            })
+        // A busy host may slow one of them down, and not in each try.
+        let linear = (0..TRIES).any(|_| {
+            let (small, large) = (seconds(reader, what, &files[0]), seconds(reader, what, &files[1]));
+            println!("{reader}, {what}: {count} in {small:.4} s, ten times that in {large:.4} s: {:.1}", large / small);
+            seen.push((small, large));
+            // Below some milliseconds there is nothing to tell.
+            large <= MOST_GROWTH * small.max(4e-3)
         });
-        assert!(linear, "{reader}, {what}: how many, seconds for them, seconds for ten times as many: {seen:?}");
+        assert!(linear, "{reader}, {what}: seconds for {count}, seconds for ten times as many: {seen:?}");
     }
 }
 
