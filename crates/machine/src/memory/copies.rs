@@ -177,6 +177,7 @@ impl Hierarchy {
             if dirty {
                 // Of a store whose turn at the LLC has not come.
                 self.before_write_back(original, at);
+                self.drop_older(original);
             }
             let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
             if !found {

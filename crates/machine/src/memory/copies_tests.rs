@@ -105,8 +105,10 @@ pub(super) struct Twin {
     pub memory: Hierarchy,
     /// What flat memory has.
     flat: [u64; LINES as usize],
-    /// What caches have, where they have the line: they are coherent, so all the same.
+    /// What private caches have, where they have the line: they are coherent, so all the same.
     cached: BTreeMap<u64, u64>,
+    /// What the LLC of each socket has got of a line, if it still has it: less than a private cache that has it modified.
+    llcs: Vec<BTreeMap<u64, u64>>,
     /// What DRAM has.
     dram: [u64; LINES as usize],
     /// What tails of receive queues have.
@@ -121,11 +123,31 @@ impl Twin {
     pub fn new(memory: Hierarchy) -> Twin {
         let first = std::array::from_fn(|line| line as u64);
         let (cached, tails) = (BTreeMap::new(), BTreeMap::new());
-        Twin { memory, flat: first, cached, dram: first, tails, writes: LINES, now: Ps::ZERO, by_table: 0 }
+        let llcs = vec![BTreeMap::new(); memory.socket_count()];
+        Twin { memory, flat: first, cached, llcs, dram: first, tails, writes: LINES, now: Ps::ZERO, by_table: 0 }
     }
 
     fn in_llc(&self, line: u64) -> bool {
         self.memory.llcs().any(|llc| llc.has(llc.spot(Line(line))))
+    }
+
+    /// What the LLC of `socket` would give of `line`, [`None`] if it has not got it.
+    fn llc_has(&self, socket: usize, line: u64) -> Option<u64> {
+        let llc = self.memory.llcs().nth(socket)?;
+        llc.has(llc.spot(Line(line))).then(|| self.llcs[socket].get(&line).copied().unwrap_or(u64::MAX))
+    }
+
+    /// As [`Twin::llc_has`], of the sockets that are not `here`.
+    fn others_have(&self, here: usize, line: u64) -> Option<u64> {
+        (0..self.llcs.len()).filter(|&socket| socket != here).find_map(|socket| self.llc_has(socket, line))
+    }
+
+    /// LLCs have got the data that private caches and devices have now.
+    fn apply_llcs(&mut self) {
+        let cached = &self.cached;
+        for (llc, has) in self.memory.llcs_mut().zip(&mut self.llcs) {
+            has.extend(llc.took.drain(..).map(|line| (line.0, cached.get(&line.0).copied().unwrap_or(u64::MAX))));
+        }
     }
 
     /// What tails have given up since they had `before`: together to DRAM, or for good.
@@ -159,7 +181,10 @@ impl Twin {
 
     /// What a core gets of `line`, by who has served it.
     fn access(&mut self, core: u16, line: u64, access: Access) -> u64 {
-        let (source, near, in_tail) = (self.source(line), self.in_llc(line), self.tails.get(&line).copied());
+        let (source, in_tail) = (self.source(line), self.tails.get(&line).copied());
+        let here = self.memory.socket_of(CoreId(core));
+        let (own, other) = (self.llc_has(here, line), self.others_have(here, line));
+        let of_source = source.and_then(|src| self.llc_has(here, src).or(self.others_have(here, src)));
         let response = self.memory.access(&request(core, line, access), self.now);
         assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time: {response:?}");
         let served = response.served;
@@ -167,13 +192,14 @@ impl Twin {
         self.apply_tails(u64::MAX);
         let got = match (served, source) {
             // Another socket's LLC is what is behind this one's.
-            (Served::Dram, _) if near => self.in_cache(line),
-            (Served::Dram, _) => in_tail.unwrap_or(self.dram[line as usize]),
-            (Served::Engine, Some(src)) => self.in_cache(src),
+            (Served::Dram, _) => other.or(in_tail).unwrap_or(self.dram[line as usize]),
+            (Served::Engine, Some(_)) => of_source.unwrap_or(u64::MAX),
+            (Served::Llc, _) => own.unwrap_or(u64::MAX),
             _ => self.in_cache(line),
         };
         self.by_table += u64::from(served == Served::Engine);
         self.cached.insert(line, got);
+        self.apply_llcs();
         got
     }
 
@@ -200,14 +226,25 @@ impl Twin {
                 let load = request(core, src, Access::Load);
                 let store = request(core, dst, Access::Store);
                 assert!(self.memory.takes_copy(&load, &store));
-                let (near, in_tail) = (self.in_llc(original), self.tails.get(&original).copied());
+                let in_tail = self.tails.get(&original).copied();
+                let here = self.memory.socket_of(CoreId(core));
+                let (own, other) = (self.llc_has(here, original), self.others_have(here, original));
+                let cores_have = self.memory.private_has(Line(original), self.memory.directory.get(Line(original)));
                 let reply = self.memory.copy(&load, &store, self.now);
                 let response = self.memory.answered(reply, self.now);
                 assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time: {response:?}");
-                if response.served == Served::Dram && !near {
-                    // Read before anything that makes room for it is written.
-                    self.cached.insert(original, in_tail.unwrap_or(self.dram[original as usize]));
+                // Read before anything that makes room for it is written.
+                match response.served {
+                    Served::Dram => {
+                        let behind = other.or(in_tail).unwrap_or(self.dram[original as usize]);
+                        self.cached.insert(original, behind);
+                    }
+                    _ if !cores_have => {
+                        own.map(|version| self.cached.insert(original, version));
+                    }
+                    _ => {}
                 }
+                self.apply_llcs();
                 self.apply_writes();
                 self.apply_tails(u64::MAX);
                 self.flat[dst as usize] = self.flat[src as usize];
@@ -220,6 +257,7 @@ impl Twin {
                 let version = self.new_version(line);
                 if self.in_llc(line) {
                     self.cached.insert(line, version);
+                    self.apply_llcs();
                 } else if self.memory.tails.is_some() {
                     self.tails.insert(line, version);
                 } else {
@@ -230,11 +268,15 @@ impl Twin {
             }
             Op::DeviceRead(line) => {
                 let m = &self.memory;
-                let held = self.in_llc(line) || m.private_has(Line(line), m.directory.get(Line(line)));
+                let held = m.private_has(Line(line), m.directory.get(Line(line)));
+                let here = m.socket_of_nic();
+                let in_llc = self.llc_has(here, line).or(self.others_have(here, line));
                 let in_tail = self.tails.get(&line).copied();
                 self.memory.dma_read(Line(line), 1, self.now);
                 self.apply_writes();
-                let got = if held { self.in_cache(line) } else { in_tail.unwrap_or(self.dram[line as usize]) };
+                let behind = || in_llc.or(in_tail).unwrap_or(self.dram[line as usize]);
+                let got = if held { self.in_cache(line) } else { behind() };
+                self.apply_llcs();
                 let read = (got, self.flat[line as usize]);
                 self.apply_tails(u64::MAX);
                 if in_tail.is_some() && !self.tails.contains_key(&line) {

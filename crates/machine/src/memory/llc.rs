@@ -263,6 +263,9 @@ pub(super) struct Llc {
     /// Applications with slices of their own; the hash decides when left out.
     placement: Option<Box<Placement>>,
     tenants: Option<Box<Tenants>>,
+    /// Lines whose data have come in or been written, for tests.
+    #[cfg(test)]
+    pub(super) took: Vec<Line>,
 }
 
 /// The queue of a slice.
@@ -436,6 +439,8 @@ impl Llc {
             owned: Box::new([0; 256]),
             placement: None,
             tenants: spec.tenants.and_then(|rate| Tenants::new(rate, sets * u64::from(n), spec.ways)).map(Box::new),
+            #[cfg(test)]
+            took: Vec::new(),
         })
     }
 
@@ -635,7 +640,22 @@ impl Llc {
     /// Uses the line and marks it dirty; says whether it is there.
     #[inline(always)]
     pub(super) fn write_line(&mut self, spot: Spot) -> bool {
-        with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => tags.write_line_at(set, spot.within()))
+        let is_there =
+            with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => tags.write_line_at(set, spot.within()));
+        if is_there {
+            self.takes(spot);
+        }
+        is_there
+    }
+
+    /// The data of the line at `spot` have come in, or been written.
+    #[inline(always)]
+    fn takes(&mut self, _spot: Spot) {
+        #[cfg(test)]
+        if !is_of_tenants(_spot.within()) {
+            let name = Placement::name(self.placement.as_deref(), _spot.within());
+            self.took.push(name.unwrap_or_else(|| self.hash.join(_spot.slice as usize, _spot.within())));
+        }
     }
 
     /// Takes the line out; says whether it was dirty, [`None`] if it was not there.
@@ -651,6 +671,7 @@ impl Llc {
     #[inline(always)]
     pub(super) fn write_or_fill(&mut self, spot: Spot, share: Share) -> Written {
         let Share { ways, age, owner } = share;
+        self.takes(spot);
         let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.write_or_fill_at(set, spot.within(), ways, age, owner)
         });
@@ -685,6 +706,7 @@ impl Llc {
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
         let Share { ways, age, owner } = share;
+        self.takes(spot);
         let victim = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.fill_owned_at(set, spot.within(), ways, dirty, age, owner)
         });
@@ -757,6 +779,12 @@ impl Llc {
     #[inline(always)]
     pub(super) fn write_row(&mut self, spot: Spot, count: u32, share: Share, mut gone: impl FnMut(u32, Line)) -> u64 {
         let row = self.row_at(spot, count);
+        #[cfg(test)]
+        std::iter::successors(Some(spot), |&spot| Some(self.next_of_row(spot)))
+            .take(count as usize)
+            .collect::<Vec<Spot>>()
+            .into_iter()
+            .for_each(|spot| self.takes(spot));
         let Tags::Lru(tags) = &mut self.tags else { return 0 };
         let (hash, owned) = (self.hash, &mut self.owned);
         let (mut found, mut filled) = (0, 0);
@@ -798,6 +826,9 @@ impl Llc {
         let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.use_or_fill_at(set, spot.within(), ways, dirty, age, owner)
         });
+        if dirty || written != Written::InPlace {
+            self.takes(spot);
+        }
         match written {
             Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
             Written::InPlace => Written::InPlace,

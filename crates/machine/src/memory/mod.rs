@@ -864,8 +864,10 @@ impl Hierarchy {
             }
         }
         if found && dirty && !write {
-            // The line is clean and shared from now on: the LLC holds what memory does not.
+            // The line is clean and shared from now on: the LLC holds what memory does not. That of who had it modified may
+            // have an older copy, which must not be read any more.
             self.evict_private(line, true, share, now);
+            self.drop_older(line);
         }
         match (found, dirty) {
             (false, _) => Snooped::Nothing,

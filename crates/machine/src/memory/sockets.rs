@@ -456,6 +456,16 @@ impl Hierarchy {
         before.iter().flatten().chain([&self.llc]).chain(after.iter().flatten())
     }
 
+    /// As [`Hierarchy::llcs`].
+    #[cfg(test)]
+    pub(super) fn llcs_mut(&mut self) -> impl Iterator<Item = &mut Llc> {
+        let (before, after) = match &mut self.sockets {
+            None => (&mut [][..], &mut [][..]),
+            Some(sockets) => sockets.llcs.split_at_mut(sockets.here),
+        };
+        before.iter_mut().flatten().chain([&mut self.llc]).chain(after.iter_mut().flatten())
+    }
+
     /// Counters of the DRAM of the second socket and up.
     pub(super) fn other_drams(&self) -> impl Iterator<Item = &Dram> {
         self.sockets.iter().flat_map(|sockets| &sockets.drams)
@@ -476,11 +486,10 @@ impl Hierarchy {
 
     #[inline(never)]
     fn change_socket(&mut self, from: Requester) {
-        let Some(sockets) = &self.sockets else { return };
-        let socket = usize::from(match from {
-            Requester::Core(core) => sockets.of[usize::from(core.0)],
-            Requester::Device => sockets.nic,
-        });
+        let socket = match from {
+            Requester::Core(core) => self.socket_of(core),
+            Requester::Device => self.socket_of_nic(),
+        };
         self.enter_socket(socket);
     }
 
@@ -540,6 +549,11 @@ impl Hierarchy {
         answer
     }
 
+    /// The socket of `core`.
+    pub(super) fn socket_of(&self, core: CoreId) -> usize {
+        self.sockets.as_ref().map_or(0, |sockets| usize::from(sockets.of[usize::from(core.0)]))
+    }
+
     /// The socket of the NIC.
     pub(super) fn socket_of_nic(&self) -> usize {
         self.sockets.as_ref().map_or(0, |sockets| usize::from(sockets.nic))
@@ -571,6 +585,14 @@ impl Hierarchy {
         sockets.counters.remote_snoops += 1;
         let from = sockets.first_of(afar);
         sockets.ask(0, from, now)
+    }
+
+    /// The present socket has the only current copy of `line`, and other sockets' LLCs have none from now on.
+    #[inline]
+    pub(super) fn drop_older(&mut self, line: Line) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.take_from_others(line);
+        }
     }
 
     /// Whether another socket's LLC has `line`.

@@ -144,9 +144,10 @@ fn what_another_socket_has_comes_from_there() {
     assert_eq!((took, response.served), (LLC + 10 * NS + ROUND, Served::Snoop));
     // Core 1 finds it in its own socket's LLC then.
     assert_eq!(after(&mut memory, 1, 0, Access::Load, NS * 2000).0, LLC);
-    // Core 3 has it in its own LLC too; to write it the others have to give it up, without data.
-    let (took, _) = after(&mut memory, 3, 0, Access::Store, NS * 3000);
-    assert_eq!(took, LLC + 2 * HOP + 2 * MESSAGE);
+    // The LLC of core 3's socket had it as it was before core 2's store, and has it no more: core 2 gives it to core 3. To write
+    // it the others have to give it up, without data.
+    let (took, response) = after(&mut memory, 3, 0, Access::Store, NS * 3000);
+    assert_eq!((took, response.served), (LLC + 10 * NS + 2 * HOP + 2 * MESSAGE, Served::Snoop));
     assert_eq!(memory.socket_counters().unwrap().remote_snoops, 1);
 
     // A device writes what the other socket has in its LLC alone.
