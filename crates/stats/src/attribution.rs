@@ -170,7 +170,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The most segments a path holds; what comes beyond is added to the last one.
+    /// The most segments a path holds; what comes beyond is added to the last one of the same reason, or to the last.
     pub const MAX: usize = 8;
 
     /// A path of one segment.
@@ -195,8 +195,8 @@ impl Path {
             self.reasons[at] = reason as u8;
             self.len += 1;
         } else {
-            let last = &mut self.times[Self::MAX - 1];
-            *last = last.saturating_add(part);
+            let same = self.reasons.iter().rposition(|&r| r == reason as u8).unwrap_or(Self::MAX - 1);
+            self.times[same] = self.times[same].saturating_add(part);
         }
     }
 
@@ -281,5 +281,17 @@ mod tests {
             path.charge_tail(blocked, Reason::Mshr, &mut to);
             prop_assert_eq!(to.total(), blocked);
         }
+    }
+
+    #[test]
+    fn a_full_path_keeps_the_time_of_each_of_its_reasons() {
+        let mut path = Path::default();
+        for round in 1..=3 {
+            for (i, reason) in Reason::ALL.into_iter().take(Path::MAX).enumerate() {
+                path.push(reason, Ps(round * 100 + i as u64));
+            }
+        }
+        let times: Vec<u64> = path.iter().map(|(_, time)| time.0).collect();
+        assert_eq!(times, (0..Path::MAX as u64).map(|i| 600 + 3 * i).collect::<Vec<u64>>());
     }
 }

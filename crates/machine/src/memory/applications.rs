@@ -216,6 +216,10 @@ impl Hierarchy {
             }
             self.enter_socket(before);
         }
+        if let Some(pending) = self.pending.as_mut().filter(|_| specs.iter().any(|(_, s)| !s.llc || s.skip.is_some())) {
+            // Who skips the LLC asks without its latency.
+            pending.look_less_ahead(self.l2_latency);
+        }
         self.applications = Some(Box::new(Applications { ranges: owned, all, rest, leaving: Vec::new() }));
         Ok(())
     }

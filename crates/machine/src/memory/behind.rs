@@ -36,11 +36,12 @@ impl Hierarchy {
         if let Some(at) = self.read_stacked(line, at, &mut asked.path) {
             return Fill::At(at);
         }
+        let here = self.socket_here();
         let (home, hops) = self.reach_home(line, at, &mut asked.path);
         match &mut self.pending {
             Some(pending) => {
                 asked.ready += hops;
-                Fill::Later(pending.read(home, line, at + hops, asked))
+                Fill::Later(pending.read(here, home, line, at + hops, asked))
             }
             None => Fill::At(
                 self.dram_of(home).reserve(line, false, at + hops, |reason, time| asked.path.push(reason, time)),
@@ -85,10 +86,11 @@ impl Hierarchy {
         if let Some(at) = self.read_stacked(line, at, path) {
             return at;
         }
+        let here = self.socket_here();
         let (home, hops) = self.reach_home(line, at, path);
         match &mut self.pending {
             Some(pending) => {
-                pending.read_for_device(home, line, at + hops);
+                pending.read_for_device(here, home, line, at + hops);
                 at
             }
             None if self.sockets.is_some() => {

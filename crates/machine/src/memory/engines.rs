@@ -254,13 +254,13 @@ impl Hierarchy {
     /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each
     /// a first one and how many.
     fn after_other_engines(&mut self, lines: [(Line, u64); 2], now: Ps, mut begins: Ps) -> Ps {
-        if self.sockets.is_some() {
-            for (first, count) in lines {
-                for line in first.0..first.0 + count {
-                    begins = self.after_copy_for_device(Line(line), now, begins);
-                }
-            }
+        let Some(engine) = self.engine.as_mut().filter(|_| self.sockets.is_some()) else { return begins };
+        let waits = engine.counters.waits;
+        for line in lines.into_iter().flat_map(|(first, count)| first.0..first.0 + count) {
+            begins = engine.until(Line(line), true, now, begins).unwrap_or(begins);
         }
+        // One access, however many of its lines others are at.
+        engine.counters.waits = engine.counters.waits.min(waits + 1);
         begins
     }
 

@@ -62,8 +62,10 @@ pub(super) struct Pending {
 #[derive(Clone, Debug, Default)]
 struct Fill {
     line: Line,
-    /// When the LLC asked for it.
+    /// When an LLC asked for it.
     asked: Ps,
+    /// The socket of that LLC.
+    by: usize,
     first: Option<Waiter>,
     others: Vec<Waiter>,
 }
@@ -154,8 +156,18 @@ impl Pending {
         self.by_line.get(&line.0).copied()
     }
 
-    /// The fill of `line`, asked for at `at` if it is not on its way already.
-    fn fill(&mut self, home: usize, line: Line, output: bool, at: Ps) -> u32 {
+    /// No request takes less than `ahead` from now on until it comes to its controller, the way there apart.
+    pub(super) fn look_less_ahead(&mut self, ahead: Ps) {
+        self.ahead = self.ahead.min(ahead + self.there);
+    }
+
+    /// Whether the LLC of `socket` has asked for `line`, which is on its way.
+    pub(super) fn is_coming_to(&self, socket: usize, line: Line) -> bool {
+        self.under_way(line).is_some_and(|fill| self.fills[fill as usize].by == socket)
+    }
+
+    /// The fill of `line`, asked for by `by` at `at` if it is not on its way already.
+    fn fill(&mut self, by: usize, home: usize, line: Line, output: bool, at: Ps) -> u32 {
         if let Some(fill) = self.under_way(line) {
             return fill;
         }
@@ -167,7 +179,7 @@ impl Pending {
             }
         };
         let entry = &mut self.fills[fill as usize];
-        (entry.line, entry.asked, entry.first) = (line, at, None);
+        (entry.line, entry.asked, entry.by, entry.first) = (line, at, by, None);
         self.by_line.insert(line.0, fill);
         self.dram.hand_in(fill.into(), home, line, false, output, at + self.there);
         fill
@@ -197,16 +209,16 @@ impl Pending {
         }
     }
 
-    /// Reads `line` at `home` for a core, from `at` on.
-    pub(super) fn read(&mut self, home: usize, line: Line, at: Ps, asked: &Asked) -> Ticket {
+    /// Reads `line` at `home` for a core of socket `by`, from `at` on.
+    pub(super) fn read(&mut self, by: usize, home: usize, line: Line, at: Ps, asked: &Asked) -> Ticket {
         let is_new = self.under_way(line).is_none();
-        let fill = self.fill(home, line, false, at);
+        let fill = self.fill(by, home, line, false, at);
         self.core(fill, asked, is_new)
     }
 
-    /// Reads `line` at `home` for the present transaction of a device, from `at` on.
-    pub(super) fn read_for_device(&mut self, home: usize, line: Line, at: Ps) {
-        let fill = self.fill(home, line, self.output, at);
+    /// Reads `line` at `home` for the present transaction of a device at socket `by`, from `at` on.
+    pub(super) fn read_for_device(&mut self, by: usize, home: usize, line: Line, at: Ps) {
+        let fill = self.fill(by, home, line, self.output, at);
         self.device(fill);
     }
 

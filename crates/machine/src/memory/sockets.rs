@@ -636,6 +636,10 @@ impl Hierarchy {
     pub(super) fn reach_home(&mut self, line: Line, at: Ps, path: &mut Path) -> (usize, Ps) {
         let Some(sockets) = &mut self.sockets else { return (0, Ps::ZERO) };
         let home = sockets.homes.of(line, sockets.count);
+        if self.pending.as_ref().is_some_and(|pending| pending.is_coming_to(sockets.here, line)) {
+            // Nothing is sent for what this LLC has asked for.
+            return (home, Ps::ZERO);
+        }
         if home == sockets.here {
             sockets.counters.local_reads += 1;
             return (home, Ps::ZERO);

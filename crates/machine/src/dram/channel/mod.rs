@@ -43,7 +43,7 @@ mod waits;
 use self::account::Account;
 use self::bus::DataBus;
 use self::candidates::Candidates;
-use self::clocks::{Clocks, ORIGIN, back};
+use self::clocks::{Clocks, ORIGIN};
 use self::order::Turns;
 use self::page::IdleRows;
 pub(super) use self::queues::Class;
@@ -321,6 +321,9 @@ impl<const G: usize> Channel<G> {
         self.account.counters.refreshes += rounds * round.refreshes;
         self.account.counters.bank_refreshes += rounds * round.of_banks;
         self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(by);
+        if self.rows.open != 0 {
+            self.account.counters.open_clocks += by;
+        }
     }
 
     /// The clock until which to drive for something to happen next, if there is anything to do.
@@ -406,7 +409,7 @@ impl<const G: usize> Channel<G> {
         self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(u64::from(by));
         self.queues.rebase(by);
         self.page.rebase(by);
-        back(&mut self.rows.open_since, by);
+        self.account.counters.open_clocks += u64::from(self.rows.rebase(by));
         self.refreshes.rebase(by);
     }
 }
@@ -483,6 +486,25 @@ mod tests {
             assert_eq!(went_on.0, read.0, "{name}");
             assert_eq!(channel.account.log, again.account.log, "{name}");
             assert_eq!(serde_json::to_string(&channel).unwrap(), serde_json::to_string(&again).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_stays_open_is_so_for_all_clocks_that_go_by() {
+        let usual = ControllerSpec { refresh: Refresh::Off, page: Page::Open, ..ControllerSpec::default() };
+        // Once over time that is skipped, and in steps over clocks that are taken back.
+        for (step, steps) in [(1u64 << 40, 1), (1 << 21, 4096)] {
+            let mut channel = Channel::<16>::new(&presets::ddr4_2400u(), &usual, 64).unwrap();
+            let mut found = Found::default();
+            channel.drive(Goal::Offer(0), &mut found);
+            channel.accept(0, Place::default(), false);
+            channel.drive(Goal::Empty, &mut found);
+            let opened = channel.end() - channel.counters().open_clocks;
+            (1..=steps).for_each(|n| channel.drive(Goal::Until(n * step), &mut found));
+            channel.accept(1, Place::default(), false);
+            channel.drive(Goal::Empty, &mut found);
+            assert!(channel.end() > steps * step);
+            assert_eq!(channel.counters().open_clocks, channel.end() - opened, "in steps of {step}");
         }
     }
 

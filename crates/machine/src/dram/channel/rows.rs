@@ -1,5 +1,6 @@
 //! Which rows are open, and how they came to be.
 
+use super::clocks::back;
 use super::queues::Class;
 use super::{BANKS, NO_ROW};
 use serde::{Deserialize, Serialize};
@@ -81,5 +82,12 @@ impl Rows {
         let last = self.open != 0 && self.open & !banks == 0;
         self.open &= !banks;
         if last { now - self.open_since } else { 0 }
+    }
+
+    /// All clocks go back by `by`: for how long a row has been open before the first clock that is left.
+    pub fn rebase(&mut self, by: u32) -> u32 {
+        let before = if self.open == 0 { 0 } else { by.saturating_sub(self.open_since) };
+        back(&mut self.open_since, by);
+        before
     }
 }
