@@ -1,6 +1,7 @@
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
 use units::Ps;
 
 /// A source of random spans of time.
@@ -29,11 +30,12 @@ impl Draw for Fixed {
 ///
 /// Draws are made a block at a time, which keeps the generator's chain of multiplications off the
 /// path from one event to the next.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Exponential {
     mean_ps: f64,
     /// The drawn spans that are not used yet are the first `left`.
     left: usize,
+    #[serde(with = "units::arrays")]
     block: [u64; BLOCK],
     rng: Pcg64,
 }

@@ -1,8 +1,9 @@
+use serde::{Deserialize, Serialize};
 /// A divisor of 32-bit numbers that is known once and divided by often.
 ///
 /// A multiplication by the reciprocal takes the place of the division, exactly (Lemire, Kaser and
 /// Kurz, "Faster remainder by direct computation", Software: Practice and Experience 2019).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Divisor {
     divisor: u32,
     /// The logarithm of a power of two, which is quicker to divide by.

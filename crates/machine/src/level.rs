@@ -4,6 +4,7 @@
 //! resources in the order of arrival; a controller queues, may reorder, and answers later, under a ticket.
 
 use probe::Request;
+use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
@@ -11,7 +12,7 @@ use crate::cache::Victim;
 use crate::memory::{PrivateLevels, Translation};
 
 /// Who answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Served {
     /// The core's first-level cache.
     L1,

@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One memory reference of a packet function: 16 bytes, so that a burst's references stay in the
@@ -46,7 +47,7 @@ impl Ref {
 }
 
 /// What a reference does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Access {
     /// The core waits for the data when something depends on it.

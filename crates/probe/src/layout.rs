@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::{Addr, Clos, CoreId, PacketId};
 
 use crate::{Access, Ref, RegionId};
@@ -63,7 +64,7 @@ pub struct Placed<'a> {
 }
 
 /// A reference with an address: what the memory system is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// The first byte.
     pub addr: Addr,

@@ -1,6 +1,7 @@
 //! Where time goes: each picosecond of a packet's sojourn is charged once, to what blocks its
 //! oldest unfinished work, so the reasons sum exactly to the sojourn.
 
+use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign, Index, IndexMut, Sub};
 
 use units::Ps;
@@ -8,7 +9,7 @@ use units::Ps;
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident $name:literal $label:literal;)*) => {
         /// What a picosecond is charged to.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Reason { $($(#[$doc])* $variant,)* }
 
@@ -161,7 +162,7 @@ impl Sub for &Attribution {
 ///
 /// Where a core overlaps a latency with other work, only its tail blocks; [`Path::charge_tail`]
 /// charges exactly that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Path {
     times: [u32; Path::MAX],
     /// Indices into [`Reason::ALL`].

@@ -5,6 +5,7 @@
 //! scenario (`"33 MiB"`, `"2.6 GHz"`, `"100 Gbps"`); they are turned into integers once, when a
 //! specification is resolved.
 
+pub mod arrays;
 mod id;
 pub mod quantity;
 mod time;

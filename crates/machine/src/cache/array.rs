@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::{Cbm, Line};
 
 use super::replacement::{AnyPolicy, Lru, Policy, Replacement};
@@ -9,7 +10,7 @@ use crate::divisor::Divisor;
 /// Ways are physical, so a way mask limits which of them a fill may take; hits are anywhere.
 /// Line numbers must be below 2^32 - 1 (256 GiB of simulated memory), which the layout of a machine
 /// guarantees. Replacement is true LRU, or with [`AnyPolicy`] what is chosen at run time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TagArray<P = Lru> {
     count: Divisor,
     ways: u32,
@@ -19,14 +20,17 @@ pub struct TagArray<P = Lru> {
 
 /// All that is known of a set lies together: on one line of the host's cache for 8 ways, on two
 /// for up to 24.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[repr(align(64))]
 struct Set<const N: usize> {
     /// Line numbers, [`EMPTY`] where there is none.
+    #[serde(with = "units::arrays")]
     tags: [u32; N],
     /// What the policy remembers of each way.
+    #[serde(with = "units::arrays")]
     state: [u8; N],
     /// Who filled each way, as a number of the caller's.
+    #[serde(with = "units::arrays")]
     owner: [u8; N],
     /// A bit a way.
     dirty: u32,
@@ -35,7 +39,7 @@ struct Set<const N: usize> {
 }
 
 /// Ways rounded up to what is compared at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Sets {
     Upto8(Vec<Set<8>>),
     Upto16(Vec<Set<16>>),
@@ -83,7 +87,7 @@ pub(crate) struct RowOfSets {
 }
 
 /// A line that had to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Victim {
     /// Which.
     pub line: Line,

@@ -92,7 +92,7 @@ pub(crate) struct Seen {
 }
 
 /// A prefetcher with what it has learnt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Prefetcher {
     spec: PrefetcherSpec,
     strides: Vec<Stride>,
@@ -100,7 +100,7 @@ pub(crate) struct Prefetcher {
     streams: Vec<Stream>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Stride {
     last: u64,
     stride: i64,
@@ -108,7 +108,7 @@ struct Stride {
     confidence: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Stream {
     last: u64,
     /// 1 or -1 once trained, 0 before.

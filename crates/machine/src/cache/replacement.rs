@@ -61,7 +61,7 @@ pub trait Policy {
 }
 
 /// True LRU, chosen at compile time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Lru;
 
 impl Policy for Lru {
@@ -98,7 +98,7 @@ impl Policy for Lru {
 }
 
 /// Any policy, chosen at run time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct AnyPolicy {
     replacement: Replacement,
     /// State of the random draws.

@@ -1,8 +1,9 @@
+use serde::{Deserialize, Serialize};
 use units::{CoreId, Line};
 
 /// A step of an operation. Steps are listed in the order in which they happen: a shell charges them,
 /// [`super::Functional`] applies them to bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Move {
     /// Memory to the cache.
     Fill(Line),
@@ -82,7 +83,7 @@ pub enum Source {
 }
 
 /// A rule that is left out, to see that a test notices. For tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// None: the table is right.
     None,

@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::Line;
 
 use super::moves::{Fault, Move, Steps};
@@ -14,7 +15,7 @@ use crate::divisor::Divisor;
 /// A congruence class, selected by the target's index, has as many entries as the cache has ways. A
 /// fill takes the first free one, and the oldest, settled first, when none is. Fields of an entry
 /// are the paper's: tag of the target, tag and index of the source, valid, MESI.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IndexTable {
     classes: Divisor,
     ways: u32,
@@ -31,7 +32,7 @@ pub struct IndexTable {
     fault: Fault,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Entry {
     src: u32,
     next: u32,
@@ -41,7 +42,7 @@ struct Entry {
 }
 
 /// State of an entry in the coherence protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mesi {
     /// Memory does not have the copy.
     Modified,

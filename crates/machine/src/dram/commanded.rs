@@ -8,6 +8,7 @@
 //!
 //! In front of the vaults of a cube lie links and a crossbar, as in [`super::hmc`]; tags are not modelled here.
 
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, VecDeque};
@@ -29,7 +30,7 @@ use crate::MachineError;
 use crate::divisor::Divisor;
 
 /// A read that has been answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// The number that it was handed in with.
     pub id: u64,
@@ -61,7 +62,7 @@ pub struct CommandReport {
 }
 
 /// All channels. See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Commanded {
     standard: Standard,
     interleave: Option<Divisor>,
@@ -98,7 +99,7 @@ pub struct Commanded {
     marked: Ps,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Request {
     id: u64,
     came: Ps,
@@ -113,7 +114,7 @@ struct Request {
 
 /// Requests that a channel has no room for yet. Without a queue for output that is first come first served, so a channel
 /// is driven until it has room; where output overtakes, what comes later matters.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Doors {
     /// Each with the clock from which it may be taken in.
     output: VecDeque<(u32, u64)>,
@@ -132,7 +133,7 @@ impl Doors {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Found {
     done: Vec<(u32, u64, Class)>,
     waits: Vec<(u32, Waits)>,
@@ -151,7 +152,7 @@ impl Sink for Found {
 }
 
 /// A cube's links: requests take them in turn, answers come back on the same one in order of readiness.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Links {
     free: Vec<[Ps; 2]>,
     next: usize,
@@ -325,6 +326,13 @@ impl Commanded {
         };
         self.handed_in += 1;
         self.arriving.push(Reverse((at, self.handed_in, slot)));
+    }
+
+    /// Has the row of `line` at `home` open, if nothing waits for its channel: what a read takes if nothing is in the way.
+    pub fn touch(&mut self, home: usize, line: Line) -> Ps {
+        let (channel, place) = self.place(line);
+        self.channels[channel as usize + home * self.per_home].touch(place);
+        self.time(self.column)
     }
 
     /// Before this no answer comes that is not known; [`None`] if nothing is left to do. With `acceptance` the same of

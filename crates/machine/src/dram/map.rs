@@ -174,7 +174,7 @@ fn error(standard: &Standard, came: String, allowed: &str, remedy: &str) -> Mach
 const NONE: u8 = 0;
 
 /// Moves `width` address bits from `from` to `to` of a part.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Segment {
     from: u32,
     mask: u64,
@@ -182,7 +182,7 @@ struct Segment {
 }
 
 /// A checked map in the form in which addresses are decoded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decoder {
     channel: Segments,
     /// Rank, group and bank as one number.
@@ -193,7 +193,7 @@ pub struct Decoder {
 }
 
 /// Nearly all parts are one run of bits, so the first one is not looked for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Segments {
     first: Segment,
     rest: Vec<Segment>,

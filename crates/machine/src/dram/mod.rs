@@ -149,7 +149,7 @@ impl DramSpec {
 }
 
 /// What a DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, Deserialize)]
 pub struct DramCounters {
     /// Lines read.
     pub reads: u64,
@@ -166,7 +166,7 @@ pub struct DramCounters {
 }
 
 /// All channels of a memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Dram {
     timing: Timing,
     /// Of a channel, for refreshes.
@@ -186,9 +186,11 @@ pub struct Dram {
     banks: Vec<Bank>,
     /// But for the time of the buses, which the lines tell.
     counters: DramCounters,
+    /// Nothing waits, and nothing takes a bank or a bus.
+    untimed: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Timing {
     cl: Ps,
     rcd: Ps,
@@ -200,7 +202,7 @@ struct Timing {
     overhead: Ps,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Channel {
     /// When the latest request was made.
     latest: Ps,
@@ -213,7 +215,7 @@ struct Channel {
     quiet: (Ps, Ps),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Bank {
     /// The next column command may go out.
     ready: Ps,
@@ -328,6 +330,7 @@ impl Dram {
             ],
             banks: vec![Bank { row: open, ..Bank::default() }; (spec.channels * spec.banks) as usize],
             counters: DramCounters::default(),
+            untimed: false,
         })
     }
 
@@ -398,6 +401,9 @@ impl Dram {
     /// Serves a line and hands each part of its time to `part`, in order.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, line: Line, write: bool, now: Ps, mut part: impl FnMut(Reason, Ps)) -> Ps {
+        if self.untimed {
+            return self.touch(line, write, now);
+        }
         let Place { channel, bank, row } = self.place(line);
         let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
         let t = &self.timing;
@@ -471,6 +477,38 @@ impl Dram {
 }
 
 impl Dram {
+    /// Whether lines are served at once from now on: rows are opened and counted as by [`Dram::line`], and nothing waits or
+    /// takes up a bank or a bus. Time goes on, since refreshes close rows.
+    pub fn set_untimed(&mut self, untimed: bool) {
+        self.untimed = untimed;
+    }
+
+    /// A line is used at `now`: when its data have passed if nothing is in the way.
+    #[inline(never)]
+    fn touch(&mut self, line: Line, write: bool, now: Ps) -> Ps {
+        let Place { channel, bank, row } = self.place(line);
+        let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
+        if now < channel.quiet.0 || now >= channel.quiet.1 {
+            channel.look_at(now, &self.timing);
+        }
+        if bank.epoch != channel.epoch {
+            bank.epoch = channel.epoch;
+            bank.row = self.after_refresh;
+        }
+        let counters = &mut self.counters;
+        *match bank.row {
+            Some(open) if open == row => &mut counters.row_hits,
+            Some(_) => &mut counters.row_conflicts,
+            None => &mut counters.row_misses,
+        } += 1;
+        bank.row = match self.page {
+            PagePolicy::Open => Some(row),
+            PagePolicy::Closed => None,
+        };
+        *(if write { &mut counters.writes } else { &mut counters.reads }) += 1;
+        now + self.timing.overhead + self.timing.cl + self.timing.burst
+    }
+
     /// Serves the line of `request`, made at `now`, which never decreases from call to call.
     pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         self.line(request.addr.line(), request.access.writes(), now)

@@ -1,6 +1,7 @@
 //! What a DRAM has done: latencies, where the data bus's time went, rows, energy.
 
 use ::stats::Histogram;
+use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
 use super::counters::Counters;
@@ -129,7 +130,7 @@ impl Report {
 }
 
 /// Gathers channels into a report.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gathered {
     counters: Vec<(Counters, u64)>,
     latency: [Histogram; 2],

@@ -60,7 +60,7 @@ impl Default for ApplicationSpec {
 }
 
 /// What was done for an application at the LLC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct ApplicationCounters {
     /// Its lookups.
     pub llc: LevelCounters,
@@ -86,7 +86,7 @@ pub struct ApplicationState {
     pub slices: Option<u32>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Applications {
     ranges: Vec<(Range<u64>, u8)>,
     all: Vec<Application>,
@@ -96,7 +96,7 @@ pub(super) struct Applications {
     leaving: Vec<Victim>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Application {
     own: Option<Vec<u8>>,
     /// What it has now.
@@ -109,7 +109,7 @@ struct Application {
 }
 
 /// Lines that were missed of late.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Reuse {
     missed: Vec<u32>,
 }

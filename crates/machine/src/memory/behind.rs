@@ -39,6 +39,7 @@ impl Hierarchy {
         let here = self.socket_here();
         let (home, hops) = self.reach_home(line, at, &mut asked.path);
         match &mut self.pending {
+            Some(pending) if pending.untimed => Fill::At(at + hops + pending.touch(home, line)),
             Some(pending) => {
                 asked.ready += hops;
                 Fill::Later(pending.read(here, home, line, at + hops, asked))
@@ -89,6 +90,7 @@ impl Hierarchy {
         let here = self.socket_here();
         let (home, hops) = self.reach_home(line, at, path);
         match &mut self.pending {
+            Some(pending) if pending.untimed => at + hops + pending.touch(home, line),
             Some(pending) => {
                 pending.read_for_device(here, home, line, at + hops);
                 at

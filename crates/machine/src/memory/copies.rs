@@ -36,7 +36,7 @@ impl Default for CopyTableSpec {
 }
 
 /// What a copy table has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct CopyCounters {
     /// Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too).
     pub fills: u64,
@@ -54,7 +54,7 @@ pub struct CopyCounters {
 ///
 /// What holds between requests: a source is in the LLC, a target is not; private caches may have either,
 /// clean and not as exclusive, so that the first write comes to [`Hierarchy::before_write`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Copies {
     pub(super) table: IndexTable,
     moves: Moves,

@@ -95,7 +95,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
 /// The content of a line that a device has sent out of a tail.
 pub(super) const SENT: u64 = u64::MAX - 1;
 
-fn request(core: u16, line: u64, access: Access) -> Request {
+pub(super) fn request(core: u16, line: u64, access: Access) -> Request {
     Request { addr: Line(line).addr(), bytes: 64, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }
 }
 

@@ -1,8 +1,9 @@
+use serde::{Deserialize, Serialize};
 use units::{CoreId, Line};
 
 /// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills
 /// and cleared when a request finds the line gone, so they may name a core that has dropped the line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Directory {
     /// Grows with the lines that are used, and ends with a word to spare: entries are read as words.
     entries: Vec<u8>,

@@ -80,7 +80,7 @@ fn controller_setup() -> Span {
 }
 
 /// What a copy engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct EngineCounters {
     /// Copies, or with non-temporal stores pieces of a line or less.
     pub copies: u64,
@@ -93,7 +93,7 @@ pub struct EngineCounters {
 }
 
 /// An engine at work.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Engine {
     spec: CopyEngineSpec,
     /// When it can begin another copy: of an engine in the controllers, that of each socket. There are 8 at most.
@@ -101,6 +101,8 @@ pub(super) struct Engine {
     /// Targets of copies that nobody has waited for, in the order of their beginnings: first line, lines, and when they
     /// may be touched, and when their data are there.
     pub(super) under_way: VecDeque<(u64, u64, [Ps; 2])>,
+    /// Copies are made at once: see [`super::warm`].
+    pub(super) untimed: bool,
     counters: EngineCounters,
 }
 
@@ -125,6 +127,7 @@ impl Engine {
             spec: spec.clone(),
             free: [Ps::ZERO; 8],
             under_way: VecDeque::new(),
+            untimed: false,
             counters: EngineCounters::default(),
         })
     }
@@ -202,7 +205,7 @@ impl Hierarchy {
                 let written = self.dma_write(to, m, begins);
                 let busy = rate.time_for(u64::from(dst.bytes));
                 let done = (read + written.since(begins)).max(begins + busy);
-                if let Some(engine) = &mut self.engine {
+                if let Some(engine) = self.engine.as_mut().filter(|engine| !engine.untimed) {
                     engine.free[0] = begins + busy;
                 }
                 match notice {
@@ -235,7 +238,7 @@ impl Hierarchy {
                 }
                 // The memory that the target lies in has it when the data have come and gone there.
                 done += way;
-                if let Some(engine) = &mut self.engine {
+                if let Some(engine) = self.engine.as_mut().filter(|engine| !engine.untimed) {
                     engine.free[socket] = done;
                 }
                 (setup.ps(), if *retires == Retires::Async { start } else { done }, done, done)
@@ -243,6 +246,7 @@ impl Hierarchy {
         };
         if let Some(engine) = &mut self.engine
             && done > at
+            && !engine.untimed
         {
             engine.under_way.push_back((to.0, m, [done, data]));
         }

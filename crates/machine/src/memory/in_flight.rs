@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::{Line, Ps};
 
 use crate::cache::equal_tags;
@@ -6,12 +7,14 @@ use crate::cache::equal_tags;
 ///
 /// Entries are not taken out, they expire. A bucket that is full of lines under way forgets the one
 /// that comes first; there are 64 entries a core, four times as many as cores have misses under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct InFlight {
     buckets: Vec<Bucket>,
+    /// Nothing is under way: see [`super::warm`].
+    pub(super) untimed: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bucket {
     lines: [u32; 8],
     until: [Ps; 8],
@@ -20,7 +23,7 @@ struct Bucket {
 impl InFlight {
     pub(super) fn new(cores: u32) -> InFlight {
         let buckets = (cores as usize * 8).next_power_of_two().max(64);
-        InFlight { buckets: vec![Bucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; buckets] }
+        InFlight { buckets: vec![Bucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; buckets], untimed: false }
     }
 
     #[inline(always)]
@@ -31,6 +34,9 @@ impl InFlight {
     /// `line` is there at `until`.
     #[inline]
     pub(super) fn insert(&mut self, line: Line, until: Ps) {
+        if self.untimed {
+            return;
+        }
         let at = self.bucket(line);
         let bucket = &mut self.buckets[at];
         let known = equal_tags(&bucket.lines, line.0 as u32);

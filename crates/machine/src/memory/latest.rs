@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use units::Line;
 
 use crate::cache::TagArray;
@@ -44,7 +45,7 @@ impl PrivateLevels<'_> {
 }
 
 /// The line that each set of L1 used last, as far as known. Lines of one set share an entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latest {
     /// Twice the line, and 1 more if it may be written without more ado.
     entries: Vec<u64>,

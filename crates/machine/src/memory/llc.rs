@@ -176,7 +176,7 @@ fn oldest() -> u8 {
 }
 
 /// What a slice has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCounters {
     /// Requests taken in, those of devices included.
     pub requests: u64,
@@ -242,7 +242,7 @@ pub(super) struct Arrival {
 }
 
 /// The slices of a last-level cache: tags, a queue each, and how far each is from whom.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Llc {
     slices: Vec<Slice>,
     tags: Tags,
@@ -259,17 +259,21 @@ pub(super) struct Llc {
     stops: Vec<u32>,
     wires: Option<Box<Wires>>,
     /// Lines present by owner.
+    #[serde(with = "units::arrays::boxed")]
     owned: Box<[u64; 256]>,
     /// Applications with slices of their own; the hash decides when left out.
     placement: Option<Box<Placement>>,
     tenants: Option<Box<Tenants>>,
+    /// Nothing waits, and nothing takes a slice: see [`super::warm`].
+    untimed: bool,
     /// Lines whose data have come in or been written, for tests.
     #[cfg(test)]
+    #[serde(skip)]
     pub(super) took: Vec<Line>,
 }
 
 /// The queue of a slice.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Slice {
     /// When the latest request came.
     latest: Ps,
@@ -278,7 +282,7 @@ struct Slice {
 }
 
 /// How lines are spread over slices.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Hash {
     One,
     Modulo(Divisor),
@@ -290,7 +294,7 @@ pub(crate) enum Hash {
 }
 
 /// The tags of all slices. Most runs have LRU, which is faster when the compiler knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Tags {
     /// Sets of the same number lie side by side, slice by slice: what the host reads for a row of lines is in one piece.
     Lru(TagArray),
@@ -439,6 +443,7 @@ impl Llc {
             owned: Box::new([0; 256]),
             placement: None,
             tenants: spec.tenants.and_then(|rate| Tenants::new(rate, sets * u64::from(n), spec.ways)).map(Box::new),
+            untimed: false,
             #[cfg(test)]
             took: Vec::new(),
         })
@@ -455,6 +460,14 @@ impl Llc {
                 rows.flat_map(|&stop| self.distances[stop * slices..(stop + 1) * slices].iter().copied()).collect();
         }
         self.cores = stops.len();
+    }
+
+    /// Whether nothing waits from now on, and nothing takes slices and wires.
+    pub(super) fn set_untimed(&mut self, untimed: bool) {
+        self.untimed = untimed;
+        if let Some(wires) = &mut self.wires {
+            wires.untimed = untimed;
+        }
     }
 
     pub(super) fn slice_count(&self) -> u32 {
@@ -560,6 +573,9 @@ impl Llc {
             };
             self.distances[row * self.slices.len() + spot.slice as usize]
         };
+        if self.untimed {
+            return Arrival { at: now + distance, waited: Ps::ZERO, distance };
+        }
         let slice = &mut self.slices[spot.slice as usize];
         let there = now + distance;
         // A request out of turn waits as if it came with the latest.
@@ -748,7 +764,7 @@ impl Llc {
     #[inline(always)]
     pub(super) fn answer_row(&mut self, mut spot: Spot, count: u32, now: Ps, answers: &mut [Ps; LONGEST_ROW]) -> Ps {
         let mut latest = Ps::ZERO;
-        if self.distances.is_empty() {
+        if self.distances.is_empty() && !self.untimed {
             // As `take_in`, with nothing looked up slice by slice.
             let (interval, latency) = (self.interval, self.latency);
             let from = spot.slice as usize;

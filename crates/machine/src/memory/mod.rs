@@ -52,6 +52,9 @@ mod tenants_tests;
 mod tlb;
 #[cfg(test)]
 mod together_tests;
+mod warm;
+#[cfg(test)]
+mod warm_tests;
 mod ways;
 mod wires;
 
@@ -69,6 +72,7 @@ pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
+pub use warm::Warming;
 pub use ways::Ways;
 pub use wires::Shape;
 
@@ -129,7 +133,9 @@ pub struct MemorySpec {
 }
 
 /// Hits and misses of one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign, Serialize, Deserialize,
+)]
 pub struct LevelCounters {
     /// Found.
     pub hits: u64,
@@ -138,7 +144,7 @@ pub struct LevelCounters {
 }
 
 /// What a hierarchy has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct MemoryCounters {
     /// L1 of all cores.
     pub l1: LevelCounters,
@@ -182,7 +188,7 @@ impl LevelCounters {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Private {
     l1: TagArray,
     l2: TagArray,
@@ -217,7 +223,7 @@ impl Default for Scratch {
 }
 
 /// A prefetcher and what it has asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Prefetching {
     prefetcher: Prefetcher,
     /// Not yet looked for, as what asked for them: those asked for last come first.
@@ -227,12 +233,13 @@ struct Prefetching {
     /// Kept so that none is made for each request.
     asked: Vec<Line>,
     /// The last that were fetched and not yet used, in a ring: as long as streams run ahead.
+    #[serde(with = "units::arrays")]
     unused: [u32; 64],
     next: usize,
 }
 
 /// The memory system. See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hierarchy {
     cores: Vec<Private>,
     directory: Directory,
@@ -268,10 +275,12 @@ pub struct Hierarchy {
     stack: Option<Box<TablesInStack>>,
     /// What the NIC has written last past the LLC.
     tails: Option<Box<Tails>>,
+    #[serde(skip)]
     scratch: Option<Box<Scratch>>,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]
+    #[serde(skip)]
     log: crate::copy_table::Moves,
 }
 

@@ -5,6 +5,7 @@
 //! its way waits for it (a merge in the LLC's MSHRs), whether the tags have it already or have lost it again. Writes
 //! are posted: a device's write is done once its channel has fewer than [`POSTED`] before it.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
@@ -32,7 +33,7 @@ pub enum Answer {
 }
 
 /// See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pending {
     dram: Commanded,
     /// One way to the controllers, and back.
@@ -56,10 +57,12 @@ pub(super) struct Pending {
     accepted: Vec<(u32, Ps)>,
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
+    /// Rows are opened, and no request is made: see [`super::warm`].
+    pub(super) untimed: bool,
 }
 
 /// A line on its way from DRAM.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Fill {
     line: Line,
     /// When an LLC asked for it.
@@ -71,7 +74,7 @@ struct Fill {
 }
 
 /// Who wants it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Waiter {
     Core {
         core: CoreId,
@@ -91,14 +94,14 @@ enum Waiter {
     Device(u32),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Open {
     left: u32,
     closed: bool,
     at: Ps,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Posted {
     posted: u64,
     accepted: u64,
@@ -147,6 +150,7 @@ impl Pending {
             finished: Vec::new(),
             accepted: Vec::new(),
             coming: Vec::new(),
+            untimed: false,
         })
     }
 
@@ -222,8 +226,17 @@ impl Pending {
         self.device(fill);
     }
 
+    /// Has the row of `line` at `home` open, where nothing waits for its channel: what a read takes if nothing is in the way.
+    pub(super) fn touch(&mut self, home: usize, line: Line) -> Ps {
+        self.dram.touch(home, line) + self.there + self.back
+    }
+
     /// Writes `line`, which is on its way to `home` from `at` on: when it has left.
     pub(super) fn write(&mut self, home: usize, line: Line, at: Ps) -> Ps {
+        if self.untimed {
+            self.touch(home, line);
+            return at + self.there;
+        }
         self.dram.hand_in(0, home, line, true, false, at + self.there);
         let posted = &mut self.posted[self.dram.channel_of(home, line)];
         posted.posted += 1;
@@ -316,7 +329,7 @@ fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
 }
 
 /// The transactions of devices, by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Transactions {
     all: Vec<Open>,
     free: Vec<u32>,
@@ -461,7 +474,7 @@ impl Hierarchy {
     /// A core has found `line`: what it waits under where that is still on its way.
     #[inline]
     pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
-        let pending = self.pending.as_mut()?;
+        let pending = self.pending.as_mut().filter(|pending| !pending.untimed)?;
         let fill = pending.under_way(line)?;
         Some(pending.core(fill, asked, false))
     }

@@ -7,6 +7,7 @@
 //! elsewhere from then on leave the cache. Left out: moving them in memory, and the room in pages and DRAM rows
 //! between lines that follow each other in a table.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use units::Line;
@@ -14,11 +15,12 @@ use units::Line;
 use super::mix::mix;
 
 /// Whose slices: an application by number, or everyone else.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Placement {
     /// Lines of applications, apart from each other, in order.
     ranges: Vec<(Range<u64>, u8)>,
     /// By application, and last of everyone else: which of its slices has a line, by the line's hash.
+    #[serde(with = "units::arrays::boxed")]
     tables: Vec<Box<[u8; BUCKETS]>>,
 }
 

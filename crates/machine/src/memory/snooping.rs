@@ -14,6 +14,7 @@
 //! States change as with the directory, which stays to say who has to be looked up here; what differs is when answers
 //! come. Left out: snoop filters, reading memory before the answers are in, wires for answers that are busy.
 
+use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
 
@@ -23,7 +24,7 @@ use super::{Hierarchy, Private};
 use crate::MachineError;
 
 /// The state of a line in the private caches of a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MesiState {
     /// Not there.
     Invalid,
@@ -36,7 +37,7 @@ pub enum MesiState {
 }
 
 /// What snooping has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct SnoopCounters {
     /// Requests that all private caches heard of.
     pub broadcasts: u64,
@@ -64,7 +65,7 @@ pub(super) struct Cast {
 }
 
 /// See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Snooping {
     /// For addresses.
     wires: Wires,
@@ -103,6 +104,11 @@ impl Snooping {
             supplier: None,
             counters: SnoopCounters::default(),
         })
+    }
+
+    /// Whether nothing takes the wires from now on.
+    pub(super) fn set_untimed(&mut self, untimed: bool) {
+        self.wires.untimed = untimed;
     }
 
     pub(super) fn set_counters(&mut self, counters: SnoopCounters) {

@@ -201,7 +201,7 @@ impl SocketsSpec {
 }
 
 /// What one direction of a link has carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
     /// Bytes, those of messages without data included.
     pub bytes: u64,
@@ -212,7 +212,7 @@ pub struct LinkCounters {
 }
 
 /// What went between sockets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketCounters {
     /// Lines that cores, devices and copy engines read from the DRAM of their own socket.
     pub local_reads: u64,
@@ -246,7 +246,7 @@ impl Sub for SocketCounters {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Link {
     /// When the latest message's request was made.
     latest: Ps,
@@ -255,7 +255,7 @@ struct Link {
 }
 
 /// See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sockets {
     count: usize,
     /// Of each core.
@@ -272,17 +272,19 @@ pub(super) struct Sockets {
     message: Ps,
     data: Ps,
     homes: Homes,
+    /// Nothing takes a link: see [`super::warm`].
+    pub(super) untimed: bool,
     counters: SocketCounters,
 }
 
 /// The home of every line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Homes {
     /// First lines, ascending, and what goes for all lines up to the next.
     from: Vec<(u64, Share)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Share {
     One(u8),
     Round,
@@ -320,6 +322,9 @@ impl Sockets {
     /// A message that belongs to a request made at `made` leaves `from` for `to`: what it takes until it is there.
     fn send(&mut self, from: usize, to: usize, data: bool, made: Ps) -> Ps {
         let (time, bytes) = if data { (self.data, MESSAGE + LINE_BYTES) } else { (self.message, MESSAGE) };
+        if self.untimed {
+            return time + self.hop;
+        }
         let link = &mut self.links[from * self.count + to];
         // A request out of turn waits as if it came with the latest, as at a slice of the LLC.
         link.latest = link.latest.max(made);
@@ -430,6 +435,7 @@ impl Hierarchy {
             message: time(MESSAGE),
             data: time(MESSAGE + LINE_BYTES),
             homes: Homes::new(sockets, cores, extents),
+            untimed: false,
             counters: SocketCounters::default(),
         }));
         Ok(())
@@ -457,7 +463,6 @@ impl Hierarchy {
     }
 
     /// As [`Hierarchy::llcs`].
-    #[cfg(test)]
     pub(super) fn llcs_mut(&mut self) -> impl Iterator<Item = &mut Llc> {
         let (before, after) = match &mut self.sockets {
             None => (&mut [][..], &mut [][..]),
@@ -469,6 +474,11 @@ impl Hierarchy {
     /// Counters of the DRAM of the second socket and up.
     pub(super) fn other_drams(&self) -> impl Iterator<Item = &Dram> {
         self.sockets.iter().flat_map(|sockets| &sockets.drams)
+    }
+
+    /// The DRAM of every socket that answers at once.
+    pub(super) fn drams_mut(&mut self) -> impl Iterator<Item = &mut Dram> {
+        [&mut self.dram].into_iter().chain(self.sockets.iter_mut().flat_map(|sockets| &mut sockets.drams))
     }
 
     /// Counters over all time of the DRAM that answers at once.

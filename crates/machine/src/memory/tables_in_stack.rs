@@ -38,7 +38,7 @@ impl Default for StackedTablesSpec {
 }
 
 /// What a stacked DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct StackedCounters {
     /// Lines read.
     pub reads: u64,
@@ -52,7 +52,7 @@ pub struct StackedCounters {
     pub busy: Ps,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TablesInStack {
     /// Of each socket.
     memories: Vec<Stacked>,
@@ -65,6 +65,11 @@ impl TablesInStack {
     #[cfg(test)]
     pub(super) fn bank_of(&self, line: Line) -> usize {
         self.memories[0].bank_of(line)
+    }
+
+    /// Whether nothing waits from now on, and nothing takes banks.
+    pub(super) fn set_untimed(&mut self, untimed: bool) {
+        self.memories.iter_mut().for_each(|memory| memory.set_untimed(untimed));
     }
 
     #[inline]

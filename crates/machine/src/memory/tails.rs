@@ -7,6 +7,7 @@
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use units::{Line, Ps};
 
 use super::Hierarchy;
@@ -16,7 +17,7 @@ use crate::MachineError;
 pub const MOST_CACHED: u32 = 4096;
 
 /// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,
@@ -32,7 +33,7 @@ pub struct TailCounters {
 }
 
 /// See the module header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tails {
     cells: usize,
     queues: Vec<Vec<Line>>,

@@ -9,6 +9,7 @@
 //! half-widths over seeds have none of their chance in them.
 
 use engine::{Draw, Exponential, Seed};
+use serde::{Deserialize, Serialize};
 use units::{LINE_BYTES, Line, Ps, Rate};
 
 /// Lines of tenants are numbered from here on, where no memory is.
@@ -17,7 +18,7 @@ const NUMBERS: u32 = 128;
 /// So often a set is filled anew before it does not matter any more how often: of random victims one in 3,000 is left.
 const MOST_ROUNDS: u32 = 8;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tenants {
     /// When the next of their lines comes into each set.
     due: Vec<Ps>,

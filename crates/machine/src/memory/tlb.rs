@@ -118,7 +118,7 @@ const PAGE_BITS: u32 = 12;
 const LEVEL_BITS: u32 = 9;
 
 /// The TLBs and page-walk caches of one core.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tlb {
     /// By page size, the one of everything first.
     sizes: Vec<PageSize>,
@@ -138,7 +138,7 @@ pub(super) struct Tlb {
     ranges: Arc<[(u64, u8)]>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct PageSize {
     l1: TagArray,
     /// A second level of its own.

@@ -15,7 +15,7 @@ use crate::stacked::SkipSpec;
 
 /// What a machine has.
 #[derive(Clone, Copy, Debug)]
-struct Features {
+pub(super) struct Features {
     inclusion: Inclusion,
     /// Entries of the copy table.
     copies: Option<u32>,
@@ -31,7 +31,7 @@ struct Features {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Usual,
     Owns,
     Skips,
@@ -40,7 +40,7 @@ enum Role {
     Bypasses,
 }
 
-fn features() -> impl Strategy<Value = Features> {
+pub(super) fn features() -> impl Strategy<Value = Features> {
     let role = || prop::sample::select(vec![Role::Usual, Role::Owns, Role::Skips, Role::Wavers, Role::Bypasses]);
     let inclusion = prop::sample::select(vec![Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim]);
     let home = prop::sample::select(vec![Home::Interleaved, Home::Local, Home::Socket(1)]);
@@ -83,9 +83,15 @@ fn application(role: Role) -> ApplicationSpec {
     }
 }
 
-fn machine(of: &Features) -> Hierarchy {
+/// Between two refreshes.
+fn usual_refresh() -> Span {
+    Span::from_ns(7800.0)
+}
+
+pub(super) fn machine(of: &Features, refresh: Span) -> Hierarchy {
     let io_ways = if of.tails.is_some() { 0 } else { 0b1100 };
     let mut spec = spec(of.inclusion, io_ways, of.copies.unwrap_or(2));
+    spec.dram.t_refi = refresh;
     if of.copies.is_none() {
         spec.copy_table = None;
     }
@@ -123,7 +129,7 @@ fn machine(of: &Features) -> Hierarchy {
 }
 
 fn check(features: &Features, ops: &[Op]) -> Result<(), TestCaseError> {
-    let mut twin = Twin::new(machine(features));
+    let mut twin = Twin::new(machine(features, usual_refresh()));
     let mut clone = None;
     for (i, &op) in ops.iter().enumerate() {
         if i == ops.len() / 2 {
@@ -188,7 +194,7 @@ fn all_features_at_once_are_one_machine() {
         stacked: true,
         tails: Some(4),
     };
-    let mut twin = Twin::new(machine(&features));
+    let mut twin = Twin::new(machine(&features, usual_refresh()));
     for round in 0..40 {
         for line in 0..24 {
             twin.apply(Op::DeviceWrite((line + round) % 24));

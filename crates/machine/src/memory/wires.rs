@@ -7,10 +7,11 @@
 //! goes round a ring both ways until the halves meet, and in a mesh along its row and from each stop of that along the column, so
 //! that it takes each link on its way once. Left out: bouncing off a full stop.
 
+use serde::{Deserialize, Serialize};
 use units::Ps;
 
 /// How stops are wired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
     /// A ring, which is passed the shorter way round.
     Ring,
@@ -35,7 +36,7 @@ impl Shape {
 }
 
 /// The links of a ring, mesh or bus, and until when each is busy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Wires {
     shape: Shape,
     stops: u32,
@@ -44,9 +45,11 @@ pub(super) struct Wires {
     interval: Ps,
     /// By stop and direction away from it: up, down, and in a mesh to the next row and to the one before. Of a bus the first is all.
     links: Vec<Link>,
+    /// Nothing waits, and nothing takes a link: see [`super::warm`].
+    pub(super) untimed: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Link {
     latest: Ps,
     free: Ps,
@@ -65,7 +68,7 @@ impl Link {
 
 impl Wires {
     pub(super) fn new(shape: Shape, stops: u32, hop: Ps, interval: Ps) -> Wires {
-        Wires { shape, stops, hop, interval, links: vec![Link::default(); stops as usize * 4] }
+        Wires { shape, stops, hop, interval, links: vec![Link::default(); stops as usize * 4], untimed: false }
     }
 
     /// Whether every stop hears what goes from one to another.
@@ -78,15 +81,19 @@ impl Wires {
         self.hop * u64::from(self.shape.hops(self.stops, a, b))
     }
 
+    fn take(&mut self, link: usize, time: Ps) -> Ps {
+        if self.untimed { Ps::ZERO } else { self.links[link].take(time, self.interval) }
+    }
+
     /// What a line that leaves `from` for `to` at `now` waits on its way beyond its hops.
     pub(super) fn carry(&mut self, from: u32, to: u32, now: Ps) -> Ps {
         if self.shape == Shape::Bus {
-            return self.links[0].take(now, self.interval);
+            return self.take(0, now);
         }
         let (mut at, mut time, mut waited) = (from, now, Ps::ZERO);
         while at != to {
             let (direction, next) = self.step(at, to);
-            let wait = self.links[at as usize * 4 + direction].take(time, self.interval);
+            let wait = self.take(at as usize * 4 + direction, time);
             waited += wait;
             time += wait + self.hop;
             at = next;
@@ -100,7 +107,7 @@ impl Wires {
         heard.resize(self.stops as usize, now);
         match self.shape {
             Shape::Bus => {
-                let wait = self.links[0].take(now, self.interval);
+                let wait = self.take(0, now);
                 heard.fill(now + wait + self.hop);
             }
             Shape::Ring => {
@@ -125,7 +132,7 @@ impl Wires {
         let mut at = from;
         for _ in 0..hops {
             let time = heard[at as usize];
-            let wait = self.links[at as usize * 4 + direction].take(time, self.interval);
+            let wait = self.take(at as usize * 4 + direction, time);
             at = self.next(at, direction);
             heard[at as usize] = time + wait + self.hop;
         }

@@ -7,6 +7,7 @@
 
 use engine::{Draw, Exponential, Seed};
 use probe::Request;
+use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps};
 
@@ -29,7 +30,7 @@ pub struct Turn {
 /// first, and of those that are free already one in a channel with the fewest busy banks.
 ///
 /// The partial table of a line is chosen by a hash of the line, so that banks are wanted equally often.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stacked {
     timing: Timing,
     link: Ps,
@@ -43,6 +44,8 @@ pub struct Stacked {
     /// Requests that began while another bank of their channel was busy.
     interleaved: u64,
     requests: u64,
+    /// Nothing waits, and nothing takes a bank.
+    untimed: bool,
 }
 
 impl Stacked {
@@ -69,6 +72,7 @@ impl Stacked {
             draw,
             interleaved: 0,
             requests: 0,
+            untimed: false,
         })
     }
 
@@ -82,6 +86,11 @@ impl Stacked {
         self.interleaved
     }
 
+    /// Whether requests are answered at once from now on, and take nothing up.
+    pub fn set_untimed(&mut self, untimed: bool) {
+        self.untimed = untimed;
+    }
+
     /// The partial table that has a line: by a hash, so that banks are wanted equally often.
     #[inline]
     pub fn bank_of(&self, line: Line) -> usize {
@@ -90,6 +99,9 @@ impl Stacked {
 
     /// Writes to partial table `bank` on every channel, from `now` on: the time that all these banks are busy with it.
     pub fn write_all(&mut self, bank: usize, now: Ps) -> Ps {
+        if self.untimed {
+            return Ps::ZERO;
+        }
         let mut busy = Ps::ZERO;
         for channel in 0..self.free.len() / self.banks {
             let begin = self.free[channel * self.banks + bank].max(now);
@@ -101,6 +113,9 @@ impl Stacked {
 
     /// Serves a request for partial table `bank` that arrives at `now`.
     pub fn serve(&mut self, bank: usize, now: Ps) -> Turn {
+        if self.untimed {
+            return Turn { begin: now, done: now, free: now };
+        }
         let busy = |channel: &[Ps], at: Ps| channel.iter().filter(|free| **free > at).count();
         let best = self.free.chunks_exact(self.banks).enumerate().min_by_key(|(place, channel)| {
             let begin = channel[bank].max(now);

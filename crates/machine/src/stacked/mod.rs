@@ -81,7 +81,7 @@ impl Default for StackedSpec {
 }
 
 /// How a bank serves a request, as times.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Timing {
     /// Mean service time while 1, 2, ... banks of the channel are busy.
     Rates {

@@ -39,7 +39,7 @@ impl Default for SkipSpec {
 }
 
 /// What the application does with its slices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Using {
     /// Uses them.
     Slices,
@@ -50,7 +50,7 @@ pub enum Using {
 }
 
 /// The logic of one application. Counts are told, decisions come back; no time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SkipLogic {
     spec: SkipSpec,
     using: Using,

@@ -75,9 +75,9 @@ impl Want {
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
 pub(super) struct Candidates {
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     candidate: [Candidate; BANKS],
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     want: [Want; BANKS],
     /// By kind of command, the banks whose candidate it is.
     wanted: [u64; 4],

@@ -24,13 +24,13 @@ pub(super) struct Clocks {
     /// By bus: row commands, column commands.
     pub bus_free: [u32; 2],
     /// By bank and kind of command.
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub own: [[u32; 4]; BANKS],
     /// By kind of command and bank group.
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub shared: [u32; 4 * GROUPS],
     /// By command and bank, when it went there last.
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub last: [u32; 7 * BANKS],
     /// By rank, the latest four activates and which of them is the oldest.
     acts: Vec<([u32; 4], usize)>,

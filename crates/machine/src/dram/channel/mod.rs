@@ -27,7 +27,6 @@
 //! closing an idle row; then a request is accepted if the register is empty.
 
 mod account;
-mod arrays;
 mod bus;
 mod candidates;
 mod clocks;
@@ -205,6 +204,22 @@ impl<const G: usize> Channel<G> {
         }
         self.queues.ingress = Some(Entry { id, place, write, output: false, accepted });
         self.see(id);
+    }
+
+    /// The row of `place` is open as if a request had used it before anything that waits now; where requests or a refresh wait
+    /// it stays as it is. No command is issued, and nothing is counted but the time for which the row is open.
+    pub fn touch(&mut self, place: Place) {
+        if !self.is_empty() || self.refreshes.pending != 0 || self.page.closes_at_once() {
+            return;
+        }
+        let (bank, now) = (place.bank as usize, self.clocks.now);
+        if self.rows.bank[bank].open != place.row && !self.rows.all_hits {
+            self.page.opened(bank, place.row, now);
+            self.rows.activate(bank, place.row, now);
+        }
+        self.rows.bank[bank].fresh = false;
+        self.page.used(bank, now);
+        self.look_at(bank);
     }
 
     /// Whether the queue of output has room.
@@ -505,6 +520,40 @@ mod tests {
             channel.drive(Goal::Empty, &mut found);
             assert!(channel.end() > steps * step);
             assert_eq!(channel.counters().open_clocks, channel.end() - opened, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_touched_is_found_as_one_that_was_used() {
+        let place = |bank, row| Place { bank, row, ..Place::default() };
+        for (page, found) in [
+            (Page::Open, [Class::Hit, Class::Conflict, Class::Miss]),
+            (Page::Adaptive { timeout: 4096 }, [Class::Hit, Class::Conflict, Class::Miss]),
+            (Page::Closed, [Class::Miss; 3]),
+        ] {
+            let spec = ControllerSpec { refresh: Refresh::Off, page, ..ControllerSpec::default() };
+            for touched in [true, false] {
+                let mut channel = Channel::<16>::new(&presets::ddr4_2400u(), &spec, 64).unwrap();
+                let mut found_as = Found::default();
+                for (id, used) in [place(0, 1), place(1, 1), place(0, 5)].into_iter().enumerate() {
+                    channel.drive(Goal::Offer(id as u64 * 1000), &mut found_as);
+                    if touched {
+                        channel.touch(used);
+                    } else {
+                        channel.accept(id as u64, used, false);
+                        channel.drive(Goal::Empty, &mut found_as);
+                    }
+                }
+                found_as.0.clear();
+                // The row that came last, another one, and a bank where nobody was.
+                for (id, at) in [place(0, 5), place(1, 2), place(2, 0)].into_iter().enumerate() {
+                    channel.drive(Goal::Offer(4000 + id as u64 * 1000), &mut found_as);
+                    channel.accept(id as u64, at, false);
+                    channel.drive(Goal::Empty, &mut found_as);
+                }
+                let classes: Vec<Class> = found_as.0.iter().map(|done| done.3).collect();
+                assert_eq!(classes, found, "{page:?}, touched: {touched}");
+            }
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) struct IdleRows {
     /// Banks whose row is to be closed.
     pub closing: u64,
     policy: Page,
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     bank: [Idle; BANKS],
 }
 
@@ -44,6 +44,14 @@ impl IdleRows {
         match self.policy {
             Page::Open => false,
             Page::Closed | Page::Adaptive { .. } => true,
+        }
+    }
+
+    /// Whether a row is closed as soon as nobody waits for it.
+    pub fn closes_at_once(&self) -> bool {
+        match self.policy {
+            Page::Closed => true,
+            Page::Open | Page::Adaptive { .. } => false,
         }
     }
 

@@ -72,10 +72,10 @@ struct Drain {
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
 pub(super) struct Queues {
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     slots: [Slot; MOST_ENTRIES as usize],
     /// By bank and queue, or what the scheduler tells apart.
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     list: [[List; 3]; BANKS],
     /// Entries of each queue, and how many it can have.
     len: [u32; 3],

@@ -41,7 +41,7 @@ impl Bank {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Rows {
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub bank: [Bank; BANKS],
     /// Banks with a row open.
     pub open: u64,

@@ -22,7 +22,7 @@ type Wide = Vec<(usize, usize)>;
 
 /// Distances to each bank group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Lanes<const G: usize>(#[serde(with = "super::arrays")] pub [u32; G]);
+pub(super) struct Lanes<const G: usize>(#[serde(with = "units::arrays")] pub [u32; G]);
 
 /// A standard's distances. `G` is the number of bank groups over all ranks, or a little more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,12 +51,12 @@ pub(super) struct Timing<const G: usize> {
     pub bursts: u8,
     pub banks: usize,
     pub ranks: usize,
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub group_of: [u8; BANKS],
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub rank_of: [u8; BANKS],
     /// By bank group.
-    #[serde(with = "super::arrays")]
+    #[serde(with = "units::arrays")]
     pub rank_of_group: [u8; G],
 }
 

@@ -4,7 +4,7 @@ use crate::dram::counters::{GAPS, Gap};
 use serde::{Deserialize, Serialize};
 
 /// What a data bus did while a request waited for it, in clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::dram) struct Waits {
     /// Nothing, for a refresh.
     pub refresh: u32,

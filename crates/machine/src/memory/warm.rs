@@ -1,0 +1,128 @@
+//! The functional way through the memory system: the same state as in time, without time.
+//!
+//! A warm machine is one whose caches, directories, rows and tables hold what they hold after long use. To bring them there no
+//! queue has to be waited in, so a reference is looked up, fetched and settled by the code that does it in time, and what keeps
+//! time (slices, wires, links, banks, buses, controllers, copy engines) answers at once and is left as it was. Where the order
+//! of references is the same both ways leave the same state; a test draws machines and holds them to it.
+//!
+//! Time still goes on, in steps as coarse as the caller likes: refreshes close rows and tenants bring lines by it. A prefetcher's
+//! lines come as soon as they are asked for, where in time they wait for a free entry. With controllers the row of a channel is
+//! opened only where no request waits for it.
+
+use probe::{Access, Request};
+use units::{CoreId, Line, Ps};
+
+use super::Hierarchy;
+use super::tlb::Translation;
+use crate::{Memory, Reply, Served};
+
+/// A memory system whose time stands still while this is held. See the module header.
+pub struct Warming<'a> {
+    memory: &'a mut Hierarchy,
+}
+
+impl Hierarchy {
+    /// References go the functional way until the result is dropped.
+    pub fn warm(&mut self) -> Warming<'_> {
+        self.set_untimed(true);
+        Warming { memory: self }
+    }
+
+    fn set_untimed(&mut self, untimed: bool) {
+        self.llcs_mut().for_each(|llc| llc.set_untimed(untimed));
+        self.drams_mut().for_each(|dram| dram.set_untimed(untimed));
+        self.in_flight.untimed = untimed;
+        if let Some(pending) = &mut self.pending {
+            pending.untimed = untimed;
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.untimed = untimed;
+        }
+        if let Some(snooping) = &mut self.snooping {
+            snooping.set_untimed(untimed);
+        }
+        if let Some(sockets) = &mut self.sockets {
+            sockets.untimed = untimed;
+        }
+        if let Some(stack) = &mut self.stack {
+            stack.set_untimed(untimed);
+        }
+    }
+}
+
+impl Drop for Warming<'_> {
+    fn drop(&mut self) {
+        self.memory.set_untimed(false);
+    }
+}
+
+impl Warming<'_> {
+    /// A core makes a request at about `now`, with the loads of its page walk and the lines that its prefetcher asks for: who
+    /// serves it.
+    pub fn access(&mut self, request: &Request, now: Ps) -> Served {
+        if let Translation::Walk(walk) = self.memory.translate(request) {
+            for &addr in walk.entries() {
+                self.look_up(&Request { addr, bytes: 8, access: Access::Load, ..*request }, now);
+            }
+        }
+        let served = self.look_up(request, now);
+        self.prefetch(request.core, now);
+        served
+    }
+
+    fn look_up(&mut self, request: &Request, now: Ps) -> Served {
+        let lookup = self.memory.lookup(request);
+        if let Some(served) = lookup.hit {
+            if lookup.has_victims() {
+                self.memory.settle(&lookup, request, now);
+            }
+            return served;
+        }
+        served(self.memory.fetch(request, &lookup, now))
+    }
+
+    fn prefetch(&mut self, core: CoreId, now: Ps) {
+        while let Some((request, lookup)) = self.memory.next_prefetch(core) {
+            self.memory.fetch(&request, &lookup, now);
+        }
+    }
+
+    /// The memory system copies what `src` reads to where `dst` writes, if it takes that ([`Memory::takes_copy`]).
+    pub fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Served {
+        served(self.memory.copy(src, dst, now))
+    }
+
+    /// As [`Hierarchy::dma_write_packet`].
+    pub fn write_packet(&mut self, queue: usize, first: Line, count: u64, now: Ps) {
+        self.memory.dma_write_packet(queue, first, count, now);
+    }
+
+    /// As [`Hierarchy::dma_write`].
+    pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) {
+        self.memory.dma_write(first, count, now);
+    }
+
+    /// As [`Hierarchy::dma_read`].
+    pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) {
+        self.memory.dma_read(first, count, now);
+    }
+
+    /// As [`Hierarchy::write_descriptors`].
+    pub fn write_descriptors(&mut self, line: Line, now: Ps) {
+        self.memory.write_descriptors(line, now);
+    }
+
+    /// As [`Hierarchy::read_descriptors`].
+    pub fn read_descriptors(&mut self, line: Line, now: Ps) {
+        self.memory.read_descriptors(line, now);
+    }
+}
+
+/// Who serves a request that is answered at once.
+fn served(reply: Reply) -> Served {
+    match reply {
+        Reply::Done(response) => response.served,
+        // Nothing is under way that anybody could wait for.
+        Reply::Pending(_) => Served::Dram,
+    }
+}

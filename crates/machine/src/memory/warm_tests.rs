@@ -1,0 +1,164 @@
+//! Machines that are drawn, warmed in time and without: the same state, and what comes after is the same.
+
+use probe::Access;
+use proptest::prelude::*;
+use serde_json::Value;
+use units::{Line, Ps, Span};
+
+use super::Hierarchy;
+use super::copies_tests::{Op, op, request};
+use super::together_tests::{Features, features, machine};
+use crate::{Memory, Served};
+
+/// What keeps time, and what counts it.
+const OF_TIME: [&str; 22] = [
+    "slices",
+    "links",
+    "in_flight",
+    "pending",
+    "untimed",
+    "latest",
+    "bus_free",
+    "open",
+    "open_until",
+    "quiet",
+    "ready",
+    "precharge_from",
+    "free",
+    "bus",
+    "draw",
+    "interleaved",
+    "requests",
+    "busy",
+    "waited",
+    "heard",
+    "supplier",
+    // The refresh interval in which a channel was used last: rows tell what it did.
+    "epoch",
+];
+
+fn without_time(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !OF_TIME.contains(&name.as_str()));
+            fields.values_mut().for_each(without_time);
+        }
+        Value::Array(all) => all.iter_mut().for_each(without_time),
+        _ => {}
+    }
+}
+
+fn all_of(memory: &Hierarchy) -> Value {
+    serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
+}
+
+fn state(memory: &Hierarchy) -> Value {
+    let mut value = all_of(memory);
+    without_time(&mut value);
+    value
+}
+
+/// Where two states differ, and in what.
+fn difference(one: &Value, other: &Value, path: &str) -> Option<String> {
+    match (one, other) {
+        (Value::Object(a), Value::Object(b)) if a.len() == b.len() => {
+            a.iter().find_map(|(name, value)| difference(value, b.get(name)?, &format!("{path}.{name}")))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
+        }
+        _ => (one != other).then(|| format!("{path}: {one} and {other}")),
+    }
+}
+
+fn in_time(memory: &mut Hierarchy, op: Op, now: Ps) -> Option<Served> {
+    // Nothing that came before is under way.
+    memory.advance(now, &mut Vec::new());
+    match op {
+        Op::Read(core, line) => Some(memory.access(&request(core, line, Access::Load), now).served),
+        Op::Write(core, line) => Some(memory.access(&request(core, line, Access::Store), now).served),
+        Op::Copy(core, src, dst) => {
+            let (src, dst) = (request(core, src, Access::Load), request(core, dst, Access::Store));
+            memory.takes_copy(&src, &dst).then(|| {
+                let reply = memory.copy(&src, &dst, now);
+                memory.answered(reply, now).served
+            })
+        }
+        Op::DeviceWrite(line) => {
+            memory.dma_write_packet((line % 2) as usize, Line(line), 1, now);
+            None
+        }
+        Op::DeviceRead(line) => {
+            memory.dma_read(Line(line), 1, now);
+            None
+        }
+    }
+}
+
+fn without(memory: &mut Hierarchy, op: Op, now: Ps) -> Option<Served> {
+    if let Op::Copy(core, src, dst) = op {
+        let (src, dst) = (request(core, src, Access::Load), request(core, dst, Access::Store));
+        return memory.takes_copy(&src, &dst).then(|| memory.warm().copy(&src, &dst, now));
+    }
+    let mut warm = memory.warm();
+    match op {
+        Op::Read(core, line) => return Some(warm.access(&request(core, line, Access::Load), now)),
+        Op::Write(core, line) => return Some(warm.access(&request(core, line, Access::Store), now)),
+        Op::DeviceWrite(line) => warm.write_packet((line % 2) as usize, Line(line), 1, now),
+        Op::DeviceRead(line) | Op::Copy(_, line, _) => warm.dma_read(Line(line), 1, now),
+    }
+    None
+}
+
+fn check(features: &Features, ops: &[Op]) -> Result<(), TestCaseError> {
+    // Whether a row is closed by a refresh before it is used again depends on how long what came before takes.
+    let seldom = Span::from_ns(1e9);
+    let (mut timed, mut warmed) = (machine(features, seldom), machine(features, seldom));
+    let at = |i: usize| Ps::from_ns(500) * (i as u64 + 1);
+    let half = ops.len() / 2;
+    for (i, &op) in ops[..half].iter().enumerate() {
+        let (one, other) = (in_time(&mut timed, op, at(i)), without(&mut warmed, op, at(i)));
+        prop_assert_eq!(one, other, "{} {:?} of {:?}", i, op, features);
+    }
+    // Whose turn it was last is of no interest.
+    [&mut timed, &mut warmed].map(|memory| memory.enter_socket(0));
+    let differs = difference(&state(&timed), &state(&warmed), "memory");
+    prop_assert_eq!(differs, None, "{:?}", features);
+    // Written down and read, it goes on as it would have.
+    let mut read: Hierarchy = serde_json::from_str(&serde_json::to_string(&warmed).unwrap()).unwrap();
+    for (i, &op) in ops.iter().enumerate().skip(half) {
+        let one = in_time(&mut timed, op, at(i));
+        prop_assert_eq!(one, in_time(&mut warmed, op, at(i)), "{} {:?} of {:?}", i, op, features);
+        prop_assert_eq!(one, in_time(&mut read, op, at(i)), "{} {:?} of {:?}", i, op, features);
+    }
+    for memory in [&warmed, &read] {
+        prop_assert_eq!(timed.counters(), memory.counters());
+        prop_assert_eq!(timed.copy_counters(), memory.copy_counters());
+        prop_assert_eq!(timed.tails(), memory.tails());
+    }
+    prop_assert_eq!(difference(&all_of(&read), &all_of(&warmed), "memory"), None, "{:?}", features);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn without_time_a_machine_comes_to_the_state_that_it_comes_to_in_time(
+        features in features(),
+        ops in prop::collection::vec(op(), 1..400),
+    ) {
+        check(&features, &ops)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    #[ignore = "slow: 5,000 sets, for `make test-slow`"]
+    fn without_time_many_machines_come_to_the_state_that_they_come_to_in_time(
+        features in features(),
+        ops in prop::collection::vec(op(), 1..400),
+    ) {
+        check(&features, &ops)?;
+    }
+}
