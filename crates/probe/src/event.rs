@@ -1,3 +1,5 @@
+//! A memory reference, and the regions that it may lie in.
+
 use std::fmt;
 
 /// One memory reference of a packet function: 16 bytes, so that a burst's references stay in the

@@ -1,3 +1,5 @@
+//! From a reference to requests with addresses.
+
 use units::{Addr, Clos, CoreId, PacketId};
 
 use crate::{Access, Ref, RegionId};

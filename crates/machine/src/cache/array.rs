@@ -1,3 +1,5 @@
+//! The tag array of a set-associative cache, without time.
+
 use units::{Cbm, Line};
 
 use super::replacement::{AnyPolicy, Lru, Policy, Replacement};

@@ -1,3 +1,5 @@
+//! The steps of an operation, which a shell charges and a functional memory applies.
+
 use units::{CoreId, Line};
 
 /// A step of an operation. Steps are listed in the order in which they happen: a shell charges them,

@@ -1,3 +1,5 @@
+//! The indexing table: which lines are copies that a pointer to a cached source represents.
+
 use units::Line;
 
 use super::moves::{Fault, Move, Steps};

@@ -1,3 +1,5 @@
+//! The directory: which cores may have a line.
+
 use units::{CoreId, Line};
 
 /// Which cores may have a line: as many bytes a line as the cores need bits for. Bits are set by fills

@@ -1,3 +1,5 @@
+//! Lines on their way from DRAM, and when they are there.
+
 use units::{Line, Ps};
 
 use crate::cache::equal_tags;
