@@ -16,8 +16,8 @@ PAGE = ROOT / "docs" / "reference" / "modules.md"
 PYTHON = ROOT / "python" / "wirespeed"
 HEAD = """# Modules
 
-Every module with the first sentence of its header, made by `make modules`. `ARCHITECTURE.md` has the rooms, what holds in
-each, and how a packet and a memory reference go through them.
+Every module with the first sentence of its header, made by `make modules`. `ARCHITECTURE.md` has the rooms, what holds
+in each, and how a packet and a memory reference go through them.
 """
 
 
@@ -58,18 +58,16 @@ def of_python() -> dict[str, str]:
     """The docstrings of the package's modules by the path of each, the package first."""
     found = {}
     for path in sorted(PYTHON.rglob("*.py")):
-        name = path.relative_to(PYTHON).with_suffix("").as_posix().removesuffix("__init__").rstrip("/").replace("/", ".")
+        name = path.relative_to(PYTHON).with_suffix("").as_posix().removesuffix("__init__").rstrip("/")
+        name = name.replace("/", ".")
         found[name] = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return dict(sorted(found.items()))
 
 
 def page() -> str:
     """The whole page: crates, then Python."""
-    out = [HEAD]
-    for name in in_order():
-        out.append(section(f"crates/{name}", of_crate(rust.rooms()[name])))
-    out.append(section("python/wirespeed", of_python()))
-    return "\n".join(out)
+    crates = [section(f"crates/{name}", of_crate(rust.rooms()[name])) for name in in_order()]
+    return "\n".join([HEAD, *crates, section("python/wirespeed", of_python())])
 
 
 def in_order() -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 import rust
 
 ROOT = rust.ROOT
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
 KINDS = ("machines", "gpus", "microengines")
 MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
 
@@ -106,17 +108,20 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
 
 
 def test_the_code_map_has_every_room_and_no_other() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    mapped = set(re.findall(r"^\| `crates/(\w+)`", text, re.MULTILINE))
+    mapped = set(re.findall(r"^\| `crates/(\w+)`", ARCHITECTURE, re.MULTILINE))
     assert mapped == set(rust.rooms())
 
 
-def test_every_test_that_architecture_names_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    section = text.partition("## Invariants")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    held_by = [row.rstrip("| ").rpartition("|")[2] for row in rows]
-    named = {name for cell in held_by for name in re.findall(r"`(\w+)`", cell)}
-    assert named, "the table of invariants names no test"
+def test_architecture_says_at_most_five_facts_of_a_room() -> None:
+    section = ARCHITECTURE.partition("## What holds in each room")[2].partition("\n## ")[0]
+    rooms = re.split(r"^- \*\*", section, flags=re.MULTILINE)[1:]
+    assert len(rooms) > 5
+    facts = {room.partition("**")[0]: len(re.findall(r"^    - ", room, re.MULTILINE)) for room in rooms}
+    assert max(facts.values()) <= 5, f"at most five; the rest is in {INVARIANTS.relative_to(ROOT)}: {facts}"
+
+
+def test_every_test_that_the_invariants_name_exists() -> None:
+    named = set(re.findall(r"^    - `(\w+)`$", INVARIANTS.read_text(encoding="utf-8"), re.MULTILINE))
+    assert len(named) > 100, "the page of invariants names hardly any test"
     missing = sorted(named - rust.tests())
-    assert not missing, f"ARCHITECTURE.md names tests that do not exist: {', '.join(missing)}"
+    assert not missing, f"{INVARIANTS.relative_to(ROOT)} names tests that do not exist: {', '.join(missing)}"
