@@ -11,6 +11,9 @@ import rust
 
 ROOT = rust.ROOT
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MOST_OF_A_CELL = {False: 250, True: 400}
+"""Characters of a cell, of most pages and of DEVIATIONS.md: what the longest ones have, to be lowered with them."""
 INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
 KINDS = ("machines", "gpus", "microengines")
 MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
@@ -59,6 +62,19 @@ def test_no_file_names_a_path_of_somebodys_machine() -> None:
 def test_nothing_is_left_to_be_done() -> None:
     found = lines_that_match(UNFINISHED, files(".rs", ".py", ".toml", ".md", ".sh", ".j2", ".css"))
     assert not found, "unfinished; do it, or say in DEVIATIONS.md what is left out:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_cell_of_a_table_is_no_paragraph(page: Path) -> None:
+    most = MOST_OF_A_CELL[page.name == "DEVIATIONS.md"]
+    long = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", line)[1:-1]
+            long += [
+                f"{page.relative_to(ROOT)}:{number}: {len(cell.strip())}" for cell in cells if len(cell.strip()) > most
+            ]
+    assert not long, f"cells of more than {most} characters; make rows of them, or a section:\n" + "\n".join(long)
 
 
 @pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
