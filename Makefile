@@ -21,7 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
-.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences papers notebooks schema sample kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -39,6 +39,7 @@ help: ## Print this
 	@echo 'make notebooks   refresh the notebooks that Jupyter opens'
 	@echo 'make schema      refresh docs/schema/scenario.schema.json'
 	@echo 'make sample      refresh the sample of a run in README.md'
+	@echo 'make modules     refresh docs/reference/modules.md, the list of modules'
 	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
 	@echo 'make fmt         format Rust and Python'
 	@echo 'make clean       remove everything that was built'
@@ -157,6 +158,9 @@ $(STAMPS)/cuda: $(STAMPS)/venv pyproject.toml
 
 kernels: $(STAMPS)/cuda
 	$(BIN)/python tests/house/kernels.py
+
+modules: $(STAMPS)/venv
+	$(BIN)/python tests/house/modules.py
 
 sample: $(STAMPS)/package
 	$(BIN)/python tests/house/sample.py

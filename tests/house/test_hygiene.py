@@ -10,6 +10,11 @@ import pytest
 import rust
 
 ROOT = rust.ROOT
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MOST_OF_A_CELL = {False: 250, True: 400}
+"""Characters of a cell, of most pages and of DEVIATIONS.md: what the longest ones have, to be lowered with them."""
+INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
 KINDS = ("machines", "gpus", "microengines")
 MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
 
@@ -59,6 +64,19 @@ def test_nothing_is_left_to_be_done() -> None:
     assert not found, "unfinished; do it, or say in DEVIATIONS.md what is left out:\n" + "\n".join(found)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_cell_of_a_table_is_no_paragraph(page: Path) -> None:
+    most = MOST_OF_A_CELL[page.name == "DEVIATIONS.md"]
+    long = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", line)[1:-1]
+            long += [
+                f"{page.relative_to(ROOT)}:{number}: {len(cell.strip())}" for cell in cells if len(cell.strip()) > most
+            ]
+    assert not long, f"cells of more than {most} characters; make rows of them, or a section:\n" + "\n".join(long)
+
+
 @pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
 def test_a_crate_says_first_what_it_is(room: rust.Room) -> None:
     root = next(p for p in (room.folder / "src" / "lib.rs", room.folder / "src" / "main.rs") if p.exists())
@@ -106,17 +124,20 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
 
 
 def test_the_code_map_has_every_room_and_no_other() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    mapped = set(re.findall(r"^\| `crates/(\w+)`", text, re.MULTILINE))
+    mapped = set(re.findall(r"^\| `crates/(\w+)`", ARCHITECTURE, re.MULTILINE))
     assert mapped == set(rust.rooms())
 
 
-def test_every_test_that_architecture_names_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    section = text.partition("## Invariants")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    held_by = [row.rstrip("| ").rpartition("|")[2] for row in rows]
-    named = {name for cell in held_by for name in re.findall(r"`(\w+)`", cell)}
-    assert named, "the table of invariants names no test"
+def test_architecture_says_at_most_five_facts_of_a_room() -> None:
+    section = ARCHITECTURE.partition("## What holds in each room")[2].partition("\n## ")[0]
+    rooms = re.split(r"^- \*\*", section, flags=re.MULTILINE)[1:]
+    assert len(rooms) > 5
+    facts = {room.partition("**")[0]: len(re.findall(r"^    - ", room, re.MULTILINE)) for room in rooms}
+    assert max(facts.values()) <= 5, f"at most five; the rest is in {INVARIANTS.relative_to(ROOT)}: {facts}"
+
+
+def test_every_test_that_the_invariants_name_exists() -> None:
+    named = set(re.findall(r"^    - `(\w+)`$", INVARIANTS.read_text(encoding="utf-8"), re.MULTILINE))
+    assert len(named) > 100, "the page of invariants names hardly any test"
     missing = sorted(named - rust.tests())
-    assert not missing, f"ARCHITECTURE.md names tests that do not exist: {', '.join(missing)}"
+    assert not missing, f"{INVARIANTS.relative_to(ROOT)} names tests that do not exist: {', '.join(missing)}"

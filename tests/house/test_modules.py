@@ -1,4 +1,6 @@
-"""Modules of a crate make no import circle: a reader of one needs those below it and no other.
+"""Modules of a crate make no import circle, and each begins with what it is.
+
+A reader of a module needs those below it and no other.
 
 A module and those inside it are one story: what a child sees of its parent is no arrow. Between rooms of `sim` arrows
 go one way along the road from a scenario to its answer.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from graphlib import CycleError, TopologicalSorter
 
+import modules as listed
 import pytest
 import rust
 
@@ -66,3 +69,18 @@ def test_the_road_through_the_simulator_goes_one_way() -> None:
 def test_studies_never_see_the_server() -> None:
     for path, text in rust.sources(rust.rooms()["studies"]):
         assert not re.search(r"\bsim::(?:\{[^}]*\b)?server\b", text), path
+
+
+@pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
+def test_every_module_begins_with_a_header(room: rust.Room) -> None:
+    without = [name or "its root" for name, header in listed.of_crate(room).items() if not header]
+    assert not without, f"crates/{room.name}: begin with `//! ` and one sentence: {', '.join(without)}"
+
+
+def test_every_python_module_begins_with_a_docstring() -> None:
+    without = [name for name, header in listed.of_python().items() if not header]
+    assert not without, f"python/wirespeed: {', '.join(without)}"
+
+
+def test_the_list_of_modules_is_not_stale() -> None:
+    assert listed.PAGE.read_text() == listed.page(), "docs/reference/modules.md is stale: run `make modules`"

@@ -1,3 +1,5 @@
+//! Why the daemon cannot go on.
+
 use std::io;
 
 use host::HostError;

@@ -1,3 +1,5 @@
+//! The calendar: events in order of time, priority and sequence, and the model that handles them.
+
 use std::hint::select_unpredictable;
 
 use units::Ps;

@@ -1,3 +1,5 @@
+//! Random spans of time: fixed and exponential.
+
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;

@@ -1,3 +1,5 @@
+//! The seed of a run, and the random stream that each component takes from it by its name.
+
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 

@@ -1,3 +1,5 @@
+//! What a made machine has: ways, classes, monitoring ids, processors, the register of device ways.
+
 use units::Cbm;
 
 use crate::MeanFieldSpec;

@@ -1,3 +1,5 @@
+//! Why a packet function cannot be built or its table cannot be changed.
+
 use packet::Prefix;
 
 /// Why a packet function cannot be built or its table cannot be changed.

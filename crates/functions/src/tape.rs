@@ -1,3 +1,5 @@
+//! Distances between references: how many references back an address came from.
+
 use std::marker::PhantomData;
 
 use probe::{Probe, Ref};

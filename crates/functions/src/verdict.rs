@@ -1,3 +1,5 @@
+//! What becomes of a packet, and why it is dropped.
+
 use std::fmt;
 
 use units::PortId;

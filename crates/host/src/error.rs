@@ -1,3 +1,5 @@
+//! Why a machine could not be read or set: what was done, what came, what to do.
+
 use std::io;
 
 use rustix::io::Errno;

@@ -1,4 +1,7 @@
+//! Division by a number that is known once, as a multiplication.
+
 use serde::{Deserialize, Serialize};
+
 /// A divisor of 32-bit numbers that is known once and divided by often.
 ///
 /// A multiplication by the reciprocal takes the place of the division, exactly (Lemire, Kaser and

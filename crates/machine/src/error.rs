@@ -1,3 +1,5 @@
+//! Why a machine cannot be built: where, what came, what is allowed, what to do.
+
 /// Why a machine cannot be built from its specification: where, what came, what is allowed, what
 /// to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

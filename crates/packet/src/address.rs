@@ -1,3 +1,5 @@
+//! Addresses that a packet on a wire can come from or go to.
+
 /// Whether `addr` is an address that a packet on a wire can come from or go to: not 0/8, 127/8, 169.254/16 or 224/3
 /// (RFC 1812 5.3.7, RFC 3927 7). Private addresses are: routers carry them.
 #[inline(always)]

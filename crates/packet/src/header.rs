@@ -1,3 +1,5 @@
+//! Headers of a frame: its layers, its five-tuple, and what is malformed.
+
 use std::net::IpAddr;
 
 /// IPv4 in Ethernet.

@@ -1,3 +1,5 @@
+//! IP prefixes.
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

@@ -1,3 +1,5 @@
+//! Why a policy cannot be built.
+
 /// Why a policy cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PolicyError {

@@ -1,3 +1,5 @@
+//! Running totals become rates and shares, each with its age.
+
 use control::{Counter, Sample};
 use units::Ps;
 

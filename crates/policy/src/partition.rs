@@ -1,3 +1,5 @@
+//! Masks of a partition of the LLC's ways between devices, cores and others.
+
 use control::Allocation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The loop of observe, decide and apply.
+
 use control::{Actuator, Allocation, Observation, Policy};
 
 /// What came of one interval.

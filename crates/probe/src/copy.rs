@@ -1,3 +1,5 @@
+//! A copy as a core without a copy engine makes it.
+
 use units::LINE_BYTES;
 
 use crate::{Access, Ref};

@@ -1,3 +1,5 @@
+//! A memory reference, and the regions that it may lie in.
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,3 +1,5 @@
+//! From a reference to requests with addresses.
+
 use serde::{Deserialize, Serialize};
 use units::{Addr, Clos, CoreId, PacketId};
 

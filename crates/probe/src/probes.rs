@@ -1,3 +1,5 @@
+//! Probes: nothing, counts, a whole recording.
+
 use units::{LINE_BYTES, LockId, PacketId};
 
 use crate::{Access, Probe, Ref, RegionId};

@@ -1,3 +1,5 @@
+//! A probe for one member of a chain: its sites, tables and locks behind those before it.
+
 use units::{LockId, PacketId};
 
 use crate::{Access, Probe, Ref, RegionId};

@@ -1,3 +1,5 @@
+//! A recording without what cores do not look at: what they replay.
+
 use units::{LockId, PacketId};
 
 use crate::{Access, Probe, Ref, RegionId};

@@ -1,3 +1,5 @@
+//! A server that takes all who wait as one batch.
+
 use crate::error::{QueueError, positive, rate};
 
 /// What a server that takes all who wait, up to a limit, comes to.

@@ -1,3 +1,5 @@
+//! Closed networks: mean value analysis, exact and approximate.
+
 use crate::error::{QueueError, rate};
 
 /// A place that customers of a closed network visit.

@@ -1,3 +1,5 @@
+//! Why a queue has no answer.
+
 /// Why a queue has no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueueError {

@@ -1,3 +1,5 @@
+//! Queues with a capacity, and what they lose.
+
 use crate::error::{QueueError, rate};
 
 /// The steady state of a queue with a capacity.

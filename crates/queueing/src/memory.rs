@@ -1,3 +1,5 @@
+//! A memory hierarchy as an open queueing network, a fixed point on CPI.
+
 use crate::error::QueueError;
 use crate::root;
 

@@ -1,3 +1,5 @@
+//! Queues without a limit: M/M/1, M/D/1, M/G/1, M/M/c.
+
 use crate::error::{QueueError, positive, rate};
 use crate::finite::erlang_b;
 

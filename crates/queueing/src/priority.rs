@@ -1,3 +1,5 @@
+//! Queues with priorities, with and without preemption.
+
 use crate::error::{QueueError, positive, rate};
 use crate::open::erlang_c;
 

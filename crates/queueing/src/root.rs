@@ -1,3 +1,5 @@
+//! A root of a decreasing function.
+
 /// A root between two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Root {

@@ -1,3 +1,5 @@
+//! Why a router cannot start, or had to stop.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

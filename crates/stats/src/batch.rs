@@ -1,3 +1,5 @@
+//! Batch means: the mean of a correlated sequence with its half-width.
+
 use crate::student::student_quantile;
 
 /// A mean with its 95 % confidence interval.

@@ -1,3 +1,5 @@
+//! Differences of two runs with their intervals: paired, and by Welch's test.
+
 use crate::error::StatsError;
 use crate::moments::Moments;
 use crate::student::{student_p_value, student_quantile};

@@ -1,3 +1,5 @@
+//! Why two runs cannot be compared.
+
 /// Why two runs cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatsError {

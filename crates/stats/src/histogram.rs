@@ -1,3 +1,5 @@
+//! Latencies in log-linear buckets.
+
 use serde::{Deserialize, Serialize};
 use units::Ps;
 

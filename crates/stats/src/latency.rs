@@ -1,3 +1,5 @@
+//! Latencies of a correlated sequence: mean and quantiles, each with its half-width.
+
 use units::Ps;
 
 use crate::batch::Estimate;

@@ -1,3 +1,5 @@
+//! Count, mean, variance and extremes in one pass.
+
 /// Count, mean, variance and extremes of independent observations, in one pass (Welford,
 /// Technometrics 1962), mergeable (Chan, Golub and LeVeque, COMPSTAT 1982).
 ///

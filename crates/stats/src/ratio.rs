@@ -1,3 +1,5 @@
+//! One sum over another with its half-width, such as loss.
+
 use crate::batch::halve;
 use crate::student::student_quantile;
 

@@ -1,3 +1,5 @@
+//! What was seen over time, in a fixed number of bins.
+
 use units::Ps;
 
 /// What was seen over time, in a fixed number of bins: when they are full, neighbours are merged and

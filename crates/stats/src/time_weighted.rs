@@ -1,3 +1,5 @@
+//! A level over time, such as a queue's length.
+
 use units::Ps;
 
 use crate::batch::{Estimate, halve};

@@ -1,3 +1,5 @@
+//! Where warm-up ends, and whether a trend is left.
+
 use crate::compare::{Comparison, welch};
 use crate::error::StatsError;
 

@@ -1,3 +1,5 @@
+//! Why traffic or a table cannot be read.
+
 use std::path::PathBuf;
 
 use packet::PrefixError;

@@ -1,3 +1,5 @@
+//! Growth of long vectors by a quarter.
+
 /// Adds to a long vector. One that doubles takes twice the memory that its content has; this takes a quarter more.
 #[inline]
 pub(crate) fn push<T>(to: &mut Vec<T>, one: T) {

@@ -1,3 +1,5 @@
+//! Lines of a text file that is taken as a whole or not at all.
+
 use memchr::memchr;
 
 use crate::damage::Damage;

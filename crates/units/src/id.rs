@@ -1,3 +1,5 @@
+//! Identifiers: lines, addresses, cores, classes, masks.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

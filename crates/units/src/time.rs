@@ -1,3 +1,5 @@
+//! Simulated time in picoseconds.
+
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};

@@ -1,3 +1,5 @@
+//! Rules searched one after the other.
+
 use packet::{Rule, RuleFields};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 

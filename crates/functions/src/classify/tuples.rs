@@ -1,3 +1,5 @@
+//! Tuple space search: a hash table for each set of fields that rules fix.
+
 use std::collections::HashMap;
 
 use packet::{Rule, RuleFields};

@@ -1,3 +1,5 @@
+//! An Aho-Corasick automaton whose states take 16 bytes.
+
 use std::collections::VecDeque;
 
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};

@@ -1,3 +1,5 @@
+//! Bloom filters of windows of a payload, and the comparison of what passes them.
+
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
 use super::{Found, InspectTables, METHOD, Pattern, Patterns, Text, cost, lower, site, size_word};

@@ -1,3 +1,5 @@
+//! Longest-prefix match by its definition: the twin of the fast structures.
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 

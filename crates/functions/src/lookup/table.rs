@@ -1,3 +1,5 @@
+//! A long array on pages of its own, on huge pages where it is long enough.
+
 use std::ptr::NonNull;
 use std::slice;
 

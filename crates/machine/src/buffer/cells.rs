@@ -1,3 +1,5 @@
+//! Allocation of single cells from a stack.
+
 /// A stack of cells: no fragmentation, and after a while no order.
 #[derive(Clone, Debug)]
 pub(super) struct Cells {

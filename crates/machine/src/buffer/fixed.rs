@@ -1,3 +1,5 @@
+//! Allocation of buffers of one page each from a stack.
+
 /// A stack of buffers of one page each. A short packet leaves the rest of its buffer unused.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {

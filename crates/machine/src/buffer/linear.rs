@@ -1,3 +1,5 @@
+//! Allocation at a frontier that goes round all pages in order.
+
 /// A frontier that goes round all pages. It enters a page only when that is empty, and skips none: a
 /// packet that stays holds everything up that comes round to its page.
 #[derive(Clone, Debug)]

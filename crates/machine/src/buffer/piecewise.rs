@@ -1,3 +1,5 @@
+//! Allocation at a frontier within a page, with a ring of empty pages.
+
 use std::collections::VecDeque;
 
 /// A frontier within the page that was taken last, and a ring of empty pages. Pages come back as soon

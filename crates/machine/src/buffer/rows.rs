@@ -1,3 +1,5 @@
+//! Which DRAM rows references touch: in a sliding window, and over time.
+
 use crate::MachineError;
 
 /// How many different rows the last references touched: the mean, over all places of a window of `W`

@@ -1,3 +1,5 @@
+//! The tag array of a set-associative cache, without time.
+
 use serde::{Deserialize, Serialize};
 use units::{Cbm, Line};
 

@@ -1,3 +1,5 @@
+//! One cache with the indexing table beside it, without time.
+
 use units::{Cbm, Line};
 
 use super::moves::{Fault, Move, Source, Steps};

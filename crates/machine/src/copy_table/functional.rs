@@ -1,3 +1,5 @@
+//! The copy table with real bytes: what moves is moved, so a mistake can be read.
+
 use units::{CoreId, Line};
 
 use super::instruction::Piece;

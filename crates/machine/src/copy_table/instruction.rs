@@ -1,3 +1,5 @@
+//! How a copy is cut into lines for the table and pieces for software.
+
 use super::spec::CopyInstruction;
 
 /// A part of a copy.

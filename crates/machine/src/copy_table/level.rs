@@ -1,3 +1,5 @@
+//! The timing shell of a system with a copy table.
+
 use std::collections::VecDeque;
 
 use probe::{Access, Request};

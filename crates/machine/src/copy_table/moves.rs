@@ -1,3 +1,5 @@
+//! The steps of an operation, which a shell charges and a functional memory applies.
+
 use serde::{Deserialize, Serialize};
 use units::{CoreId, Line};
 

@@ -1,3 +1,5 @@
+//! What a system with a copy table is made of.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Size;

@@ -1,3 +1,5 @@
+//! Processors with private caches, a shared cache and the indexing table, without time.
+
 use units::{Cbm, CoreId, Line};
 
 use super::cache::CopyCache;

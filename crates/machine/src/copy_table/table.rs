@@ -1,3 +1,5 @@
+//! The indexing table: which lines are copies that a pointer to a cached source represents.
+
 use serde::{Deserialize, Serialize};
 use units::Line;
 

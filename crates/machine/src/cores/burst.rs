@@ -1,3 +1,5 @@
+//! The burst that a core replays: its recording, its packets, and what each has been charged.
+
 use probe::{CopyLoop, Placed, Script};
 use stats::{Attribution, Path, Reason};
 use units::{Addr, Clos, CoreId, LockId, PacketId, Ps};

@@ -1,3 +1,5 @@
+//! Misses of a core under way: fill buffers, the prefetcher's queue, and the way into L1.
+
 use stats::Path;
 use units::{Line, Ps};
 

@@ -1,3 +1,5 @@
+//! Retired references within the reorder buffer.
+
 use units::Ps;
 
 /// Retired references within the reorder buffer: instruction and time, oldest first, in a ring.

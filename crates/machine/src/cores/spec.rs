@@ -1,3 +1,5 @@
+//! What a core is, and how far it looks ahead.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Frequency, Ps, Span};

@@ -1,3 +1,5 @@
+//! The copy table beside the LLC, on the server's memory.
+
 use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The directory: which cores may have a line.
+
 use serde::{Deserialize, Serialize};
 use units::{CoreId, Line};
 

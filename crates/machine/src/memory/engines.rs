@@ -1,3 +1,5 @@
+//! Copy engines on the server's memory: a DMA engine, a controller, non-temporal stores.
+
 use std::collections::VecDeque;
 
 use probe::Request;

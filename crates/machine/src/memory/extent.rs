@@ -1,3 +1,5 @@
+//! Pieces of memory with names, and settings by these names.
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,3 +1,5 @@
+//! Lines on their way from DRAM, and when they are there.
+
 use serde::{Deserialize, Serialize};
 use units::{Line, Ps};
 

@@ -1,3 +1,5 @@
+//! The line that each set of an L1 used last: a short cut for repeated references.
+
 use serde::{Deserialize, Serialize};
 use units::Line;
 

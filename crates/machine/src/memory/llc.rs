@@ -1,3 +1,5 @@
+//! The last-level cache: slices with queues, ways and ages, and the wires between them.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Rate, Size, Span};

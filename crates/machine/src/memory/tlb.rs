@@ -1,3 +1,5 @@
+//! Address translation of a core: TLBs, page-walk caches, page tables.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! A calendar for a few entities of which each has one event ahead.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,3 +1,5 @@
+//! Receive and transmit queues: which lines a driver touches for each packet, in order.
+
 use std::collections::VecDeque;
 
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};

@@ -1,3 +1,5 @@
+//! Where mbufs, rings and tables lie in a server's memory.
+
 use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
 use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
 use units::{Addr, CoreId, LINE_BYTES};

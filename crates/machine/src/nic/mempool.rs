@@ -1,3 +1,5 @@
+//! The pool of mbufs that all cores share, and the caches of it that each core has.
+
 use std::collections::VecDeque;
 
 use probe::{Access, Probe, Ref};

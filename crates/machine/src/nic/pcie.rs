@@ -1,3 +1,5 @@
+//! A PCIe link: transactions, bytes on the wire, credits for posted writes.
+
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;

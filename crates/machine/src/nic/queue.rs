@@ -1,3 +1,5 @@
+//! Software queues from receiving cores to working ones.
+
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Receive-side scaling: the Toeplitz hash and its indirection table.
+
 use std::net::IpAddr;
 
 use packet::{FiveTuple, PROTO_TCP, PROTO_UDP};

@@ -1,3 +1,5 @@
+//! What a GPU is made of, and what a lane of a kernel holds.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Frequency, Size, Span};

@@ -1,3 +1,5 @@
+//! Processors that execute an instruction a clock and wait for each load.
+
 use machine::copy_table::{CopyCounts, CopyLevel, CopyMethod, CopyRequest};
 use probe::Access;
 use units::{CoreId, Frequency, Ps};

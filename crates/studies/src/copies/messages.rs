@@ -1,3 +1,5 @@
+//! Messages between processors, copied twice each.
+
 use probe::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The receiver's side of TCP/IP: payloads are copied to the application.
+
 use std::collections::HashMap;
 use std::path::Path;
 

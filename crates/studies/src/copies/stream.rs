@@ -1,3 +1,5 @@
+//! The copy kernel of STREAM.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! A virtual switch and a guest that copy packets to each other.
+
 use probe::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

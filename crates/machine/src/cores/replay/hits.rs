@@ -1,3 +1,5 @@
+//! The short way of a replay: references that L1 or L2 serve while nothing is under way.
+
 use probe::{Access, Act, Layout, RegionId, Script};
 use stats::Reason;
 use units::{Addr, LINE_BYTES, Line, Ps};

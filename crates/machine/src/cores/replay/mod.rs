@@ -1,3 +1,5 @@
+//! The core that replays a recorded burst, in order or within a window.
+
 mod hits;
 
 use std::collections::VecDeque;
