@@ -209,14 +209,16 @@ impl Hierarchy {
         let rest: Vec<u8> = (next..slices).map(|slice| slice as u8).collect();
         if next > 0 {
             let own: Vec<Option<Vec<u8>>> = all.iter().map(|a| a.own.clone()).collect();
-            let before = self.socket_here();
-            for socket in 0..self.socket_count() {
+            let before = self.behind.fabric.here();
+            for socket in 0..self.behind.fabric.sockets() {
                 self.enter_socket(socket);
                 self.llc.place_by(Placement::new(&owned, &own, &rest));
             }
             self.enter_socket(before);
         }
-        if let Some(pending) = self.pending.as_mut().filter(|_| specs.iter().any(|(_, s)| !s.llc || s.skip.is_some())) {
+        if let Some(pending) =
+            self.behind.pending.as_mut().filter(|_| specs.iter().any(|(_, s)| !s.llc || s.skip.is_some()))
+        {
             // Who skips the LLC asks without its latency.
             pending.look_less_ahead(self.l2_latency);
         }
@@ -228,7 +230,7 @@ impl Hierarchy {
     /// `bypass` a line comes in when it is missed again.
     fn misses_that_fill(&self, spec: &ApplicationSpec, slices: u32) -> u64 {
         let ways = spec.ways.map_or(self.llc.ways(), Ways::count);
-        let llc = self.llc.sets() * u64::from(slices) * u64::from(ways) * self.socket_count() as u64;
+        let llc = self.llc.sets() * u64::from(slices) * u64::from(ways) * self.behind.fabric.sockets() as u64;
         let l2: u64 = self.cores.iter().map(|core| core.l2.lines()).sum();
         (llc + l2) * if spec.bypass { 8 } else { 1 }
     }
@@ -257,7 +259,9 @@ impl Hierarchy {
     pub(super) fn fetch_past_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
         let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
         // What a tail has, or a pointer represents, is found beside the LLC.
-        if self.tails.is_some() && self.tail_has(line) || self.copies.as_ref().is_some_and(|c| c.has(line)) {
+        if self.behind.tails.is_some() && self.behind.tail_has(line)
+            || self.copies.as_ref().is_some_and(|c| c.has(line))
+        {
             return None;
         }
         let (n, application) = self.application_of(line)?;
@@ -282,7 +286,7 @@ impl Hierarchy {
         let held = cast.answered.since(now + self.l2_latency);
         path.push(Reason::Snoop, held);
         let mut at = now + self.l2_latency + held;
-        if write && others != 0 && self.sockets.is_some() {
+        if write && others != 0 && self.has_sockets() {
             // Cores of other sockets give it up.
             let link = self.across_sockets(line, others, false, true, at);
             path.push(Reason::SocketLink, link);
@@ -305,13 +309,13 @@ impl Hierarchy {
                 path.push(Reason::Snoop, acknowledged);
                 done += acknowledged;
             }
-            if let Some(until) = self.in_flight.get(line, done) {
+            if let Some(until) = self.behind.in_flight.get(line, done) {
                 // Who supplies it is still waiting for it.
                 path.push(Reason::Mshr, until - done);
                 done = until;
             }
             let asked = Asked { core, path, ready: done, distance: Ps::ZERO, served: Served::Snoop, copy: Ps::ZERO };
-            return Some(match self.join(line, &asked) {
+            return Some(match self.behind.join(line, &asked) {
                 Some(ticket) => Reply::Pending(ticket),
                 None => Reply::Done(Response { at: done, served: Served::Snoop, path }),
             });
@@ -332,7 +336,7 @@ impl Hierarchy {
     /// `line`, read past the LLC, is with a core at `until`: with snooping that supplies others, and not before it has it.
     fn on_its_way(&mut self, line: Line, until: Ps) {
         if self.snooping.is_some() {
-            self.in_flight.insert(line, until);
+            self.behind.in_flight.insert(line, until);
         }
     }
 
@@ -430,8 +434,8 @@ impl Hierarchy {
         applications.share_out();
         let has: Vec<Option<Vec<u8>>> = applications.all.iter().map(|a| a.has.clone()).collect();
         let everyones = applications.everyones();
-        let before = self.socket_here();
-        for socket in 0..self.socket_count() {
+        let before = self.behind.fabric.here();
+        for socket in 0..self.behind.fabric.sockets() {
             self.enter_socket(socket);
             if let Some(placement) = self.llc.placement_mut() {
                 placement.assign(&has, &everyones);

@@ -1,14 +1,21 @@
 //! What is behind the caches of a socket, and who answers for a line that they have not: another socket's LLC, what the NIC
-//! has written last past the LLC, a stacked DRAM, or the DRAM that the line is homed at, at once or by its controllers.
+//! has written last past the LLC, a home of its own, or the DRAM that the line is homed at, at once or by its controllers.
 //!
 //! One way down for all who ask: a core that misses, one whose application skips the LLC, a copy's source, a device, an
 //! engine. So each of these goes with each home.
 
+use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps, Ticket};
 
-use super::Hierarchy;
-use super::pending::Asked;
+use super::fabric::Fabric;
+use super::in_flight::InFlight;
+use super::pending::{Asked, Pending};
+use super::tables_in_stack::TablesInStack;
+use super::tails::Tails;
+use super::{Hierarchy, MemorySpec};
+use crate::MachineError;
+use crate::dram::{Dram, DramCounters, Work};
 
 /// The answer of what is behind the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,46 +26,238 @@ pub(super) enum Fill {
     Later(Ticket),
 }
 
-impl Hierarchy {
-    /// Reads `line`, which no cache of the asking socket and no private cache has, from `at` on, for a core that is to
-    /// write it if `write`. `asked` is told what for, and is what the core waits with if the answer comes later.
+/// Answers for some lines in place of the DRAM that they are homed at.
+///
+/// It is asked for what no cache of the asking socket has, by the one way down; `fabric` says who asks and takes lines to
+/// other sockets. A home of another kind is a file with this, and a row of [`homes`].
+pub(super) trait Home {
+    /// Whether it answers for `line`.
+    fn has(&self, line: Line) -> bool;
+    /// Reads `line`, asked for at `at`: when it is with the asking LLC. `path` is told what for, to the sum.
+    fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps;
+    /// Writes `line`, which leaves at `at`: when it is on its way, and nobody waits any more.
+    fn write(&mut self, line: Line, at: Ps, fabric: &mut Fabric) -> Ps;
+    /// Whether it answers at once from now on and takes up no time of its own: see [`super::warm`].
+    fn set_untimed(&mut self, untimed: bool);
+}
+
+macro_rules! homes {
+    ($($(#[$doc:meta])* $name:ident($home:ty),)*) => {
+        /// The homes that there are.
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        pub(super) enum AnyHome {
+            $($(#[$doc])* $name(Box<$home>),)*
+        }
+
+        impl Home for AnyHome {
+            fn has(&self, line: Line) -> bool {
+                match self { $(AnyHome::$name(home) => home.has(line),)* }
+            }
+            fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps {
+                match self { $(AnyHome::$name(home) => home.read(line, at, fabric, path),)* }
+            }
+            fn write(&mut self, line: Line, at: Ps, fabric: &mut Fabric) -> Ps {
+                match self { $(AnyHome::$name(home) => home.write(line, at, fabric),)* }
+            }
+            fn set_untimed(&mut self, untimed: bool) {
+                match self { $(AnyHome::$name(home) => home.set_untimed(untimed),)* }
+            }
+        }
+    };
+}
+
+homes! {
+    /// Tables in a stacked DRAM, a copy at each socket.
+    Stack(TablesInStack),
+}
+
+/// See the module header.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Behind {
+    /// What lies between sockets.
+    pub fabric: Fabric,
+    /// Lines on their way from memory to a core.
+    pub in_flight: InFlight,
+    /// What the NIC has written last past the LLC.
+    pub tails: Option<Box<Tails>>,
+    /// Who answers for lines before DRAM, the first that has them.
+    pub homes: Vec<AnyHome>,
+    /// Of each socket, at once.
+    pub drams: Vec<Dram>,
+    /// Controllers in their place, which answer later.
+    pub pending: Option<Box<Pending>>,
+}
+
+impl Behind {
+    /// DRAM of `spec` at each socket of `fabric`, for `cores` cores and LLCs that hit in `llc`. `path` is where the
+    /// memory system stands in the scenario.
+    ///
+    /// # Errors
+    /// As [`Dram::new`] and [`Pending::new`].
+    pub(super) fn new(
+        spec: &MemorySpec,
+        cores: u32,
+        fabric: Fabric,
+        llc: Ps,
+        path: &str,
+    ) -> Result<Behind, MachineError> {
+        let path = &format!("{path}.dram");
+        let homes = fabric.sockets();
+        let pending = spec.dram.controller.as_ref();
+        let pending = pending.map(|setting| Pending::new(&spec.dram, setting, homes as u32, llc, path));
+        Ok(Behind {
+            fabric,
+            in_flight: InFlight::new(cores),
+            tails: None,
+            homes: Vec::new(),
+            drams: (0..homes).map(|_| Dram::new(&spec.dram, path)).collect::<Result<_, _>>()?,
+            pending: pending.transpose()?.map(Box::new),
+        })
+    }
+
+    /// Whether nothing but DRAM of one socket that answers at once is there, so that devices may go row by row.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.pending.is_none() && !self.fabric.has_links() && self.homes.is_empty() && self.tails.is_none()
+    }
+
+    /// Whether nothing waits from now on, and nothing is taken up.
+    pub(super) fn set_untimed(&mut self, untimed: bool) {
+        self.fabric.untimed = untimed;
+        self.in_flight.untimed = untimed;
+        self.homes.iter_mut().for_each(|home| home.set_untimed(untimed));
+        self.drams.iter_mut().for_each(|dram| dram.set_untimed(untimed));
+        if let Some(pending) = &mut self.pending {
+            pending.untimed = untimed;
+        }
+    }
+
+    /// The home that answers for `line` before DRAM.
     #[inline]
-    pub(super) fn read_behind(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
-        if self.sockets.is_some()
-            && let Some(at) = self.read_from_other_llc(line, write, at, &mut asked.path)
-        {
-            return self.come_with(line, at, asked);
+    fn home_before_dram(&mut self, line: Line) -> Option<(&mut AnyHome, &mut Fabric)> {
+        let Behind { homes, fabric, .. } = self;
+        homes.iter_mut().find(|home| home.has(line)).map(|home| (home, fabric))
+    }
+
+    /// The socket whose DRAM has `line`, and what a read asked for at `at` takes there and back. `path` is told.
+    #[inline]
+    fn reach_dram(&mut self, line: Line, at: Ps, path: &mut Path) -> (usize, Ps) {
+        let Behind { fabric, pending, .. } = self;
+        let home = fabric.home_of(line);
+        if fabric.has_links() && pending.as_ref().is_some_and(|pending| pending.is_coming_to(fabric.here(), line)) {
+            // Nothing is sent for what this LLC has asked for.
+            return (home, Ps::ZERO);
         }
-        if self.tails.is_some() && self.tail_has(line) {
-            self.answered_by_tail(write);
-            return Fill::At(at + self.reach_tails(at, &mut asked.path));
-        }
-        if let Some(at) = self.read_stacked(line, at, &mut asked.path) {
+        (home, fabric.reach(home, at, path))
+    }
+
+    /// Reads `line`, which no LLC and no private cache has, from `at` on, for a core that is to write it if `write`.
+    /// `asked` is told what for, and is what the core waits with if the answer comes later.
+    #[inline]
+    fn read(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
+        if let Some(at) = self.read_tail(line, write, at, &mut asked.path) {
             return Fill::At(at);
         }
-        let here = self.socket_here();
-        let (home, hops) = self.reach_home(line, at, &mut asked.path);
+        if let Some((home, fabric)) = self.home_before_dram(line) {
+            return Fill::At(home.read(line, at, fabric, &mut asked.path));
+        }
+        let here = self.fabric.here();
+        let (home, hops) = self.reach_dram(line, at, &mut asked.path);
         match &mut self.pending {
             Some(pending) if pending.untimed => Fill::At(at + hops + pending.touch(home, line)),
             Some(pending) => {
                 asked.ready += hops;
                 Fill::Later(pending.read(here, home, line, at + hops, asked))
             }
-            None => Fill::At(
-                self.dram_of(home).reserve(line, false, at + hops, |reason, time| asked.path.push(reason, time)),
-            ),
+            None => {
+                let part = |reason, time| asked.path.push(reason, time);
+                Fill::At(self.drams[home].reserve(line, false, at + hops, part))
+            }
         }
+    }
+
+    /// Reads `line` for a device, or for an engine, whatever caches and tails have of it: when it is there, or `at` if
+    /// that will be known later.
+    #[inline]
+    pub(super) fn read_memory(&mut self, line: Line, at: Ps) -> Ps {
+        let path = &mut Path::default();
+        if let Some((home, fabric)) = self.home_before_dram(line) {
+            return home.read(line, at, fabric, path);
+        }
+        let here = self.fabric.here();
+        let (home, hops) = self.reach_dram(line, at, path);
+        match &mut self.pending {
+            Some(pending) if pending.untimed => at + hops + pending.touch(home, line),
+            Some(pending) => {
+                pending.read_for_device(here, home, line, at + hops);
+                at
+            }
+            None => self.drams[home].post(line, false, at + hops),
+        }
+    }
+
+    /// Writes `line`, which is on its way to memory from `at` on: when the memory that it lies in has it, and when that is
+    /// done as far as anybody waits for it.
+    #[inline]
+    pub(super) fn write(&mut self, line: Line, at: Ps) -> (Ps, Ps) {
+        if let Some((home, fabric)) = self.home_before_dram(line) {
+            let at = home.write(line, at, fabric);
+            return (at, at);
+        }
+        let home = self.fabric.home_of(line);
+        let there = at + self.fabric.send_home(home, at);
+        let done = match &mut self.pending {
+            Some(pending) => pending.write(home, line, there),
+            None => self.drams[home].post(line, true, there),
+        };
+        (there, done)
+    }
+
+    /// DRAM counters over all time.
+    pub(super) fn dram_counters(&self) -> DramCounters {
+        let at_once = || self.drams.iter().fold(DramCounters::default(), |sum, dram| sum + dram.counters());
+        self.pending.as_ref().map_or_else(at_once, |pending| pending.counters())
+    }
+
+    /// What DRAM has done up to `now` that takes energy.
+    pub(super) fn dram_work(&self, now: Ps) -> Work {
+        let at_once = || {
+            let mut work = Work::default();
+            self.drams.iter().for_each(|dram| work += dram.work(now));
+            work
+        };
+        self.pending.as_ref().map_or_else(at_once, |pending| pending.work(now))
+    }
+
+    /// The DRAM's peak in bytes a second.
+    pub(super) fn peak_bytes_per_s(&self) -> f64 {
+        let at_once = || self.drams.iter().map(Dram::peak_bytes_per_s).sum();
+        self.pending.as_ref().map_or_else(at_once, |pending| pending.peak_bytes_per_s())
+    }
+}
+
+impl Hierarchy {
+    /// Reads `line`, which no cache of the asking socket and no private cache has, from `at` on, for a core that is to
+    /// write it if `write`. `asked` is told what for, and is what the core waits with if the answer comes later.
+    #[inline]
+    pub(super) fn read_behind(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
+        if self.has_sockets()
+            && let Some(at) = self.read_from_other_llc(line, write, at, &mut asked.path)
+        {
+            return self.come_with(line, at, asked);
+        }
+        self.behind.read(line, write, at, asked)
     }
 
     /// The tags of another socket's LLC have `line`, which would be here at `at`; its data may still be on their way there.
     fn come_with(&mut self, line: Line, mut at: Ps, asked: &mut Asked) -> Fill {
         let ready = at + asked.distance;
-        if let Some(until) = self.in_flight.get(line, ready) {
+        if let Some(until) = self.behind.in_flight.get(line, ready) {
             asked.path.push(Reason::Mshr, until - ready);
             at += until - ready;
         }
         asked.ready = at + asked.distance;
-        match self.join(line, asked) {
+        match self.behind.join(line, asked) {
             Some(ticket) => Fill::Later(ticket),
             None => Fill::At(at),
         }
@@ -67,69 +266,23 @@ impl Hierarchy {
     /// Reads `line` for a device, or for an engine: when it is there, or `at` if that will be known later.
     #[inline]
     pub(super) fn read_for_device(&mut self, line: Line, at: Ps) -> Ps {
-        let path = &mut Path::default();
-        if self.tails.is_some() && self.bypasses(line) {
+        if self.behind.tails.is_some() && self.bypasses(line) {
             return at;
         }
-        if self.sockets.is_some()
-            && let Some(at) = self.read_from_other_llc(line, false, at, path)
+        if self.has_sockets()
+            && let Some(at) = self.read_from_other_llc(line, false, at, &mut Path::default())
         {
-            self.join_for_device(line);
+            self.behind.join_for_device(line);
             return at;
         }
-        self.read_memory(line, at)
-    }
-
-    /// As [`Hierarchy::read_for_device`], whatever caches and tails have of `line`.
-    #[inline]
-    pub(super) fn read_memory(&mut self, line: Line, at: Ps) -> Ps {
-        let path = &mut Path::default();
-        if let Some(at) = self.read_stacked(line, at, path) {
-            return at;
-        }
-        let here = self.socket_here();
-        let (home, hops) = self.reach_home(line, at, path);
-        match &mut self.pending {
-            Some(pending) if pending.untimed => at + hops + pending.touch(home, line),
-            Some(pending) => {
-                pending.read_for_device(here, home, line, at + hops);
-                at
-            }
-            None if self.sockets.is_some() => {
-                self.dram_of(home).reserve(line, false, at + hops, |reason, time| path.push(reason, time))
-            }
-            None => self.dram.post(line, false, at),
-        }
+        self.behind.read_memory(line, at)
     }
 
     /// Writes `line`, which the LLC gives up at `now`: its data are read first. When the memory that it lies in has it.
     #[inline]
     pub(super) fn post_victim(&mut self, line: Line, now: Ps) -> Ps {
-        if self.tails.is_some() {
-            self.supersede(line);
-        }
-        let read = if self.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
-        self.hand_in(line, now + read).0
-    }
-
-    /// Writes `line`, which is on its way to DRAM from `at` on: when that is done, as far as anybody waits for it.
-    #[inline]
-    pub(super) fn post_write(&mut self, line: Line, at: Ps) -> Ps {
-        self.hand_in(line, at).1
-    }
-
-    /// As [`Hierarchy::post_write`]: when the memory that `line` lies in has it, and when that is done.
-    #[inline]
-    pub(super) fn hand_in(&mut self, line: Line, at: Ps) -> (Ps, Ps) {
-        if let Some(at) = self.write_stacked(line, at) {
-            return (at, at);
-        }
-        let (home, hop) = self.send_home(line, at);
-        let there = at + hop;
-        let done = match &mut self.pending {
-            Some(pending) => pending.write(home, line, there),
-            None => self.dram_of(home).post(line, true, there),
-        };
-        (there, done)
+        self.behind.supersede(line);
+        let read = if self.behind.pending.is_some() { self.llc.latency() } else { Ps::ZERO };
+        self.behind.write(line, now + read).0
     }
 }

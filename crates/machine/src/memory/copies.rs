@@ -153,15 +153,15 @@ impl Hierarchy {
             self.settle_copies(at);
             // All of the target is overwritten: nobody's copy of it counts any more.
             let mut link = Ps::ZERO;
-            if self.sockets.is_some() {
+            if self.has_sockets() {
                 link = self.across_sockets(dst, self.directory.get(dst), false, true, at);
                 path.push(Reason::SocketLink, link);
                 done += link;
             }
-            if self.tails.is_some() {
-                self.supersede(dst);
+            if self.behind.tails.is_some() {
+                self.behind.supersede(dst);
             }
-            self.overwritten(dst);
+            self.behind.overwritten(dst);
             self.invalidate_private(dst);
             let target = self.llc.spot(dst);
             self.meet_tenants(target, at);
@@ -189,7 +189,7 @@ impl Hierarchy {
                     match self.read_behind(original, false, at + link + self.llc.latency(), &mut asked) {
                         Fill::At(filled) => {
                             done = filled + distance;
-                            self.in_flight.insert(original, done);
+                            self.behind.in_flight.insert(original, done);
                         }
                         Fill::Later(given) => ticket = Some(given),
                     }
@@ -209,13 +209,13 @@ impl Hierarchy {
             self.settle_copies(at);
         }
         if served != Served::Dram
-            && let Some(until) = self.in_flight.get(original, done)
+            && let Some(until) = self.behind.in_flight.get(original, done)
         {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
         if served != Served::Dram {
-            ticket = self.join(original, &Asked { core, path, ready: done, distance, served, copy: latency });
+            ticket = self.behind.join(original, &Asked { core, path, ready: done, distance, served, copy: latency });
         }
         path.push(Reason::Copy, latency);
         match ticket {
@@ -250,19 +250,19 @@ impl Hierarchy {
         path.push(Reason::Interconnect, distance + back);
         path.push(Reason::Llc, self.llc.latency());
         let mut done = at + self.llc.latency() + back;
-        if self.sockets.is_some() && !self.llc.has(spot) {
+        if self.has_sockets() && !self.llc.has(spot) {
             // It came into the LLC of another socket.
             let asked = done;
             done = self.read_from_other_llc(src, false, asked, &mut path).unwrap_or(asked);
         }
-        if let Some(until) = self.in_flight.get(src, done) {
+        if let Some(until) = self.behind.in_flight.get(src, done) {
             path.push(Reason::Mshr, until - done);
             done = until;
         }
         self.directory.insert(line, request.core);
         let served = Served::Engine;
         let asked = Asked { core: request.core, path, ready: done, distance: back, served, copy: latency };
-        if let Some(ticket) = self.join(src, &asked) {
+        if let Some(ticket) = self.behind.join(src, &asked) {
             return Some(Reply::Pending(ticket));
         }
         path.push(Reason::Copy, latency);

@@ -123,7 +123,7 @@ impl Twin {
     pub fn new(memory: Hierarchy) -> Twin {
         let first = std::array::from_fn(|line| line as u64);
         let (cached, tails) = (BTreeMap::new(), BTreeMap::new());
-        let llcs = vec![BTreeMap::new(); memory.socket_count()];
+        let llcs = vec![BTreeMap::new(); memory.behind.fabric.sockets()];
         Twin { memory, flat: first, cached, llcs, dram: first, tails, writes: LINES, now: Ps::ZERO, by_table: 0 }
     }
 
@@ -154,7 +154,7 @@ impl Twin {
     fn apply_tails(&mut self, before: u64) {
         let gathered = self.memory.tails().map_or(0, |tails| tails.gathered) > before;
         let memory = &self.memory;
-        let gone: Vec<(u64, u64)> = self.tails.extract_if(.., |line, _| !memory.tail_has(Line(*line))).collect();
+        let gone: Vec<(u64, u64)> = self.tails.extract_if(.., |line, _| !memory.behind.tail_has(Line(*line))).collect();
         for (line, version) in gone.into_iter().filter(|_| gathered) {
             self.dram[line as usize] = version;
         }
@@ -182,7 +182,7 @@ impl Twin {
     /// What a core gets of `line`, by who has served it.
     fn access(&mut self, core: u16, line: u64, access: Access) -> u64 {
         let (source, in_tail) = (self.source(line), self.tails.get(&line).copied());
-        let here = self.memory.socket_of(CoreId(core));
+        let here = self.memory.behind.fabric.socket_of(CoreId(core));
         let (own, other) = (self.llc_has(here, line), self.others_have(here, line));
         let of_source = source.and_then(|src| self.llc_has(here, src).or(self.others_have(here, src)));
         let response = self.memory.access(&request(core, line, access), self.now);
@@ -227,7 +227,7 @@ impl Twin {
                 let store = request(core, dst, Access::Store);
                 assert!(self.memory.takes_copy(&load, &store));
                 let in_tail = self.tails.get(&original).copied();
-                let here = self.memory.socket_of(CoreId(core));
+                let here = self.memory.behind.fabric.socket_of(CoreId(core));
                 let (own, other) = (self.llc_has(here, original), self.others_have(here, original));
                 let cores_have = self.memory.private_has(Line(original), self.memory.directory.get(Line(original)));
                 let reply = self.memory.copy(&load, &store, self.now);
@@ -258,7 +258,7 @@ impl Twin {
                 if self.in_llc(line) {
                     self.cached.insert(line, version);
                     self.apply_llcs();
-                } else if self.memory.tails.is_some() {
+                } else if self.memory.behind.tails.is_some() {
                     self.tails.insert(line, version);
                 } else {
                     self.dram[line as usize] = version;
@@ -269,7 +269,7 @@ impl Twin {
             Op::DeviceRead(line) => {
                 let m = &self.memory;
                 let held = m.private_has(Line(line), m.directory.get(Line(line)));
-                let here = m.socket_of_nic();
+                let here = m.behind.fabric.socket_of_nic();
                 let in_llc = self.llc_has(here, line).or(self.others_have(here, line));
                 let in_tail = self.tails.get(&line).copied();
                 self.memory.dma_read(Line(line), 1, self.now);

@@ -196,7 +196,7 @@ impl Hierarchy {
                 let by = Requester::Core(src.core);
                 self.enter(by);
                 let clear = self.take_from_caches(to, u64::from(dst.bytes) == LINE_BYTES, by, loaded.at);
-                self.post_write(to, clear);
+                self.behind.write(to, clear).1;
                 return Response { served: Served::Engine, ..loaded };
             }
             CopyEngineSpec::Dma { setup, rate, notice } => {
@@ -222,13 +222,13 @@ impl Hierarchy {
             CopyEngineSpec::Controller { retires, setup } => {
                 let start = now + setup.ps();
                 self.enter(Requester::Core(src.core));
-                let socket = self.socket_here();
+                let socket = self.behind.fabric.here();
                 let begins = self.after_other_engines([(from, n), (to, m)], now, start.max(free[socket]));
                 let mut done = begins;
                 for i in 0..n {
                     let line = Line(from.0 + i);
                     let clean = self.clean(line, begins);
-                    done = done.max(self.read_memory(line, clean));
+                    done = done.max(self.behind.read_memory(line, clean));
                 }
                 let mut way = Ps::ZERO;
                 for i in 0..m {
@@ -236,7 +236,7 @@ impl Hierarchy {
                     let edge = u64::from(dst.bytes) < m * LINE_BYTES && (i == 0 || i == m - 1);
                     let clear = self.take_from_caches(line, !edge, Requester::Device, begins);
                     done = done.max(clear);
-                    way = way.max(self.hand_in(line, clear).0 - clear);
+                    way = way.max(self.behind.write(line, clear).0 - clear);
                 }
                 // The memory that the target lies in has it when the data have come and gone there.
                 done += way;
@@ -260,7 +260,8 @@ impl Hierarchy {
     /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each
     /// a first one and how many.
     fn after_other_engines(&mut self, lines: [(Line, u64); 2], now: Ps, mut begins: Ps) -> Ps {
-        let Some(engine) = self.engine.as_mut().filter(|_| self.sockets.is_some()) else { return begins };
+        let several = self.has_sockets();
+        let Some(engine) = self.engine.as_mut().filter(|_| several) else { return begins };
         let waits = engine.counters.waits;
         for line in lines.into_iter().flat_map(|(first, count)| first.0..first.0 + count) {
             begins = engine.until(Line(line), true, now, begins).unwrap_or(begins);
@@ -294,7 +295,7 @@ impl Hierarchy {
         let spot = self.llc.spot(line);
         let cast = self.cast(spot, Requester::Device, now);
         let mut at = self.acknowledged(cast, spot, Requester::Device).max(now);
-        let sharers = self.directory.get(line) & self.cores_here();
+        let sharers = self.directory.get(line) & self.behind.fabric.cores_here();
         // Modified data go to the LLC.
         let modified =
             sharers != 0 && self.snoop(line, sharers, false, Requester::Device, share, now) == Snooped::Dirty;
@@ -318,7 +319,7 @@ impl Hierarchy {
     fn take_from_caches(&mut self, line: Line, whole: bool, by: Requester, now: Ps) -> Ps {
         let spot = self.llc.spot(line);
         let mut clear = self.cast_to_write(line, by, now);
-        if self.sockets.is_some() {
+        if self.has_sockets() {
             if !whole {
                 clear = clear.max(self.clean_elsewhere(line, now).0);
             }
@@ -331,7 +332,7 @@ impl Hierarchy {
             clear = self.write_back(line, clear);
         }
         match whole {
-            true => self.supersede(line),
+            true => self.behind.supersede(line),
             false => clear = clear.max(self.clean_tail(line, now)),
         }
         clear

@@ -7,7 +7,7 @@ use proptest::test_runner::TestCaseError;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::{
-    ApplicationSpec, Coherence, CopyEngineSpec, EngineNotice, Hierarchy, Home, Inclusion, Interconnect, LlcSpec,
+    ApplicationSpec, Coherence, CopyEngineSpec, EngineNotice, Hierarchy, HomeSocket, Inclusion, Interconnect, LlcSpec,
     MemorySpec, MesiState, SocketsSpec, StackedTablesSpec, Ways,
 };
 use crate::cache::CacheSpec;
@@ -325,14 +325,14 @@ fn small(engine: CopyEngineSpec, inclusion: Inclusion, io_ways: u32, beside: &[B
             }
             Beside::Bypasses => apart(&mut memory, ApplicationSpec { bypass: true, ..ApplicationSpec::default() }),
             Beside::Sockets => {
-                memory.on_sockets(&two_sockets(Home::Interleaved), &spec, &[], "machine").unwrap();
+                memory.on_sockets(&two_sockets(HomeSocket::Interleaved), &spec, &[], "machine").unwrap();
             }
         }
     }
     memory
 }
 
-fn two_sockets(memory: Home) -> SocketsSpec {
+fn two_sockets(memory: HomeSocket) -> SocketsSpec {
     SocketsSpec {
         count: 2,
         cores: Vec::new(),
@@ -416,7 +416,7 @@ impl Twin {
                 self.dram[line.0 as usize] = self.cached[line.0 as usize];
             }
         }
-        if let Some(tails) = &mut self.memory.tails {
+        if let Some(tails) = &mut self.memory.behind.tails {
             for line in std::mem::take(&mut tails.log) {
                 self.dram[line.0 as usize] = self.tails[line.0 as usize];
             }
@@ -440,7 +440,7 @@ impl Twin {
 
     /// What a core gets of `line`, by who has served it.
     fn access(&mut self, core: u16, line: Line, access: Access) -> u64 {
-        let (elsewhere, in_tail) = (self.in_an_llc(line), self.memory.tail_has(line));
+        let (elsewhere, in_tail) = (self.in_an_llc(line), self.memory.behind.tail_has(line));
         let request = Request { core: CoreId(core), ..request(line.0 * 64, 8, access) };
         let response = self.memory.access(&request, self.now);
         assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time");
@@ -457,7 +457,7 @@ impl Twin {
         if self.is_cached(line) {
             return self.cached[line.0 as usize];
         }
-        self.behind(line, self.memory.tail_has(line))
+        self.behind(line, self.memory.behind.tail_has(line))
     }
 
     /// Whether what a device writes of `line` comes into the LLC.
@@ -475,7 +475,7 @@ impl Twin {
         self.tails[at] = version;
         self.memory.dma_write_packet(queue, line, 1, self.now);
         self.apply_writes();
-        if !is_placed && !self.memory.tail_has(line) {
+        if !is_placed && !self.memory.behind.tail_has(line) {
             self.dram[at] = version;
         }
     }
@@ -487,7 +487,7 @@ impl Twin {
             self.read.push((got, wanted));
             let (line, at) = (Line(dst.0 + i as u64), dst.0 as usize + i);
             let past_caches = !matches!(self.memory.engine.as_ref().unwrap().spec(), CopyEngineSpec::Dma { .. });
-            let is_stale = past_caches && self.is_cached(line) || self.memory.tail_has(line);
+            let is_stale = past_caches && self.is_cached(line) || self.memory.behind.tail_has(line);
             assert!(!is_stale, "{line:?} is out of date");
             let version = if is_whole || i + 1 < flat.len() {
                 self.flat[at] = wanted;
@@ -564,7 +564,7 @@ impl Twin {
             Op::DeviceWrite(queue, line) => self.device_write(queue, place(line)),
             Op::DeviceRead(line) => {
                 let line = place(line);
-                let in_tail = self.memory.tail_has(line);
+                let in_tail = self.memory.behind.tail_has(line);
                 self.read.push((self.device_read(line), self.flat[line.0 as usize]));
                 self.memory.dma_read(line, 1, self.now);
                 self.apply_writes();
@@ -644,7 +644,7 @@ fn lines_in_stacked_dram_are_copied_there() {
         memory.put_into_stack(&StackedTablesSpec::default(), lines, Seed(0), "machine.stacked").unwrap();
         memory
     };
-    let read = stacked(sync()).read_stacked(Line(SRC / 64), later(1), &mut Default::default()).unwrap() - later(1);
+    let read = stacked(sync()).behind.read_memory(Line(SRC / 64), later(1)) - later(1);
     let link = StackedTablesSpec::default().memory.link();
     let mut memory = stacked(sync());
     assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), (read + link).0, "there and, for the target, once more");
@@ -723,7 +723,7 @@ fn copies_of_who_skips_the_llc_go_past_it() {
 }
 
 /// Two cores, each on a socket of its own; one way, and there and back with a line.
-fn on_two(engine: CopyEngineSpec, home: Home) -> Hierarchy {
+fn on_two(engine: CopyEngineSpec, home: HomeSocket) -> Hierarchy {
     let spec = spec(engine, 0b0011);
     let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
     memory.on_sockets(&two_sockets(home), &spec, &[], "machine").unwrap();
@@ -739,11 +739,11 @@ const ROUND: u64 = 2 * HOP + MESSAGE + DATA;
 fn a_copy_of_what_is_homed_at_another_socket_takes_the_link() {
     // Pages of 4 KiB: SRC, and what is 8 KiB behind it, are at home at socket 0, a page more is at socket 1.
     let far = 4096;
-    let mut memory = on_two(sync(), Home::Interleaved);
+    let mut memory = on_two(sync(), HomeSocket::Interleaved);
     assert_eq!(copy_of(&mut memory, 0, SRC, DST, later(1)), MISS * NS);
     assert!(memory.socket_counters().unwrap().links.iter().all(|(.., link)| link.bytes == 0));
     assert_eq!(copy_of(&mut memory, 0, SRC + far, DST, later(2)), MISS * NS + ROUND);
-    let mut memory = on_two(sync(), Home::Interleaved);
+    let mut memory = on_two(sync(), HomeSocket::Interleaved);
     assert_eq!(copy_of(&mut memory, 0, SRC, DST + far, later(1)), MISS * NS + HOP + DATA, "the target goes there");
     let counters = memory.socket_counters().unwrap();
     assert_eq!((counters.remote_reads, counters.remote_writes), (0, 1));
@@ -754,7 +754,7 @@ fn a_copy_of_what_is_homed_at_another_socket_takes_the_link() {
 
 #[test]
 fn what_another_socket_has_modified_goes_home_before_an_engine_reads_it() {
-    let mut memory = on_two(sync(), Home::Socket(0));
+    let mut memory = on_two(sync(), HomeSocket::Socket(0));
     memory.access(&Request { core: CoreId(1), ..request(SRC, 8, Access::Store) }, later(1));
     let before = memory.socket_counters().unwrap();
     // A message there, the line to its home, which is here, and a write and a read of its open row.
@@ -773,7 +773,7 @@ fn what_another_socket_has_modified_goes_home_before_an_engine_reads_it() {
         Served::Dram
     );
     // A DMA engine is beside the NIC.
-    let mut memory = on_two(dma(EngineNotice::Polling { period: Span::from_ns(1.0) }), Home::Socket(0));
+    let mut memory = on_two(dma(EngineNotice::Polling { period: Span::from_ns(1.0) }), HomeSocket::Socket(0));
     memory.access(&Request { core: CoreId(1), ..request(SRC, 8, Access::Store) }, later(1));
     let took = copy_of(&mut memory, 1, SRC, DST, later(2)) + 10 * NS;
     assert_eq!(took, 100 * NS + (20 * NS + ROUND + 20 * NS).next_multiple_of(NS));
@@ -781,7 +781,7 @@ fn what_another_socket_has_modified_goes_home_before_an_engine_reads_it() {
 
 #[test]
 fn each_socket_has_an_engine_in_its_controllers_and_copies_of_the_same_lines_wait() {
-    let mut memory = on_two(controller(Retires::Async), Home::Interleaved);
+    let mut memory = on_two(controller(Retires::Async), HomeSocket::Interleaved);
     let far = 4096;
     let until = |memory: &Hierarchy, n: usize| memory.engine.as_ref().unwrap().under_way[n].2[0] - later(1);
     copy_of(&mut memory, 0, SRC, DST, later(1));

@@ -6,7 +6,8 @@ use units::{Addr, Clos, CoreId, Line, Ps, Size, Span};
 use super::applications::REUSED;
 use super::engines_tests::spec as with_engine;
 use super::{
-    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, Home, Inclusion, Interconnect, MemorySpec, SocketsSpec,
+    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, HomeSocket, Inclusion, Interconnect, MemorySpec,
+    SocketsSpec,
 };
 use crate::cache::Victim;
 use crate::{Lookup, Memory, Served};
@@ -118,7 +119,7 @@ fn what_another_sockets_llc_serves_waits_for_its_links() {
             nic: 0,
             hop: Span::from_ns(40.0),
             rate: "160 Gbps".parse().unwrap(),
-            memory: Home::Local,
+            memory: HomeSocket::Local,
             regions: Default::default(),
         };
         memory.on_sockets(&sockets, spec, &[], "machine").unwrap();

@@ -28,6 +28,7 @@ mod engines;
 mod engines_tests;
 mod exclusions;
 mod extent;
+mod fabric;
 mod in_flight;
 mod latest;
 #[cfg(test)]
@@ -63,12 +64,13 @@ pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use exclusions::{EXCLUSIONS, Exclusion, check_together};
 pub use extent::Extent;
+pub use fabric::{LinkCounters, SocketCounters};
 pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use snooping::{MesiState, SnoopCounters};
-pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
+pub use sockets::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
@@ -85,18 +87,15 @@ use stats::{Path, Reason};
 use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use applications::Applications;
-use behind::Fill;
+use behind::{Behind, Fill};
 use copies::Copies;
 use directory::Directory;
 use engines::Engine;
-use in_flight::InFlight;
+use fabric::Fabric;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
-use pending::{Asked, Pending};
+use pending::Asked;
 use snooping::Snooping;
-use sockets::Sockets;
-use tables_in_stack::TablesInStack;
-use tails::Tails;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -244,8 +243,6 @@ pub struct Hierarchy {
     cores: Vec<Private>,
     directory: Directory,
     llc: Llc,
-    /// Lines on their way from DRAM to a core.
-    in_flight: InFlight,
     inclusion: Inclusion,
     /// The ways each class of service may fill; class 0 has some, a class that was never set has
     /// class 0's.
@@ -260,21 +257,16 @@ pub struct Hierarchy {
     l1_latency: Ps,
     l2_latency: Ps,
     snoop_latency: Ps,
-    dram: Dram,
-    /// Controllers in its place, which answer later.
-    pending: Option<Box<Pending>>,
+    /// Who answers for lines that no cache has.
+    behind: Behind,
     copies: Option<Box<Copies>>,
     engine: Option<Box<Engine>>,
     /// A directory knows who has a line when left out.
     snooping: Option<Box<Snooping>>,
-    /// Several sockets; `llc` is that of the one that asked last, `dram` the first one's.
-    sockets: Option<Box<Sockets>>,
+    /// The LLCs of several sockets; that of the one that asked last is `llc`, and its place here is empty.
+    others: Vec<Option<Llc>>,
     /// Whose lines the LLC tells apart; nobody's when left out.
     applications: Option<Box<Applications>>,
-    /// What lies in a stacked DRAM beside [`Hierarchy::dram`].
-    stack: Option<Box<TablesInStack>>,
-    /// What the NIC has written last past the LLC.
-    tails: Option<Box<Tails>>,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
     counters: MemoryCounters,
@@ -381,7 +373,6 @@ impl Hierarchy {
             cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb, prefetching }; cores as usize],
             directory: Directory::new(cores),
             llc,
-            in_flight: InFlight::new(cores),
             inclusion: spec.llc.inclusion,
             class_ways: vec![Some(core_ways)],
             class_llc: vec![LevelCounters::default(); 16],
@@ -392,13 +383,7 @@ impl Hierarchy {
             l1_latency: spec.l1.latency.ps(),
             l2_latency: spec.l2.latency.ps(),
             snoop_latency: spec.llc.snoop.ps(),
-            dram: Dram::new(&spec.dram, &format!("{path}.dram"))?,
-            pending: match &spec.dram.controller {
-                Some(setting) => {
-                    Some(Box::new(Pending::new(&spec.dram, setting, 1, llc_latency, &format!("{path}.dram"))?))
-                }
-                None => None,
-            },
+            behind: Behind::new(spec, cores, Fabric::default(), llc_latency, path)?,
             copies: match &spec.copy_table {
                 Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
                 None => None,
@@ -408,10 +393,8 @@ impl Hierarchy {
                 None => None,
             },
             snooping,
-            sockets: None,
+            others: Vec::new(),
             applications: None,
-            stack: None,
-            tails: None,
             scratch: None,
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -444,7 +427,7 @@ impl Hierarchy {
 
     /// The DRAM behind the LLC, where it has no controllers that answer later.
     pub fn dram(&self) -> &Dram {
-        &self.dram
+        &self.behind.drams[0]
     }
 
     /// What each slice of the LLC has done.
@@ -562,7 +545,7 @@ impl Hierarchy {
 
     /// Says whether devices read packets from now on, to send them, or anything else.
     fn set_output(&mut self, output: bool) {
-        if let Some(pending) = &mut self.pending {
+        if let Some(pending) = &mut self.behind.pending {
             pending.output = output;
         }
     }
@@ -584,12 +567,9 @@ impl Hierarchy {
     /// Whether nothing but caches and DRAM that answers at once sees what devices do, so that it may be done row by row.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.pending.is_none()
+        self.behind.is_plain()
             && self.copies.is_none()
-            && self.sockets.is_none()
             && self.applications.is_none()
-            && self.stack.is_none()
-            && self.tails.is_none()
             && self.snooping.is_none()
             && self.engine.as_ref().is_none_or(|engine| engine.under_way.is_empty())
             && self.llc.has_rows()
@@ -635,7 +615,7 @@ impl Hierarchy {
         #[cfg(test)]
         self.log.extend(lines.iter().map(|&(line, _)| crate::copy_table::Move::WriteBack(line)));
         self.counters.writebacks += lines.len() as u64;
-        self.dram.post_all(lines, true);
+        self.behind.drams[0].post_all(lines, true);
     }
 
     /// What [`Hierarchy::read_by_device`] does to each of `count` lines from `first` on, where all is plain.
@@ -656,7 +636,7 @@ impl Hierarchy {
                 let line = Line(line + u64::from(i));
                 if !self.private_has(line, self.directory.get(line)) {
                     misses += 1;
-                    latest = latest.max(self.dram.post(line, false, answers[i as usize]));
+                    latest = latest.max(self.behind.drams[0].post(line, false, answers[i as usize]));
                 }
             }
             line += u64::from(row);
@@ -680,13 +660,13 @@ impl Hierarchy {
             self.before_write(line, at);
         }
         let mut held = false;
-        if self.sockets.is_some() {
+        if self.has_sockets() {
             held = self.others_have(line);
             at += self.claim(line, at);
         }
-        self.overwritten(line);
-        if self.tails.is_some() {
-            self.supersede(line);
+        self.behind.overwritten(line);
+        if self.behind.tails.is_some() {
+            self.behind.supersede(line);
         }
         held |= self.invalidate_private(line).is_some();
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
@@ -696,8 +676,8 @@ impl Hierarchy {
         let Some(io) = io.filter(|io| io.ways.0 != 0) else {
             let found = self.llc.remove(spot).is_some();
             self.counters.dma_write.count(found || held);
-            let there = if self.tails.is_some() { self.hold(line, at) } else { None };
-            return there.unwrap_or_else(|| self.post_write(line, at));
+            let there = if self.behind.tails.is_some() { self.hold(line, at) } else { None };
+            return there.unwrap_or_else(|| self.behind.write(line, at).1);
         };
         let found = match self.llc.write_or_fill(spot, io) {
             Written::InPlace => true,
@@ -717,15 +697,15 @@ impl Hierarchy {
         let sharers = self.directory.get(line);
         let from_core = self.snooping.is_some() && self.core_sends_device(line, spot, sharers);
         let at = self.reach_llc(spot, false, !from_core, now);
-        let near = self.llc.has(spot) || self.private_has(line, sharers & self.cores_here());
+        let near = self.llc.has(spot) || self.private_has(line, sharers & self.behind.fabric.cores_here());
         let found = near || self.private_has(line, sharers);
         // The LLC of another socket answers as DRAM does, and sooner.
-        self.counters.dma_read.count(found || self.sockets.is_some() && self.others_have(line));
+        self.counters.dma_read.count(found || self.has_sockets() && self.others_have(line));
         let there = if found {
-            if self.tails.is_some() {
+            if self.behind.tails.is_some() {
                 self.is_sent(line);
             }
-            self.join_for_device(line);
+            self.behind.join_for_device(line);
             if from_core {
                 self.looked_up_for_device(sharers, line, false);
                 self.supplied(Requester::Device, now).map_or(at, |(at, _)| at)
@@ -1013,10 +993,10 @@ impl Hierarchy {
     /// As [`Hierarchy::invalidate_private`], of the cores that share the LLC.
     #[inline]
     fn invalidate_here(&mut self, line: Line) -> Option<bool> {
-        if self.sockets.is_none() {
+        if !self.has_sockets() {
             return self.invalidate_private(line);
         }
-        let sharers = self.directory.get(line) & self.cores_here();
+        let sharers = self.directory.get(line) & self.behind.fabric.cores_here();
         for core in 0..self.cores.len() as u16 {
             if sharers >> core & 1 == 1 {
                 self.directory.remove(line, CoreId(core));
@@ -1218,9 +1198,9 @@ impl Memory for Hierarchy {
         // When an answer of the LLC itself is with the core.
         let mut done = at + self.llc.latency() + back;
         // A write has taken the copies away.
-        let elsewhere = self.sockets.is_some() && self.others_have(line);
+        let elsewhere = self.has_sockets() && self.others_have(line);
         // Who loads a line of a tail has to ask before a store; who stores takes it over.
-        let in_tail = self.tails.is_some() && self.tail_has(line);
+        let in_tail = self.behind.tails.is_some() && self.behind.tail_has(line);
         let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
         let shared = others_too && !write || pinned;
         let mut ticket = None;
@@ -1253,7 +1233,7 @@ impl Memory for Hierarchy {
             match self.read_behind(line, write, at + self.llc.latency(), &mut asked) {
                 Fill::At(filled) => {
                     done = filled + back;
-                    self.in_flight.insert(line, done);
+                    self.behind.in_flight.insert(line, done);
                 }
                 Fill::Later(given) => ticket = Some(given),
             }
@@ -1264,9 +1244,9 @@ impl Memory for Hierarchy {
             Served::Dram
         };
         if in_tail && write {
-            self.supersede(line);
+            self.behind.supersede(line);
         }
-        if self.sockets.is_some() && served != Served::Dram {
+        if self.has_sockets() && served != Served::Dram {
             let supplied = served == Served::Snoop && !lookup.upgrade;
             let others = if snooped == Snooped::Nothing { 0 } else { others };
             let link = self.across_sockets(line, others, supplied, write, at);
@@ -1274,7 +1254,7 @@ impl Memory for Hierarchy {
             done += link;
         }
         if served != Served::Dram
-            && let Some(until) = self.in_flight.get(line, done)
+            && let Some(until) = self.behind.in_flight.get(line, done)
         {
             // Another core has asked DRAM for it, and the data are still on their way.
             path.push(Reason::Mshr, until - done);
@@ -1285,7 +1265,7 @@ impl Memory for Hierarchy {
         }
         if served != Served::Dram {
             let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
-            ticket = self.join(line, &asked);
+            ticket = self.behind.join(line, &asked);
         }
         if self.applications.is_some() {
             self.looked_in_llc(request, served, at);

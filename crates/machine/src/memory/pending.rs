@@ -13,6 +13,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
+use super::behind::Behind;
 use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished, Work};
 use crate::{MachineError, Reply, Response, Served};
 
@@ -152,6 +153,18 @@ impl Pending {
             coming: Vec::new(),
             untimed: false,
         })
+    }
+
+    pub(super) fn counters(&self) -> DramCounters {
+        self.dram.counters()
+    }
+
+    pub(super) fn work(&self, now: Ps) -> Work {
+        self.dram.work(now)
+    }
+
+    pub(super) fn peak_bytes_per_s(&self) -> f64 {
+        self.dram.peak_bytes_per_s()
     }
 
     /// Whether `line` is on its way.
@@ -377,29 +390,29 @@ impl Transactions {
 impl Hierarchy {
     /// Whether its DRAM has controllers that answer later.
     pub fn has_controllers(&self) -> bool {
-        self.pending.is_some()
+        self.behind.pending.is_some()
     }
 
     /// Before this no answer comes that [`Hierarchy::advance`] has not given; [`None`] if nothing is under way.
     pub fn next(&self) -> Option<Ps> {
-        self.pending.as_ref()?.next()
+        self.behind.pending.as_ref()?.next()
     }
 
     /// Goes on to `now` and appends the answers that have become known. Of nothing that happens at `now` or later any
     /// request may have been made before this in time.
     pub fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
-        if let Some(pending) = &mut self.pending {
+        if let Some(pending) = &mut self.behind.pending {
             pending.advance(now, answers);
             for (line, at) in pending.coming.drain(..) {
                 // Who asks from now on knows how long to wait.
-                self.in_flight.insert(line, at);
+                self.behind.in_flight.insert(line, at);
             }
         }
     }
 
     /// What a device asks for until [`Hierarchy::close`] is one transaction.
     pub fn open(&mut self) {
-        let Some(pending) = &mut self.pending else { return };
+        let Some(pending) = &mut self.behind.pending else { return };
         let slot = pending.transactions.open();
         pending.open = Some(slot);
     }
@@ -409,74 +422,41 @@ impl Hierarchy {
     /// # Errors
     /// Under which name the answer will come if not all parts were answered.
     pub fn close(&mut self, at: Ps) -> Result<Ps, Transaction> {
-        let Some(pending) = &mut self.pending else { return Ok(at) };
+        let Some(pending) = &mut self.behind.pending else { return Ok(at) };
         let Some(slot) = pending.open.take() else { return Ok(at) };
         pending.transactions.close(slot, at)
     }
 
     /// DRAM counters over all time.
     pub fn dram_counters(&self) -> DramCounters {
-        self.pending.as_ref().map_or_else(|| self.drams_counters(), |p| p.dram.counters())
+        self.behind.dram_counters()
     }
 
     /// What DRAM has done up to `now` that takes energy.
     pub fn dram_work(&self, now: Ps) -> Work {
-        let at_once = || {
-            let mut work = self.dram.work(now);
-            self.other_drams().for_each(|dram| work += dram.work(now));
-            work
-        };
-        self.pending.as_ref().map_or_else(at_once, |p| p.dram.work(now))
+        self.behind.dram_work(now)
     }
 
     /// The DRAM's peak in bytes a second.
     pub fn dram_peak_bytes_per_s(&self) -> f64 {
-        let other: f64 = self.other_drams().map(|dram| dram.peak_bytes_per_s()).sum();
-        self.pending.as_ref().map_or_else(|| self.dram.peak_bytes_per_s() + other, |p| p.dram.peak_bytes_per_s())
+        self.behind.peak_bytes_per_s()
     }
 
     /// Reports of the controllers count from now on.
     pub fn mark_dram(&mut self, now: Ps) {
-        if let Some(pending) = &mut self.pending {
+        if let Some(pending) = &mut self.behind.pending {
             pending.dram.mark(now);
         }
     }
 
     /// What the controllers have done since [`Hierarchy::mark_dram`]; [`None`] without them.
     pub fn dram_report(&self, now: Ps) -> Option<CommandReport> {
-        self.pending.as_ref().map(|p| p.dram.report(now))
+        self.behind.pending.as_ref().map(|p| p.dram.report(now))
     }
 
     /// The controllers behind the LLC.
     pub fn controllers(&self) -> Option<&Commanded> {
-        self.pending.as_ref().map(|p| &p.dram)
-    }
-
-    /// A device wants `line`, which a cache has: it may be on its way.
-    #[inline]
-    pub(super) fn join_for_device(&mut self, line: Line) {
-        if let Some(pending) = &mut self.pending
-            && pending.open.is_some()
-            && let Some(fill) = pending.under_way(line)
-        {
-            pending.device(fill);
-        }
-    }
-
-    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
-    #[inline]
-    pub(super) fn overwritten(&mut self, line: Line) {
-        if let Some(pending) = &mut self.pending {
-            pending.by_line.remove(&line.0);
-        }
-    }
-
-    /// A core has found `line`: what it waits under where that is still on its way.
-    #[inline]
-    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
-        let pending = self.pending.as_mut().filter(|pending| !pending.untimed)?;
-        let fill = pending.under_way(line)?;
-        Some(pending.core(fill, asked, false))
+        self.behind.pending.as_ref().map(|p| &p.dram)
     }
 
     /// Waits for the answer to `ticket`, where one requester is served at a time.
@@ -503,5 +483,34 @@ impl Hierarchy {
                 self.wait_for(ticket).unwrap_or(Response { at: now, served: Served::Dram, path: Path::default() })
             }
         }
+    }
+}
+
+impl Behind {
+    /// A device wants `line`, which a cache has: it may be on its way.
+    #[inline]
+    pub(super) fn join_for_device(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending
+            && pending.open.is_some()
+            && let Some(fill) = pending.under_way(line)
+        {
+            pending.device(fill);
+        }
+    }
+
+    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
+    #[inline]
+    pub(super) fn overwritten(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending {
+            pending.by_line.remove(&line.0);
+        }
+    }
+
+    /// A core has found `line`: what it waits under where that is still on its way.
+    #[inline]
+    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
+        let pending = self.pending.as_mut().filter(|pending| !pending.untimed)?;
+        let fill = pending.under_way(line)?;
+        Some(pending.core(fill, asked, false))
     }
 }

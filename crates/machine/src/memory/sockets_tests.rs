@@ -8,7 +8,7 @@ use stats::Reason;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::llc::Requester;
-use super::{Extent, Hierarchy, Home, Inclusion, LlcSpec, MemorySpec, SocketsSpec, Ways};
+use super::{Extent, Hierarchy, HomeSocket, Inclusion, LlcSpec, MemorySpec, SocketsSpec, Ways};
 use crate::cache::CacheSpec;
 use crate::copy_table::Move;
 use crate::dram::{DramSpec, PagePolicy};
@@ -83,7 +83,7 @@ fn sockets() -> SocketsSpec {
         nic: 0,
         hop: Span::from_ns(40.0),
         rate: Rate::from_gbps(160.0),
-        memory: Home::Local,
+        memory: HomeSocket::Local,
         regions: BTreeMap::new(),
     }
 }
@@ -216,7 +216,7 @@ fn a_device_hits_what_the_llc_of_another_socket_has() {
 #[test]
 fn work_of_all_sockets_takes_energy() {
     let mut far = sockets();
-    far.memory = Home::Socket(1);
+    far.memory = HomeSocket::Socket(1);
     let mut memory = build(Inclusion::NonInclusive, &far);
     let at = after(&mut memory, 0, 0, Access::Load, 0).0;
     assert_eq!(memory.dram_work(Ps(at)).activates, 1);
@@ -225,7 +225,7 @@ fn work_of_all_sockets_takes_energy() {
 #[test]
 fn a_saturated_link_carries_its_rate() {
     let mut far = sockets();
-    far.memory = Home::Socket(1);
+    far.memory = HomeSocket::Socket(1);
     let mut memory = build(Inclusion::NonInclusive, &far);
     let lines = 4000u64;
     // Lines in channels and banks in turn, which are faster than the link.
@@ -251,14 +251,14 @@ fn memory_lies_where_it_is_said_to() {
         memory.socket_counters().unwrap().remote_reads
     };
     assert_eq!(homes(&|_| {}), 2, "the ring of core 3");
-    assert_eq!(homes(&|s| s.memory = Home::Interleaved), 3);
-    assert_eq!(homes(&|s| s.memory = Home::Socket(1)), 6);
+    assert_eq!(homes(&|s| s.memory = HomeSocket::Interleaved), 3);
+    assert_eq!(homes(&|s| s.memory = HomeSocket::Socket(1)), 6);
     assert_eq!(homes(&|s| s.cores = vec![0]), 0);
     assert_eq!(homes(&|s| s.nic = 1), 6, "tables of pages too");
     assert_eq!(
         homes(&|s| {
-            s.regions.insert("mempool".into(), Home::Socket(1));
-            s.regions.insert("rx ring".into(), Home::Socket(0));
+            s.regions.insert("mempool".into(), HomeSocket::Socket(1));
+            s.regions.insert("rx ring".into(), HomeSocket::Socket(0));
         }),
         2
     );
@@ -276,10 +276,10 @@ fn contradictions_are_named() {
     assert!(bad(&|s| s.count = 1).starts_with("machine.sockets.count = 1: allowed is 2 to 8"));
     assert!(bad(&|s| s.nic = 2).starts_with("machine.sockets.nic = 2: allowed is 0 to 1, the last socket"));
     assert!(bad(&|s| s.cores = vec![0, 3]).starts_with("machine.sockets.cores[1] = 3: allowed is 0 to 1"));
-    assert!(bad(&|s| s.memory = Home::Socket(9)).starts_with("machine.sockets.memory = 9: allowed is 0 to 1"));
+    assert!(bad(&|s| s.memory = HomeSocket::Socket(9)).starts_with("machine.sockets.memory = 9: allowed is 0 to 1"));
     assert!(bad(&|s| s.rate = Rate::from_gbps(0.0)).starts_with("machine.sockets.rate = 0 Gbps: allowed is more"));
     let unknown = bad(&|s| {
-        s.regions.insert("mbuf".into(), Home::Local);
+        s.regions.insert("mbuf".into(), HomeSocket::Local);
     });
     assert_eq!(
         unknown,
@@ -324,7 +324,7 @@ proptest! {
     ) {
         let mut spec = sockets();
         if interleaved {
-            spec.memory = Home::Interleaved;
+            spec.memory = HomeSocket::Interleaved;
         }
         let mut memory = build(inclusion, &spec);
         let mut written = HashMap::new();

@@ -16,6 +16,8 @@ use stats::{Path, Reason};
 use units::{Line, Ps};
 
 use super::Hierarchy;
+use super::behind::{AnyHome, Behind, Home};
+use super::fabric::Fabric;
 use crate::MachineError;
 use crate::stacked::{Stacked, StackedSpec, Turn};
 
@@ -66,16 +68,6 @@ impl TablesInStack {
     pub(super) fn bank_of(&self, line: Line) -> usize {
         self.memories[0].bank_of(line)
     }
-
-    /// Whether nothing waits from now on, and nothing takes banks.
-    pub(super) fn set_untimed(&mut self, untimed: bool) {
-        self.memories.iter_mut().for_each(|memory| memory.set_untimed(untimed));
-    }
-
-    #[inline]
-    fn has(&self, line: Line) -> bool {
-        self.ranges.iter().any(|range| range.contains(&line.0))
-    }
 }
 
 impl Hierarchy {
@@ -96,52 +88,58 @@ impl Hierarchy {
         }
         // Each draws its own service times.
         let of = |socket| Stacked::new(&spec.memory, &format!("{path}.memory"), Seed(seed.0.wrapping_add(socket)));
-        let memories = (0..self.socket_count() as u64).map(of).collect::<Result<Vec<_>, _>>()?;
+        let memories = (0..self.behind.fabric.sockets() as u64).map(of).collect::<Result<Vec<_>, _>>()?;
         let link = spec.memory.link();
-        self.stack = Some(Box::new(TablesInStack { memories, link, ranges, counters: StackedCounters::default() }));
+        let tables = TablesInStack { memories, link, ranges, counters: StackedCounters::default() };
+        self.behind.homes.retain(|home| !matches!(home, AnyHome::Stack(_)));
+        self.behind.homes.push(AnyHome::Stack(Box::new(tables)));
         Ok(())
     }
 
     /// What the stacked DRAM has done; [`None`] without one.
     pub fn stack_counters(&self) -> Option<StackedCounters> {
-        self.stack.as_ref().map(|stack| stack.counters)
+        self.behind.stack().map(|stack| stack.counters)
+    }
+}
+
+impl Behind {
+    pub(super) fn stack(&self) -> Option<&TablesInStack> {
+        self.homes.iter().map(|AnyHome::Stack(stack)| &**stack).next()
+    }
+}
+
+impl Home for TablesInStack {
+    #[inline]
+    fn has(&self, line: Line) -> bool {
+        self.ranges.iter().any(|range| range.contains(&line.0))
     }
 
-    /// Reads `line`, asked for at `at`, if it lies in stacked DRAM: when it is there.
-    #[inline]
-    pub(super) fn read_stacked(&mut self, line: Line, at: Ps, path: &mut Path) -> Option<Ps> {
-        let here = self.socket_here();
-        let stack = self.stack.as_deref_mut()?;
-        if !stack.has(line) {
-            return None;
-        }
-        let arrives = at + stack.link;
-        let memory = &mut stack.memories[here];
+    fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps {
+        let arrives = at + self.link;
+        let memory = &mut self.memories[fabric.here()];
         let Turn { begin, done, free } = memory.serve(memory.bank_of(line), arrives);
-        let c = &mut stack.counters;
+        let c = &mut self.counters;
         c.reads += 1;
-        c.interleaved = stack.memories.iter().map(Stacked::interleaved).sum();
+        c.interleaved = self.memories.iter().map(Stacked::interleaved).sum();
         c.waited += begin - arrives;
         c.busy += free - begin;
-        path.push(Reason::Interconnect, stack.link * 2);
+        path.push(Reason::Interconnect, self.link * 2);
         path.push(Reason::BankBusy, begin - arrives);
         path.push(Reason::RowMiss, done - begin);
-        Some(done + stack.link)
+        done + self.link
     }
 
-    /// Writes `line` at `at` if it lies in stacked DRAM: when that is on its way.
-    #[inline]
-    pub(super) fn write_stacked(&mut self, line: Line, at: Ps) -> Option<Ps> {
-        if !self.stack.as_deref()?.has(line) {
-            return None;
-        }
-        let ways = self.send_to_others(at);
-        let stack = self.stack.as_deref_mut()?;
-        stack.counters.writes += 1;
-        for (memory, way) in stack.memories.iter_mut().zip(ways) {
+    fn write(&mut self, line: Line, at: Ps, fabric: &mut Fabric) -> Ps {
+        let ways = fabric.send_to_others(at);
+        self.counters.writes += 1;
+        for (memory, way) in self.memories.iter_mut().zip(ways) {
             let bank = memory.bank_of(line);
-            stack.counters.busy += memory.write_all(bank, at + way + stack.link);
+            self.counters.busy += memory.write_all(bank, at + way + self.link);
         }
-        Some(at + stack.link)
+        at + self.link
+    }
+
+    fn set_untimed(&mut self, untimed: bool) {
+        self.memories.iter_mut().for_each(|memory| memory.set_untimed(untimed));
     }
 }

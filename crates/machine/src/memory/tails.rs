@@ -8,9 +8,11 @@
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use stats::Path;
 use units::{Line, Ps};
 
 use super::Hierarchy;
+use super::behind::Behind;
 use crate::MachineError;
 
 /// Lines of a queue at the most.
@@ -67,7 +69,7 @@ impl Hierarchy {
             let remedy = "the paper has 4".into();
             return Err(MachineError::new(path, cells.to_string(), format!("0 to {MOST_CACHED} lines"), remedy));
         }
-        self.tails = (cells > 0).then(|| {
+        self.behind.tails = (cells > 0).then(|| {
             Box::new(Tails {
                 cells: cells as usize,
                 queues: vec![Vec::with_capacity(cells as usize); queues as usize],
@@ -84,11 +86,11 @@ impl Hierarchy {
 
     /// As [`Hierarchy::dma_write`], of a packet of receive queue `queue`.
     pub fn dma_write_packet(&mut self, queue: usize, first: Line, count: u64, now: Ps) -> Ps {
-        if let Some(tails) = &mut self.tails {
+        if let Some(tails) = &mut self.behind.tails {
             tails.queue = Some(queue as u32);
         }
         let at = self.dma_write(first, count, now);
-        if let Some(tails) = &mut self.tails {
+        if let Some(tails) = &mut self.behind.tails {
             tails.queue = None;
         }
         at
@@ -96,18 +98,18 @@ impl Hierarchy {
 
     /// What the tails of receive queues have done; [`None`] without them.
     pub fn tails(&self) -> Option<TailCounters> {
-        self.tails.as_ref().map(|tails| tails.counters)
+        self.behind.tails.as_ref().map(|tails| tails.counters)
     }
 
     /// Lines that the tails of receive queues have.
     pub fn tail_lines(&self) -> u64 {
-        self.tails.as_ref().map_or(0, |tails| tails.held.len() as u64)
+        self.behind.tails.as_ref().map_or(0, |tails| tails.held.len() as u64)
     }
 
     /// Puts `line`, written by a device past the LLC, into its queue's tail: when it is there, and those that it fills up
     /// are before their channels; [`None`] if it goes to DRAM by itself.
     pub(super) fn hold(&mut self, line: Line, at: Ps) -> Option<Ps> {
-        let tails = self.tails.as_deref_mut()?;
+        let tails = self.behind.tails.as_deref_mut()?;
         let queue = tails.queue?;
         let lines = &mut tails.queues[queue as usize];
         lines.push(line);
@@ -123,9 +125,9 @@ impl Hierarchy {
         tails.counters.gathered += full.len() as u64;
         #[cfg(test)]
         tails.log.extend(&full);
-        let there = full.iter().map(|&line| self.post_write(line, at)).fold(at, Ps::max);
+        let there = full.iter().map(|&line| self.behind.write(line, at).1).fold(at, Ps::max);
         full.clear();
-        if let Some(tails) = &mut self.tails {
+        if let Some(tails) = &mut self.behind.tails {
             tails.queues[queue as usize] = full;
         }
         Some(there)
@@ -133,11 +135,11 @@ impl Hierarchy {
 
     /// As [`Hierarchy::dma_read`], by a DMA engine: what it copies is wanted again.
     pub(super) fn dma_read_to_copy(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        if let Some(tails) = &mut self.tails {
+        if let Some(tails) = &mut self.behind.tails {
             tails.copies = true;
         }
         let at = self.dma_read(first, count, now);
-        if let Some(tails) = &mut self.tails {
+        if let Some(tails) = &mut self.behind.tails {
             tails.copies = false;
         }
         at
@@ -145,24 +147,14 @@ impl Hierarchy {
 
     /// DRAM gets what a tail has of `line`, asked for at `now`, which gives it up: when DRAM has it.
     pub(super) fn clean_tail(&mut self, line: Line, now: Ps) -> Ps {
-        let Some(tails) = self.tails.as_deref_mut() else { return now };
+        let Some(tails) = self.behind.tails.as_deref_mut() else { return now };
         if !tails.remove(line) {
             return now;
         }
         tails.counters.gathered += 1;
         #[cfg(test)]
         tails.log.push(line);
-        self.at_socket(self.socket_of_nic(), now, |memory, at| memory.hand_in(line, at).0)
-    }
-
-    /// What the tails have of `line` is out of date.
-    #[inline]
-    pub(super) fn supersede(&mut self, line: Line) {
-        if let Some(tails) = &mut self.tails
-            && tails.remove(line)
-        {
-            tails.counters.replaced += 1;
-        }
+        self.at_socket(self.behind.fabric.socket_of_nic(), now, |memory, at| memory.behind.write(line, at).0)
     }
 
     /// Whether a device gets `line` from a tail. What the NIC sends is not wanted again, unless copies of it are.
@@ -171,7 +163,7 @@ impl Hierarchy {
         if self.copies.as_ref().is_some_and(|copies| copies.table.is_source(line)) {
             return false;
         }
-        let Some(tails) = &mut self.tails else { return false };
+        let Some(tails) = &mut self.behind.tails else { return false };
         if tails.copies {
             let held = tails.held.contains_key(&line.0);
             tails.counters.to_cores += u64::from(held);
@@ -184,8 +176,20 @@ impl Hierarchy {
 
     /// The NIC, and not a copy engine, sends `line`, which a cache has.
     pub(super) fn is_sent(&mut self, line: Line) {
-        if self.tails.as_ref().is_some_and(|tails| !tails.copies) {
+        if self.behind.tails.as_ref().is_some_and(|tails| !tails.copies) {
             self.bypasses(line);
+        }
+    }
+}
+
+impl Behind {
+    /// What the tails have of `line` is out of date.
+    #[inline]
+    pub(super) fn supersede(&mut self, line: Line) {
+        if let Some(tails) = &mut self.tails
+            && tails.remove(line)
+        {
+            tails.counters.replaced += 1;
         }
     }
 
@@ -195,10 +199,11 @@ impl Hierarchy {
         self.tails.as_ref().is_some_and(|tails| tails.held.contains_key(&line.0))
     }
 
-    /// A core has got a line of a tail, which keeps it unless the core is to write it.
-    pub(super) fn answered_by_tail(&mut self, write: bool) {
-        if let Some(tails) = &mut self.tails {
-            tails.counters.to_cores += u64::from(!write);
-        }
+    /// Reads `line` for a core at `at` if a tail has it: when it is there. The tail keeps it unless the core is to write it.
+    #[inline]
+    pub(super) fn read_tail(&mut self, line: Line, write: bool, at: Ps, path: &mut Path) -> Option<Ps> {
+        let tails = self.tails.as_deref_mut().filter(|tails| tails.held.contains_key(&line.0))?;
+        tails.counters.to_cores += u64::from(!write);
+        Some(at + self.fabric.reach_nic(at, path))
     }
 }

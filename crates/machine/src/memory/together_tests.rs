@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use units::{Ps, Rate, Size, Span};
 
 use super::copies_tests::{CORES, Op, SENT, Twin, op, spec};
-use super::{ApplicationSpec, Hierarchy, Home, Inclusion, SocketsSpec, StackedTablesSpec};
+use super::{ApplicationSpec, Hierarchy, HomeSocket, Inclusion, SocketsSpec, StackedTablesSpec};
 use crate::dram::{ControllerSetting, DramSpec};
 use crate::stacked::SkipSpec;
 
@@ -22,7 +22,7 @@ pub(super) struct Features {
     /// Controllers by command.
     controllers: bool,
     /// Where two sockets have their memory.
-    sockets: Option<Home>,
+    sockets: Option<HomeSocket>,
     /// The first eight lines, and the next: who skips the LLC, bypasses it, has slices of its own.
     applications: Option<[Role; 2]>,
     stacked: bool,
@@ -43,7 +43,7 @@ pub(super) enum Role {
 pub(super) fn features() -> impl Strategy<Value = Features> {
     let role = || prop::sample::select(vec![Role::Usual, Role::Owns, Role::Skips, Role::Wavers, Role::Bypasses]);
     let inclusion = prop::sample::select(vec![Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim]);
-    let home = prop::sample::select(vec![Home::Interleaved, Home::Local, Home::Socket(1)]);
+    let home = prop::sample::select(vec![HomeSocket::Interleaved, HomeSocket::Local, HomeSocket::Socket(1)]);
     (
         inclusion,
         prop::option::of(prop::sample::select(vec![2u32, 8, 32])),
@@ -189,7 +189,7 @@ fn all_features_at_once_are_one_machine() {
         inclusion: Inclusion::Victim,
         copies: Some(8),
         controllers: true,
-        sockets: Some(Home::Interleaved),
+        sockets: Some(HomeSocket::Interleaved),
         applications: Some([Role::Wavers, Role::Bypasses]),
         stacked: true,
         tails: Some(4),

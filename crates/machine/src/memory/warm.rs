@@ -30,22 +30,12 @@ impl Hierarchy {
 
     fn set_untimed(&mut self, untimed: bool) {
         self.llcs_mut().for_each(|llc| llc.set_untimed(untimed));
-        self.drams_mut().for_each(|dram| dram.set_untimed(untimed));
-        self.in_flight.untimed = untimed;
-        if let Some(pending) = &mut self.pending {
-            pending.untimed = untimed;
-        }
+        self.behind.set_untimed(untimed);
         if let Some(engine) = &mut self.engine {
             engine.untimed = untimed;
         }
         if let Some(snooping) = &mut self.snooping {
             snooping.set_untimed(untimed);
-        }
-        if let Some(sockets) = &mut self.sockets {
-            sockets.untimed = untimed;
-        }
-        if let Some(stack) = &mut self.stack {
-            stack.set_untimed(untimed);
         }
     }
 }

@@ -121,7 +121,9 @@ fn check(features: &Features, ops: &[Op]) -> Result<(), TestCaseError> {
         prop_assert_eq!(one, other, "{} {:?} of {:?}", i, op, features);
     }
     // Whose turn it was last is of no interest.
-    [&mut timed, &mut warmed].map(|memory| memory.enter_socket(0));
+    for memory in [&mut timed, &mut warmed] {
+        memory.enter_socket(0);
+    }
     let differs = difference(&state(&timed), &state(&warmed), "memory");
     prop_assert_eq!(differs, None, "{:?}", features);
     // Written down and read, it goes on as it would have.
