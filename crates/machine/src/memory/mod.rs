@@ -84,7 +84,7 @@ use probe::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps};
+use units::{Addr, Cbm, Clos, CoreId, LINE_BYTES, Line, Ps, Ticket};
 
 use applications::Applications;
 use behind::{Behind, Fill};
@@ -1073,6 +1073,196 @@ impl Prefetching {
     }
 }
 
+/// A core's request at the LLC.
+struct AtLlc {
+    spot: Spot,
+    share: Share,
+    /// When the LLC looks it up.
+    at: Ps,
+    /// What an answer takes from there to the core.
+    back: Ps,
+    /// The other cores that may have the line, and what they had.
+    others: u64,
+    snooped: Snooped,
+    /// Somebody else keeps the line.
+    shared: bool,
+    in_tail: bool,
+    /// When the answer is with the core, and on what its time is spent; or what it will come under.
+    done: Ps,
+    path: Path,
+    ticket: Option<Ticket>,
+}
+
+/// The parts of [`Memory::fetch`], in order.
+impl Hierarchy {
+    /// What the core's own caches have given up for the line goes where it belongs.
+    #[inline(always)]
+    fn make_room(&mut self, request: &Request, lookup: &Lookup, now: Ps) {
+        self.enter(Requester::Core(request.core));
+        self.settle(lookup, request, now);
+        // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
+        if self.inclusion == Inclusion::Inclusive && lookup.has_victims() && !lookup.upgrade {
+            let share = self.share_of(request.clos);
+            self.still_has(request.core, request.addr.line(), request.access.writes(), share, now);
+        }
+    }
+
+    /// The answer of who is asked before the LLC: memory, for an application that skips it, and the copy table.
+    #[inline(always)]
+    fn fetch_beside_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
+        let line = request.addr.line();
+        if self.applications.is_some()
+            && let Some(reply) = self.fetch_past_llc(request, lookup, now)
+        {
+            return Some(self.reply_after_copy(line, now, reply));
+        }
+        self.meet_tenants(self.llc.spot(line), now);
+        if self.copies.is_some() {
+            if request.access.writes() {
+                self.before_write(line, now);
+            } else {
+                return self.read_by_table(request, now);
+            }
+        }
+        None
+    }
+
+    /// The request comes to its slice, and other cores are asked: by when, and who has the line.
+    #[inline(always)]
+    fn ask_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> AtLlc {
+        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
+        let (by, share, spot) = (Requester::Core(core), self.share_of(request.clos), self.llc.spot(line));
+        // A copy points at it.
+        let pinned = self.copies.is_some() && !write && self.is_source(line);
+        let cast = self.cast(spot, by, now);
+        let Arrival { at, waited, distance } = self.llc.take_in(spot, by, now + cast.waited);
+        // What the LLC waits for other cores to answer, if they have to.
+        let held = cast.answered.since(at + self.llc.latency());
+        let at = at + held;
+        let others = self.directory.get(line) & !(1 << core.0);
+        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, at) };
+        // The answer may meet others on its way.
+        let is_sent = self.snooping.is_none()
+            || self.llc_sends(snooped, lookup.upgrade && self.private_has(line, 1 << core.0), spot);
+        let back = distance + if is_sent { self.llc.carry(spot, by, false, at) } else { Ps::ZERO };
+        let mut path = Path::of(Reason::SliceQueue, waited);
+        path.push(Reason::Interconnect, cast.waited + distance + back);
+        path.push(Reason::Llc, self.llc.latency());
+        path.push(Reason::Snoop, held);
+        // A write has taken the copies away.
+        let elsewhere = self.has_sockets() && self.others_have(line);
+        // Who loads a line of a tail has to ask before a store; who stores takes it over.
+        let in_tail = self.behind.tail_has(line);
+        let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
+        let shared = others_too && !write || pinned;
+        // When an answer of the LLC itself is with the core.
+        let done = at + self.llc.latency() + back;
+        AtLlc { spot, share, at, back, others, snooped, shared, in_tail, done, path, ticket: None }
+    }
+
+    /// Who has the line serves it: the core itself that only has to own it, the LLC, another core, or what is behind.
+    #[inline(always)]
+    fn serve(&mut self, request: &Request, lookup: &Lookup, asked: &mut AtLlc, now: Ps) -> Served {
+        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
+        let AtLlc { spot, share, at, snooped, .. } = *asked;
+        if lookup.upgrade && self.still_has(core, line, true, share, at) {
+            self.counters.upgrades += 1;
+            return Served::Snoop;
+        }
+        if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, asked.shared, share, at) {
+            self.counters.llc.hits += 1;
+            self.class_llc(request.clos).hits += 1;
+            return Served::Llc;
+        }
+        if snooped != Snooped::Nothing {
+            self.counters.snoops += 1;
+            if let Some((supplied, way)) = self.supplied(Requester::Core(core), now) {
+                // Who writes what several have shared hears from the slice that all have given it up.
+                if supplied > asked.done || !write || snooped == Snooped::Dirty {
+                    (asked.done, asked.path) = (supplied, way);
+                }
+                if snooped == Snooped::Dirty && !write {
+                    self.brings_llc_up_to_date(spot);
+                }
+            } else {
+                asked.path.push(Reason::Snoop, self.snoop_latency);
+                asked.done += self.snoop_latency;
+            }
+            return Served::Snoop;
+        }
+        self.counters.llc.misses += 1;
+        self.class_llc(request.clos).misses += 1;
+        self.fill_from_behind(line, core, write, asked);
+        Served::Dram
+    }
+
+    /// The line comes from what is behind, to the core and into the LLC, which takes in what cores miss unless it is a victim
+    /// cache.
+    #[inline(always)]
+    fn fill_from_behind(&mut self, line: Line, core: CoreId, write: bool, asked: &mut AtLlc) {
+        let AtLlc { spot, share, at, back, done, path, .. } = *asked;
+        let mut waiting = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
+        match self.read_behind(line, write, at + self.llc.latency(), &mut waiting) {
+            Fill::At(filled) => {
+                asked.done = filled + back;
+                self.behind.in_flight.insert(line, asked.done);
+            }
+            Fill::Later(given) => asked.ticket = Some(given),
+        }
+        asked.path = waiting.path;
+        if self.inclusion != Inclusion::Victim && !(self.applications.is_some() && self.stays_out(line)) {
+            self.fill_llc(line, spot, false, share, at);
+        }
+    }
+
+    /// What else an answer waits for: other sockets that give the line up, its data on their way, and a copy onto it.
+    #[inline(always)]
+    fn reach_requester(&mut self, request: &Request, lookup: &Lookup, served: Served, asked: &mut AtLlc, now: Ps) {
+        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
+        if asked.in_tail && write {
+            self.behind.supersede(line);
+        }
+        if self.has_sockets() && served != Served::Dram {
+            let supplied = served == Served::Snoop && !lookup.upgrade;
+            let others = if asked.snooped == Snooped::Nothing { 0 } else { asked.others };
+            let link = self.across_sockets(line, others, supplied, write, asked.at);
+            asked.path.push(Reason::SocketLink, link);
+            asked.done += link;
+        }
+        if served != Served::Dram
+            && let Some(until) = self.behind.in_flight.get(line, asked.done)
+        {
+            // Another core has asked DRAM for it, and the data are still on their way.
+            asked.path.push(Reason::Mshr, until - asked.done);
+            asked.done = until;
+        }
+        if self.engine.is_some() {
+            asked.done = self.after_copy(line, now, asked.done, &mut asked.path);
+        }
+        if served != Served::Dram {
+            let AtLlc { done, path, back, .. } = *asked;
+            let waiting = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
+            asked.ticket = self.behind.join(line, &waiting);
+        }
+    }
+
+    /// The directory, the core's caches and the logic that skips the LLC know of the answer.
+    #[inline(always)]
+    fn remember_holder(&mut self, request: &Request, served: Served, asked: &AtLlc) {
+        let (line, core) = (request.addr.line(), request.core);
+        if self.applications.is_some() {
+            self.looked_in_llc(request, served, asked.at);
+        }
+        self.directory.insert(line, core);
+        if !asked.shared {
+            let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
+            for array in [l1, l2] {
+                array.set_exclusive(line, true);
+            }
+        }
+    }
+}
+
 impl Memory for Hierarchy {
     fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
         let Private { l2, prefetching, .. } = &mut self.cores[usize::from(core.0)];
@@ -1151,135 +1341,17 @@ impl Memory for Hierarchy {
     }
 
     fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
-        let line = request.addr.line();
-        let core = request.core;
-        let write = request.access.writes();
-        let share = self.share_of(request.clos);
-        self.enter(Requester::Core(core));
-        self.settle(lookup, request, now);
-        // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
-        if self.inclusion == Inclusion::Inclusive && lookup.has_victims() && !lookup.upgrade {
-            self.still_has(core, line, write, share, now);
+        self.make_room(request, lookup, now);
+        if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
+            return reply;
         }
-        if self.applications.is_some()
-            && let Some(reply) = self.fetch_past_llc(request, lookup, now)
-        {
-            return self.reply_after_copy(line, now, reply);
-        }
-        let spot = self.llc.spot(line);
-        self.meet_tenants(spot, now);
-        let mut pinned = false;
-        if self.copies.is_some() {
-            if write {
-                self.before_write(line, now);
-            } else if let Some(reply) = self.read_by_table(request, now) {
-                return reply;
-            } else {
-                pinned = self.is_source(line);
-            }
-        }
-
-        let cast = self.cast(spot, Requester::Core(core), now);
-        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now + cast.waited);
-        // What the LLC waits for other cores to answer, if they have to.
-        let held = cast.answered.since(at + self.llc.latency());
-        let at = at + held;
-        let others = self.directory.get(line) & !(1 << core.0);
-        let by = Requester::Core(core);
-        let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, at) };
-        // The answer may meet others on its way.
-        let is_sent = self.snooping.is_none()
-            || self.llc_sends(snooped, lookup.upgrade && self.private_has(line, 1 << core.0), spot);
-        let back = distance + if is_sent { self.llc.carry(spot, by, false, at) } else { Ps::ZERO };
-        let mut path = Path::of(Reason::SliceQueue, waited);
-        path.push(Reason::Interconnect, cast.waited + distance + back);
-        path.push(Reason::Llc, self.llc.latency());
-        path.push(Reason::Snoop, held);
-        // When an answer of the LLC itself is with the core.
-        let mut done = at + self.llc.latency() + back;
-        // A write has taken the copies away.
-        let elsewhere = self.has_sockets() && self.others_have(line);
-        // Who loads a line of a tail has to ask before a store; who stores takes it over.
-        let in_tail = self.behind.tails.is_some() && self.behind.tail_has(line);
-        let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
-        let shared = others_too && !write || pinned;
-        let mut ticket = None;
-        let served = if lookup.upgrade && self.still_has(core, line, true, share, at) {
-            self.counters.upgrades += 1;
-            Served::Snoop
-        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
-            self.counters.llc.hits += 1;
-            self.class_llc(request.clos).hits += 1;
-            Served::Llc
-        } else if snooped != Snooped::Nothing {
-            self.counters.snoops += 1;
-            if let Some((supplied, way)) = self.supplied(by, now) {
-                // Who writes what several have shared hears from the slice that all have given it up.
-                if supplied > done || !write || snooped == Snooped::Dirty {
-                    (done, path) = (supplied, way);
-                }
-                if snooped == Snooped::Dirty && !write {
-                    self.brings_llc_up_to_date(spot);
-                }
-            } else {
-                path.push(Reason::Snoop, self.snoop_latency);
-                done += self.snoop_latency;
-            }
-            Served::Snoop
-        } else {
-            self.counters.llc.misses += 1;
-            self.class_llc(request.clos).misses += 1;
-            let mut asked = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
-            match self.read_behind(line, write, at + self.llc.latency(), &mut asked) {
-                Fill::At(filled) => {
-                    done = filled + back;
-                    self.behind.in_flight.insert(line, done);
-                }
-                Fill::Later(given) => ticket = Some(given),
-            }
-            path = asked.path;
-            if self.inclusion != Inclusion::Victim && !(self.applications.is_some() && self.stays_out(line)) {
-                self.fill_llc(line, spot, false, share, at);
-            }
-            Served::Dram
-        };
-        if in_tail && write {
-            self.behind.supersede(line);
-        }
-        if self.has_sockets() && served != Served::Dram {
-            let supplied = served == Served::Snoop && !lookup.upgrade;
-            let others = if snooped == Snooped::Nothing { 0 } else { others };
-            let link = self.across_sockets(line, others, supplied, write, at);
-            path.push(Reason::SocketLink, link);
-            done += link;
-        }
-        if served != Served::Dram
-            && let Some(until) = self.behind.in_flight.get(line, done)
-        {
-            // Another core has asked DRAM for it, and the data are still on their way.
-            path.push(Reason::Mshr, until - done);
-            done = until;
-        }
-        if self.engine.is_some() {
-            done = self.after_copy(line, now, done, &mut path);
-        }
-        if served != Served::Dram {
-            let asked = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
-            ticket = self.behind.join(line, &asked);
-        }
-        if self.applications.is_some() {
-            self.looked_in_llc(request, served, at);
-        }
-        self.directory.insert(line, core);
-        if !shared {
-            let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
-            for array in [l1, l2] {
-                array.set_exclusive(line, true);
-            }
-        }
-        match ticket {
+        let mut asked = self.ask_llc(request, lookup, now);
+        let served = self.serve(request, lookup, &mut asked, now);
+        self.reach_requester(request, lookup, served, &mut asked, now);
+        self.remember_holder(request, served, &asked);
+        match asked.ticket {
             Some(ticket) => Reply::Pending(ticket),
-            None => Reply::Done(Response { at: done, served, path }),
+            None => Reply::Done(Response { at: asked.done, served, path: asked.path }),
         }
     }
 
