@@ -198,6 +198,14 @@ struct Link {
     busy: [u64; 2],
 }
 
+impl Link {
+    /// Something that takes `time` leaves at `start`: a request on way 0, an answer on way 1.
+    fn carry(&mut self, way: usize, start: Ps, time: u64) {
+        self.free[way] = start + Ps(time);
+        self.busy[way] += time;
+    }
+}
+
 #[derive(Default)]
 struct Ready(BinaryHeap<Reverse<(u64, u64)>>);
 
@@ -220,50 +228,96 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
     spec.check()?;
     let decoder = Decoder::new(map, &spec.vaults)?;
     check(trace, &decoder)?;
-    let n = trace.addresses.len();
-    let (flit, clock) = (spec.flit().0, spec.clock().0);
-    let mut vaults = Vec::new();
-    for _ in 0..spec.vaults.channels {
-        let channel = Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
-        vaults.push(Vault { channel, waiting: VecDeque::new(), due: u64::MAX });
-    }
-    let dealt = 0..spec.links as usize;
-    let mut links: Vec<Link> = dealt.map(|next| Link { next, tags: spec.tags, ..Link::default() }).collect();
-    let mut ready = Ready::default();
-    let mut completions = vec![Ps::ZERO; n];
-    let mut sent = vec![Ps::ZERO; n];
-    let mut latency = [Histogram::new(), Histogram::new()];
-    let writes = |i: usize| trace.writes.get(i).copied().unwrap_or(false);
-    let offered = |i: usize| match trace.arrivals {
-        Arrivals::Saturated => 0,
-        Arrivals::Every(gap) => i as u64 * gap,
-        Arrivals::At(at) => at[i],
-    };
-    let (mut answered, mut now) = (0, 0u64);
-    // Which vault has something to do next.
-    let mut soonest = Tournament::new(vaults.len());
-    while answered < n {
+    let mut cube = Cube::new(spec, decoder, trace)?;
+    let mut now = 0u64;
+    while cube.answered < trace.addresses.len() {
         let until = now + u64::from(spec.crossbar);
-        while let Some((_, which)) = soonest.first().filter(|(at, _)| at.0 < until * clock) {
+        cube.drive_vaults(until);
+        cube.send_requests(now, until);
+        cube.send_answers(until);
+        let event = cube.next_event();
+        now = until.max(if event == u64::MAX { 0 } else { event });
+    }
+    Ok(cube.outcome())
+}
+
+/// A cube at work on a trace. Clocks are those of its vaults.
+struct Cube<'a> {
+    spec: &'a CubeSpec,
+    trace: &'a Trace<'a>,
+    decoder: Decoder,
+    /// What a flit takes on a link, and a clock, in picoseconds.
+    flit: u64,
+    clock: u64,
+    vaults: Vec<Vault>,
+    links: Vec<Link>,
+    /// Which vault has something to do next.
+    soonest: Tournament,
+    ready: Ready,
+    completions: Vec<Ps>,
+    sent: Vec<Ps>,
+    /// Of reads and writes.
+    latency: [Histogram; 2],
+    answered: usize,
+}
+
+impl<'a> Cube<'a> {
+    /// # Errors
+    /// Vaults that cannot be.
+    fn new(spec: &'a CubeSpec, decoder: Decoder, trace: &'a Trace<'a>) -> Result<Cube<'a>, MachineError> {
+        let mut vaults = Vec::new();
+        for _ in 0..spec.vaults.channels {
+            let channel = Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
+            vaults.push(Vault { channel, waiting: VecDeque::new(), due: u64::MAX });
+        }
+        let dealt = 0..spec.links as usize;
+        let n = trace.addresses.len();
+        Ok(Cube {
+            spec,
+            trace,
+            decoder,
+            flit: spec.flit().0,
+            clock: spec.clock().0,
+            soonest: Tournament::new(vaults.len()),
+            vaults,
+            links: dealt.map(|next| Link { next, tags: spec.tags, ..Link::default() }).collect(),
+            ready: Ready::default(),
+            completions: vec![Ps::ZERO; n],
+            sent: vec![Ps::ZERO; n],
+            latency: [Histogram::new(), Histogram::new()],
+            answered: 0,
+        })
+    }
+
+    /// Vaults serve what has reached them before clock `until`.
+    fn drive_vaults(&mut self, until: u64) {
+        let Cube { vaults, soonest, ready, clock, .. } = self;
+        while let Some((_, which)) = soonest.first().filter(|(at, _)| at.0 < until * *clock) {
             let vault = &mut vaults[which];
             while let Some(&packet) = vault.waiting.front().filter(|packet| packet.clock < until) {
                 // A vault that is full serves others until it has room, which later arrivals cannot change.
-                vault.channel.drive(Goal::Offer(packet.clock), &mut ready);
+                vault.channel.drive(Goal::Offer(packet.clock), ready);
                 vault.channel.accept(packet.id, packet.place, packet.write);
                 vault.waiting.pop_front();
             }
-            vault.channel.drive(Goal::Until(until), &mut ready);
+            vault.channel.drive(Goal::Until(until), ready);
             vault.due = vault.channel.next().unwrap_or(u64::MAX);
             match vault.next() {
                 u64::MAX => soonest.clear(which),
-                next => soonest.set(which, Ps(next * clock)),
+                next => soonest.set(which, Ps(next * *clock)),
             }
         }
-        let step = links.len();
-        for link in &mut links {
+    }
+
+    /// Links send what leaves in clocks `now` to `until`.
+    fn send_requests(&mut self, now: u64, until: u64) {
+        let Cube { spec, trace, decoder, vaults, links, soonest, sent, .. } = self;
+        let (flit, clock) = (self.flit, self.clock);
+        let (n, step) = (trace.addresses.len(), links.len());
+        for link in links {
             while link.next < n {
                 let i = link.next;
-                let mut start = (offered(i) * clock).max(link.free[0].0);
+                let mut start = (offered(trace, i) * clock).max(link.free[0].0);
                 if link.tags == 0 {
                     let Some(&at) = link.returns.front().filter(|&&at| at < until * clock) else { break };
                     link.returns.pop_front();
@@ -275,62 +329,84 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
                 }
                 debug_assert!(start >= now * clock, "request {i} leaves at {start} ps, before {now} clocks");
                 link.tags -= 1;
-                let flits = if writes(i) { LONG } else { SHORT };
-                link.free[0] = Ps(start + flits * flit);
-                link.busy[0] += flits * flit;
+                let write = writes(trace, i);
+                link.carry(0, Ps(start), if write { LONG } else { SHORT } * flit);
                 sent[i] = Ps(start);
                 let place = decoder.decode(trace.addresses[i]);
                 let there = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
-                let packet = Packet { clock: there, id: i as u64, place, write: writes(i) };
                 let vault = &mut vaults[place.channel as usize];
                 // What the other links send in the same time is all that may come in between: the place is near the end.
                 let after = |earlier: &&Packet| (earlier.clock, earlier.id) > (there, i as u64);
                 let behind = vault.waiting.iter().rev().take_while(after).count();
+                let packet = Packet { clock: there, id: i as u64, place, write };
                 vault.waiting.insert(vault.waiting.len() - behind, packet);
                 soonest.set(place.channel as usize, Ps(vault.next() * clock));
                 link.next += step;
             }
         }
-        while let Some(&Reverse((finished, id))) = ready.0.peek().filter(|Reverse((finished, _))| *finished < until) {
-            ready.0.pop();
+    }
+
+    /// Links send what vaults have answered before clock `until`.
+    fn send_answers(&mut self, until: u64) {
+        while let Some(&Reverse((finished, id))) = self.ready.0.peek().filter(|Reverse((at, _))| *at < until) {
+            self.ready.0.pop();
             let i = id as usize;
-            let which = i % links.len();
-            let link = &mut links[which];
-            let flits = if writes(i) { SHORT } else { LONG };
-            let start = ((finished + u64::from(spec.crossbar)) * clock).max(link.free[1].0);
-            link.free[1] = Ps(start + flits * flit);
-            link.busy[1] += flits * flit;
+            let write = writes(self.trace, i);
+            let which = i % self.links.len();
+            let link = &mut self.links[which];
+            let start = ((finished + u64::from(self.spec.crossbar)) * self.clock).max(link.free[1].0);
+            link.carry(1, Ps(start), if write { SHORT } else { LONG } * self.flit);
             link.returns.push_back(link.free[1].0);
-            completions[i] = link.free[1];
-            latency[usize::from(writes(i))].record(link.free[1] - sent[i]);
-            answered += 1;
+            self.completions[i] = link.free[1];
+            self.latency[usize::from(write)].record(link.free[1] - self.sent[i]);
+            self.answered += 1;
         }
-        // On to whatever comes first: a vault, an answer, a request.
-        let mut event = soonest.first().map_or(u64::MAX, |(at, _)| at.0 / clock);
-        if let Some(&Reverse((finished, _))) = ready.0.peek() {
+    }
+
+    /// The clock of whatever comes first: a vault, an answer, a request; [`u64::MAX`] if nothing does.
+    fn next_event(&self) -> u64 {
+        let mut event = self.soonest.first().map_or(u64::MAX, |(at, _)| at.0 / self.clock);
+        if let Some(&Reverse((finished, _))) = self.ready.0.peek() {
             event = event.min(finished);
         }
-        for link in links.iter().filter(|link| link.next < n) {
+        for link in self.links.iter().filter(|link| link.next < self.trace.addresses.len()) {
             let back = if link.tags > 0 { Some(&0) } else { link.returns.front() };
-            event = event.min(back.map_or(u64::MAX, |&at| offered(link.next).max(at.max(link.free[0].0) / clock)));
+            let next = |&at: &u64| offered(self.trace, link.next).max(at.max(link.free[0].0) / self.clock);
+            event = event.min(back.map_or(u64::MAX, next));
         }
-        now = until.max(if event == u64::MAX { 0 } else { event });
+        event
     }
-    let mut gathered = Gathered::default();
-    vaults.iter().for_each(|vault| gathered.add(&vault.channel));
-    let end = completions.iter().max().copied().unwrap_or(Ps::ZERO);
-    let seconds = end.as_secs();
-    let share = |way: usize| {
-        let busy: u64 = links.iter().map(|link| link.busy[way]).sum();
-        if end == Ps::ZERO { 0.0 } else { busy as f64 / (end.0 as f64 * links.len() as f64) }
-    };
-    Ok(CubeOutcome {
-        completions,
-        sent,
-        read_latency: Latencies::of(&latency[0]),
-        write_latency: Latencies::of(&latency[1]),
-        bytes_per_s: if n == 0 { 0.0 } else { n as f64 * f64::from(REQUEST_BYTES) / seconds },
-        link_shares: [share(0), share(1)],
-        vaults: gathered.report(&spec.vaults),
-    })
+
+    fn outcome(self) -> CubeOutcome {
+        let mut gathered = Gathered::default();
+        self.vaults.iter().for_each(|vault| gathered.add(&vault.channel));
+        let n = self.completions.len();
+        let end = self.completions.iter().max().copied().unwrap_or(Ps::ZERO);
+        let share = |way: usize| {
+            let busy: u64 = self.links.iter().map(|link| link.busy[way]).sum();
+            if end == Ps::ZERO { 0.0 } else { busy as f64 / (end.0 as f64 * self.links.len() as f64) }
+        };
+        CubeOutcome {
+            read_latency: Latencies::of(&self.latency[0]),
+            write_latency: Latencies::of(&self.latency[1]),
+            bytes_per_s: if n == 0 { 0.0 } else { n as f64 * f64::from(REQUEST_BYTES) / end.as_secs() },
+            link_shares: [share(0), share(1)],
+            vaults: gathered.report(&self.spec.vaults),
+            completions: self.completions,
+            sent: self.sent,
+        }
+    }
+}
+
+fn writes(trace: &Trace, i: usize) -> bool {
+    trace.writes.get(i).copied().unwrap_or(false)
+}
+
+/// The clock in which request `i` is there to be sent.
+fn offered(trace: &Trace, i: usize) -> u64 {
+    match &trace.arrivals {
+        Arrivals::Saturated => 0,
+        Arrivals::Every(gap) => i as u64 * gap,
+        Arrivals::At(at) => at[i],
+    }
 }

@@ -7,7 +7,7 @@ use stats::{Path, Reason};
 use units::{Line, Ps, Span};
 
 use super::behind::Fill;
-use super::llc::{Arrival, Requester};
+use super::llc::{Arrival, Requester, Spot};
 use super::pending::Asked;
 use super::{Hierarchy, MemorySpec};
 use crate::copy_table::{IndexTable, Move, Moves};
@@ -140,88 +140,91 @@ impl Hierarchy {
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, distance * 2);
         path.push(Reason::Llc, self.llc.latency());
-        let mut done = at + self.llc.latency() + distance;
-        let mut served = Served::Engine;
+        let done = at + self.llc.latency() + distance;
+        let mut asked = Asked { core, path, ready: done, distance, served: Served::Engine, copy: latency };
         let mut ticket = None;
         if original != dst {
-            if let Some(copies) = &mut self.copies {
-                copies.counters.fills += 1;
-                // By target and by source, and for a free entry.
-                copies.counters.searches += 3;
-                copies.table.before_copy_onto(dst, &mut copies.moves);
-            }
-            self.settle_copies(at);
-            // All of the target is overwritten: nobody's copy of it counts any more.
-            let mut link = Ps::ZERO;
-            if self.has_sockets() {
-                link = self.across_sockets(dst, self.directory.get(dst), false, true, at);
-                path.push(Reason::SocketLink, link);
-                done += link;
-            }
-            if self.behind.tails.is_some() {
-                self.behind.supersede(dst);
-            }
-            self.behind.overwritten(dst);
-            self.invalidate_private(dst);
-            let target = self.llc.spot(dst);
-            self.meet_tenants(target, at);
-            self.llc.remove(target);
-            let holders = self.directory.get(original);
-            let held = self.invalidate_private(original);
-            if held.is_some() {
-                let link = self.across_sockets(original, holders, true, false, at);
-                path.push(Reason::SocketLink, link);
-                done += link;
-                path.push(Reason::Snoop, self.snoop_latency);
-                done += self.snoop_latency;
-            }
-            let dirty = held == Some(true);
-            if dirty {
-                // Of a store whose turn at the LLC has not come.
-                self.before_write_back(original, at);
-                self.drop_older(original);
-            }
-            let found = if dirty { self.llc.write_line(spot) } else { self.llc.use_line(spot) };
-            if !found {
-                if held.is_none() {
-                    served = Served::Dram;
-                    let mut asked = Asked { core, path, ready: done, distance, served, copy: latency };
+            let link = self.overwrite_target(dst, at);
+            asked.path.push(Reason::SocketLink, link);
+            asked.ready += link;
+            let dirty = self.take_from_cores(original, at, &mut asked);
+            if !(if dirty == Some(true) { self.llc.write_line(spot) } else { self.llc.use_line(spot) }) {
+                if dirty.is_none() {
+                    asked.served = Served::Dram;
                     match self.read_behind(original, false, at + link + self.llc.latency(), &mut asked) {
                         Fill::At(filled) => {
-                            done = filled + distance;
-                            self.behind.in_flight.insert(original, done);
+                            asked.ready = filled + distance;
+                            self.behind.in_flight.insert(original, asked.ready);
                         }
                         Fill::Later(given) => ticket = Some(given),
                     }
-                    path = asked.path;
                 }
-                self.fill_llc(original, spot, dirty, share, at);
+                self.fill_llc(original, spot, dirty == Some(true), share, at);
             }
-            let is_there = self.llc.has(spot);
-            if let Some(copies) = &mut self.copies {
-                if is_there {
-                    copies.table.point(dst, original, &mut copies.moves);
-                } else {
-                    // The source may not be in the LLC: the copy is made.
-                    copies.moves.push(Move::Settle { dst, src: original });
-                }
+            self.point(dst, original, spot, at);
+        }
+        if asked.served != Served::Dram {
+            if let Some(until) = self.behind.in_flight.get(original, asked.ready) {
+                asked.path.push(Reason::Mshr, until - asked.ready);
+                asked.ready = until;
             }
-            self.settle_copies(at);
+            ticket = self.behind.join(original, &asked);
         }
-        if served != Served::Dram
-            && let Some(until) = self.behind.in_flight.get(original, done)
-        {
-            path.push(Reason::Mshr, until - done);
-            done = until;
-        }
-        if served != Served::Dram {
-            ticket = self.behind.join(original, &Asked { core, path, ready: done, distance, served, copy: latency });
-        }
+        let Asked { mut path, ready, served, .. } = asked;
         path.push(Reason::Copy, latency);
         match ticket {
             Some(ticket) => Reply::Pending(ticket),
-            None => Reply::Done(Response { at: done + latency, served, path }),
+            None => Reply::Done(Response { at: ready + latency, served, path }),
         }
+    }
+
+    /// All of `dst` is overwritten from `at` on, and nobody's copy of it counts any more: what other sockets take to give it up.
+    fn overwrite_target(&mut self, dst: Line, at: Ps) -> Ps {
+        if let Some(copies) = &mut self.copies {
+            copies.counters.fills += 1;
+            // By target and by source, and for a free entry.
+            copies.counters.searches += 3;
+            copies.table.before_copy_onto(dst, &mut copies.moves);
+        }
+        self.settle_copies(at);
+        let link = self.across_sockets(dst, self.directory.get(dst), false, true, at);
+        self.behind.supersede(dst);
+        self.behind.overwritten(dst);
+        self.invalidate_private(dst);
+        let target = self.llc.spot(dst);
+        self.meet_tenants(target, at);
+        self.llc.remove(target);
+        link
+    }
+
+    /// The LLC takes `original` from the private caches at `at`: whether they had it modified, [`None`] if they had it not.
+    fn take_from_cores(&mut self, original: Line, at: Ps, asked: &mut Asked) -> Option<bool> {
+        let holders = self.directory.get(original);
+        let dirty = self.invalidate_private(original)?;
+        let link = self.across_sockets(original, holders, true, false, at);
+        asked.path.push(Reason::SocketLink, link);
+        asked.path.push(Reason::Snoop, self.snoop_latency);
+        asked.ready += link + self.snoop_latency;
+        if dirty {
+            // Of a store whose turn at the LLC has not come.
+            self.before_write_back(original, at);
+            self.drop_older(original);
+        }
+        Some(dirty)
+    }
+
+    /// `dst` is a copy of `original`: by a pointer, if the LLC has that at `spot`.
+    fn point(&mut self, dst: Line, original: Line, spot: Spot, at: Ps) {
+        let is_there = self.llc.has(spot);
+        if let Some(copies) = &mut self.copies {
+            if is_there {
+                copies.table.point(dst, original, &mut copies.moves);
+            } else {
+                // The source may not be in the LLC: the copy is made.
+                copies.moves.push(Move::Settle { dst, src: original });
+            }
+        }
+        self.settle_copies(at);
     }
 
     /// Serves a read of a line that only a pointer represents from its source.
