@@ -161,7 +161,9 @@ pub struct MbufStates {
     pub free: u64,
 }
 
-/// The server. See the module header.
+/// The server. See the module header. A clone goes on from where this stands, apart from it; both share the packet
+/// function's tables that nothing changes.
+#[derive(Clone)]
 pub struct Server {
     engine: Engine<Event>,
     source: Source,
@@ -226,6 +228,7 @@ pub struct Server {
     lost: u64,
 }
 
+#[derive(Clone)]
 struct Crossing {
     received: Received,
     descriptor: u64,
@@ -284,6 +287,7 @@ enum State {
 }
 
 /// How received packets find their worker.
+#[derive(Clone)]
 struct Pipeline {
     spec: PipelineSpec,
     /// Over the workers, by the hash of what decides.
@@ -291,6 +295,7 @@ struct Pipeline {
 }
 
 /// Where a core takes packets from.
+#[derive(Clone)]
 enum Input {
     Nic(RxQueue),
     /// What a receiving core has handed over, and its queue.
@@ -298,6 +303,7 @@ enum Input {
 }
 
 /// A packet that a receiving core has handed over at `visible`.
+#[derive(Clone)]
 struct Handed {
     received: Received,
     /// What the time from its arrival until it was handed over was spent on.
@@ -321,6 +327,7 @@ impl Input {
     }
 }
 
+#[derive(Clone)]
 struct Worker {
     core: Core,
     input: Input,
@@ -336,6 +343,7 @@ struct Worker {
 }
 
 /// A packet of the burst that a core works on.
+#[derive(Clone)]
 struct InBurst {
     arrival: Ps,
     frame_bytes: u32,
@@ -356,6 +364,7 @@ enum Next {
 }
 
 /// What a core hands to the NIC at the end of a burst.
+#[derive(Clone)]
 struct Batch {
     core: usize,
     at: Ps,
@@ -372,7 +381,7 @@ struct HandedOver {
     in_memory: Ps,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leaving {
     id: PacketId,
     arrival: Ps,
@@ -1282,6 +1291,7 @@ impl Server {
 }
 
 /// Where packets lie that an allocator places: the driver's mbufs keep their headers and headroom.
+#[derive(Clone)]
 struct Scattered {
     buffer: PacketBuffer,
     base: Addr,
@@ -1397,7 +1407,7 @@ pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
 }
 
 /// Locks of functions: who holds each, and who waits, first come first served.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Locks {
     held: std::collections::BTreeMap<u32, VecDeque<usize>>,
 }
