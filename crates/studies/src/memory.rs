@@ -703,27 +703,16 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
         let wrong = || no(path, text, "a prefetcher with a degree, as in next-line=1", "1 to 63 lines");
         value.parse::<u32>().map_err(|_| wrong())
     };
+    if one_word(spec, name) {
+        return Ok(());
+    }
     match name {
-        "lru" => spec.replacement = Replacement::Lru,
-        "fifo" => spec.replacement = Replacement::Fifo,
-        "mru" => spec.replacement = Replacement::Mru,
-        "tree-plru" => spec.replacement = Replacement::TreePlru,
-        "random" => spec.replacement = Replacement::Random,
-        "srrip" => spec.replacement = Replacement::Srrip,
         "age" | "age-random" => {
             spec.replacement = if name == "age" { Replacement::Age } else { Replacement::AgeRandom };
             let age = if value.is_empty() { usual } else { age()? };
             let ways = spec.classes.first().map_or(all_ways, |class| class.ways);
             spec.classes = vec![ClassSpec { ways, age }];
         }
-        "non-inclusive" => spec.inclusion = Inclusion::NonInclusive,
-        "inclusive" => spec.inclusion = Inclusion::Inclusive,
-        "victim" => spec.inclusion = Inclusion::Victim,
-        "write-back" => spec.write = Write::Back,
-        "write-through" => spec.write = Write::Through,
-        "write-allocate" => spec.write_miss = WriteMiss::Fetch,
-        "write-validate" => spec.write_miss = WriteMiss::Validate,
-        "write-around" => spec.write_miss = WriteMiss::Around,
         "next-line" => spec.prefetcher = Some(PrefetcherSpec::NextLine { degree: degree()? }),
         "stride" => spec.prefetcher = Some(PrefetcherSpec::Stride { degree: degree()?, entries: ENTRIES }),
         "stream" => {
@@ -755,10 +744,6 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
             let columns = value.parse().ok().filter(|columns| (1..=64).contains(columns));
             *wires = Some(Shape::Mesh { columns: columns.ok_or_else(wrong)? });
         }
-        "store-is-no-use" => spec.use_on_store = false,
-        "writeback-fetch" => spec.writeback_miss = WriteMiss::Fetch,
-        "keep-on-hit" => spec.keep_on_hit = true,
-        "admit-copies" => spec.admit_copies = true,
         "exclusive" => {
             return Err(no(path, text, &OPTIONS.join(", "), "a level that has what the one above gave up is a victim"));
         }
@@ -767,6 +752,32 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
         }
     }
     Ok(())
+}
+
+/// Options that are one word; says whether `name` is among them.
+fn one_word(spec: &mut LevelSpec, name: &str) -> bool {
+    match name {
+        "lru" => spec.replacement = Replacement::Lru,
+        "fifo" => spec.replacement = Replacement::Fifo,
+        "mru" => spec.replacement = Replacement::Mru,
+        "tree-plru" => spec.replacement = Replacement::TreePlru,
+        "random" => spec.replacement = Replacement::Random,
+        "srrip" => spec.replacement = Replacement::Srrip,
+        "non-inclusive" => spec.inclusion = Inclusion::NonInclusive,
+        "inclusive" => spec.inclusion = Inclusion::Inclusive,
+        "victim" => spec.inclusion = Inclusion::Victim,
+        "write-back" => spec.write = Write::Back,
+        "write-through" => spec.write = Write::Through,
+        "write-allocate" => spec.write_miss = WriteMiss::Fetch,
+        "write-validate" => spec.write_miss = WriteMiss::Validate,
+        "write-around" => spec.write_miss = WriteMiss::Around,
+        "store-is-no-use" => spec.use_on_store = false,
+        "writeback-fetch" => spec.writeback_miss = WriteMiss::Fetch,
+        "keep-on-hit" => spec.keep_on_hit = true,
+        "admit-copies" => spec.admit_copies = true,
+        _ => return false,
+    }
+    true
 }
 
 /// The static place of each request, where the trace has them.

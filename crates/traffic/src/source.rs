@@ -167,12 +167,15 @@ struct KeptRecord {
     l3: L3,
 }
 
-/// Gives packets in order of arrival.
+/// Gives packets in order of arrival. A clone goes on from where this stands; of a capture that is not kept it reads the
+/// file again up to there, when it is first asked for a packet.
+#[derive(Clone)]
 pub struct Source {
     packets: u64,
     kind: Running,
 }
 
+#[derive(Clone)]
 enum Running {
     Made {
         phases: Phases,
@@ -191,13 +194,51 @@ enum Running {
     },
 }
 
+#[derive(Clone)]
 enum Place {
     Kept(usize),
-    File(Box<Capture>),
+    File(Reading),
     /// The file could not be opened again, or all rounds are done.
     Ended,
 }
 
+/// Where in a round a file is.
+struct Reading {
+    /// Packets that were read.
+    given: u64,
+    /// Behind them; [`None`] until it is opened again.
+    capture: Option<Box<Capture>>,
+}
+
+impl Clone for Reading {
+    /// A stream that is being unpacked has no copy: the clone opens the file itself.
+    fn clone(&self) -> Reading {
+        Reading { given: self.given, capture: None }
+    }
+}
+
+impl Reading {
+    /// At the first packet.
+    fn start(path: &Path) -> Result<Reading, TrafficError> {
+        Ok(Reading { given: 0, capture: Some(Box::new(Capture::open(path)?)) })
+    }
+
+    /// The next packet of the file at `path`; false at its end, and where it cannot be opened again.
+    fn next(&mut self, path: &Path, packet: &mut Packet) -> bool {
+        if self.capture.is_none() {
+            let mut passed = Packet::default();
+            self.capture = Capture::open(path).ok().map(Box::new);
+            if let Some(capture) = &mut self.capture {
+                (0..self.given).for_each(|_| _ = capture.next(&mut passed));
+            }
+        }
+        let more = self.capture.as_mut().is_some_and(|capture| capture.next(packet));
+        self.given += u64::from(more);
+        more
+    }
+}
+
+#[derive(Clone)]
 enum Pacing {
     Process(Arrivals),
     /// Record times divided by `speed`.
@@ -475,7 +516,7 @@ impl Blueprint {
                 };
                 let place = match replay.kept {
                     Some(_) => Place::Kept(0),
-                    None => Place::File(Box::new(Capture::open(&replay.path)?)),
+                    None => Place::File(Reading::start(&replay.path)?),
                 };
                 Running::Replayed { replay: replay.clone(), pacing, place, round: 0, rng }
             }
@@ -671,8 +712,8 @@ impl Source {
                     packet.arrival = record.arrival;
                 }
             }
-            Place::File(capture) => (0..first).for_each(|_| {
-                capture.next(&mut packet);
+            Place::File(reading) => (0..first).for_each(|_| {
+                reading.next(&replay.path, &mut packet);
             }),
             Place::Ended => {}
         }
@@ -737,7 +778,7 @@ impl Replay {
                     *index += 1;
                     self.kept.as_ref().is_some_and(|k| k.get(*index - 1, packet))
                 }
-                Place::File(capture) => capture.next(packet),
+                Place::File(reading) => reading.next(&self.path, packet),
                 Place::Ended => return false,
             };
             if more {
@@ -747,7 +788,7 @@ impl Replay {
             *place = match place {
                 _ if *round >= self.rounds => Place::Ended,
                 Place::Kept(_) => Place::Kept(0),
-                _ => Capture::open(&self.path).map_or(Place::Ended, |c| Place::File(Box::new(c))),
+                _ => Reading::start(&self.path).map_or(Place::Ended, Place::File),
             };
         }
     }
@@ -851,6 +892,56 @@ mod tests {
         assert!((mean / blueprint.mean_size().l2 - 1.0).abs() < 0.006, "{mean} {:?}", blueprint.mean_size());
         assert!((v6 as f64 / 4e5 - 0.3).abs() < 0.003, "{v6}");
         assert!((blueprint.mean_size().l1 - blueprint.mean_size().l2 - 20.0).abs() < 1e-9);
+    }
+
+    /// The packets that `source` gives from now on, `n` at most.
+    fn rest(source: &mut Source, n: usize) -> Vec<Packet> {
+        let mut packet = Packet::default();
+        (0..n).map_while(|_| source.next(&mut packet).then(|| packet.clone())).collect()
+    }
+
+    #[test]
+    fn a_clone_goes_on_from_where_its_source_stands() {
+        let poisson = SourceSpec { arrivals: Some(ArrivalSpec::Poisson), ..SourceSpec::default() };
+        let mut source = Source::new(&poisson, 3, &rate(10.0), None).unwrap();
+        rest(&mut source, 777);
+        let mut clone = source.clone();
+        assert_eq!(rest(&mut source, 3000), rest(&mut clone, 3000));
+    }
+
+    /// Of a capture in memory, and of one that is read again, packed or not; in the middle of a round and at its ends.
+    #[test]
+    fn a_clone_goes_on_in_its_capture() {
+        let mut bytes = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0".to_vec();
+        for i in 0..200u32 {
+            bytes.extend([[0; 4], (i * 10 + i % 3).to_le_bytes(), 60u32.to_le_bytes(), 60u32.to_le_bytes()].concat());
+            bytes.extend([&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46][..], &[i as u8; 42]].concat());
+        }
+        let path = |name: &str| std::env::temp_dir().join(format!("wirespeed-source-{}-{name}", std::process::id()));
+        let files = [(path("a.pcap"), bytes.clone()), (path("a.pcap.gz"), crate::input::tests::gzip(&bytes))];
+        for (file, bytes) in &files {
+            std::fs::write(file, bytes).unwrap();
+            let spec = SourceSpec { capture: Some(file.clone()), rounds: Some(3), ..SourceSpec::default() };
+            for kept in [true, false] {
+                let mut blueprint = Blueprint::new(&spec, None).unwrap();
+                if let Plan::Replayed(replay) = &mut blueprint.kind
+                    && !kept
+                {
+                    Arc::get_mut(replay).unwrap().kept = None;
+                }
+                let start = blueprint.source(1, &Load::Timestamps(1.0)).unwrap();
+                let whole = rest(&mut start.clone(), 1000);
+                assert_eq!(whole.len(), 600);
+                for at in [0, 1, 137, 199, 200, 201, 599, 600] {
+                    let mut source = start.clone();
+                    rest(&mut source, at);
+                    let mut clone = source.clone();
+                    assert_eq!(rest(&mut source, 1000), whole[at..], "the source at {at}");
+                    assert_eq!(rest(&mut clone, 1000), whole[at..], "the clone at {at}");
+                }
+            }
+            std::fs::remove_file(file).unwrap();
+        }
     }
 
     #[test]

@@ -148,14 +148,10 @@ struct Entry {
 /// Not TOML, an unknown key, an address or filter that is not one, rules that no set has, sessions that
 /// contradict themselves or each other: with the line.
 pub fn parse(text: &str, origin: &str) -> Result<SessionFile, FunctionError> {
-    let at = |offset: usize, message: String| FunctionError::Line {
-        origin: origin.into(),
-        line: text.get(..offset).unwrap_or(text).matches('\n').count() + 1,
-        message,
-    };
+    let source = Source { text, origin };
     let file: File = toml::from_str(text).map_err(|e| {
         let start = e.span().map_or(0, |s| s.start);
-        at(start, e.message().trim_end().replace('\n', "; "))
+        source.error(start, e.message().trim_end().replace('\n', "; "))
     })?;
     let mut sessions = Vec::with_capacity(file.session.len());
     let mut seen = std::collections::HashMap::new();
@@ -168,85 +164,100 @@ pub fn parse(text: &str, origin: &str) -> Result<SessionFile, FunctionError> {
                 entry.rules.get_ref(),
                 names.join(", ")
             );
-            return Err(at(entry.rules.span().start, message));
+            return Err(source.error(entry.rules.span().start, message));
         };
-        let peer: Ipv4Addr = entry.peer.get_ref().parse().map_err(|_| {
-            at(entry.peer.span().start, format!("peer = {:?}: an IPv4 address is wanted", entry.peer.get_ref()))
-        })?;
-        let mut session = Session { seid: entry.seid, uplink_teid: entry.uplink_teid, ..Session::default() };
-        for ue in &entry.ue {
-            let wanted = "an IPv4 address such as \"10.45.0.2\" or a prefix such as \"2001:db8:1::/64\" is wanted, one of each at most";
-            let bad = || at(ue.span().start, format!("ue = {:?}: {wanted}", ue.get_ref()));
-            match ue.get_ref().parse::<Prefix>() {
-                Ok(Prefix::V4 { addr, len: 32 }) if session.ue_v4.is_none() => session.ue_v4 = Some(addr.into()),
-                Ok(Prefix::V6 { addr, len: 64 }) if session.ue_v6.is_none() => session.ue_v6 = Some(addr.into()),
-                _ => return Err(bad()),
-            }
-        }
-        for pdr in &set.pdr {
-            let filter = |f: &Spanned<String>| f.get_ref().parse::<SdfFilter>().map_err(|e| at(f.span().start, e));
-            session.pdrs.push(Pdr {
-                id: pdr.id,
-                precedence: pdr.precedence,
-                direction: pdr.direction,
-                filters: pdr.filters.iter().map(filter).collect::<Result<_, _>>()?,
-                qfi: pdr.qfi,
-                far: pdr.far,
-                qers: pdr.qers.clone(),
-                urrs: pdr.urrs.clone(),
-            });
-        }
-        session.fars = set
-            .far
-            .iter()
-            .map(|far| Far {
-                id: far.id,
-                action: match far.action {
-                    ActionName::ToCore => Action::ToCore,
-                    ActionName::ToAccess => Action::ToAccess { peer, teid: entry.downlink_teid, qfi: entry.qfi },
-                    ActionName::Drop => Action::Drop,
-                    ActionName::Buffer => Action::Buffer,
-                },
-            })
-            .collect();
-        let bucket = |bps: Option<u64>, bytes: u32| bps.map(|bits_per_s| Bucket { bits_per_s, bytes });
-        session.qers = set
-            .qer
-            .iter()
-            .map(|q| Qer {
-                id: q.id,
-                uplink_closed: q.uplink_closed,
-                downlink_closed: q.downlink_closed,
-                uplink: bucket(q.uplink_bps, q.burst),
-                downlink: bucket(q.downlink_bps, q.burst),
-            })
-            .collect();
-        session.urrs = set
-            .urr
-            .iter()
-            .map(|u| Urr {
-                id: u.id,
-                volume_threshold: u.volume_threshold,
-                time_threshold_s: u.time_threshold_s,
-                volume_quota: u.volume_quota,
-            })
-            .collect();
-        session.check().map_err(|e| at(start, e.to_string()))?;
+        let session = session(entry, set, &source)?;
+        session.check().map_err(|e| source.error(start, e.to_string()))?;
         let keys = [("seid", session.seid.to_string()), ("uplink_teid", session.uplink_teid.to_string())];
         let keys = keys.into_iter().chain(session.addresses().map(|a| ("ue", a.to_string())));
         for key in keys {
             if let Some(first) = seen.insert(key.clone(), start) {
-                let line = text.get(..first).unwrap_or(text).matches('\n').count() + 1;
+                let line = source.line(first);
                 let message = format!("{} = {}: the session in line {line} has it (give each its own)", key.0, key.1);
-                return Err(at(start, message));
+                return Err(source.error(start, message));
             }
         }
         sessions.push(session);
     }
     if sessions.is_empty() {
-        return Err(at(0, "no [[session]] in it: at least one is wanted".into()));
+        return Err(source.error(0, "no [[session]] in it: at least one is wanted".into()));
     }
     Ok(SessionFile { sessions })
+}
+
+/// What is read, for messages.
+struct Source<'a> {
+    text: &'a str,
+    origin: &'a str,
+}
+
+impl Source<'_> {
+    /// The line of a byte, from 1.
+    fn line(&self, offset: usize) -> usize {
+        self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1
+    }
+
+    fn error(&self, offset: usize, message: String) -> FunctionError {
+        FunctionError::Line { origin: self.origin.into(), line: self.line(offset), message }
+    }
+}
+
+/// The session of `entry`, which has the rules of `set`.
+fn session(entry: &Entry, set: &RuleSet, source: &Source) -> Result<Session, FunctionError> {
+    let peer: Ipv4Addr = entry.peer.get_ref().parse().map_err(|_| {
+        source.error(entry.peer.span().start, format!("peer = {:?}: an IPv4 address is wanted", entry.peer.get_ref()))
+    })?;
+    let mut session = Session { seid: entry.seid, uplink_teid: entry.uplink_teid, ..Session::default() };
+    for ue in &entry.ue {
+        let wanted = "an IPv4 address such as \"10.45.0.2\" or a prefix such as \"2001:db8:1::/64\" is wanted, one of each at most";
+        let bad = || source.error(ue.span().start, format!("ue = {:?}: {wanted}", ue.get_ref()));
+        match ue.get_ref().parse::<Prefix>() {
+            Ok(Prefix::V4 { addr, len: 32 }) if session.ue_v4.is_none() => session.ue_v4 = Some(addr.into()),
+            Ok(Prefix::V6 { addr, len: 64 }) if session.ue_v6.is_none() => session.ue_v6 = Some(addr.into()),
+            _ => return Err(bad()),
+        }
+    }
+    for pdr in &set.pdr {
+        let filter =
+            |f: &Spanned<String>| f.get_ref().parse::<SdfFilter>().map_err(|e| source.error(f.span().start, e));
+        session.pdrs.push(Pdr {
+            id: pdr.id,
+            precedence: pdr.precedence,
+            direction: pdr.direction,
+            filters: pdr.filters.iter().map(filter).collect::<Result<_, _>>()?,
+            qfi: pdr.qfi,
+            far: pdr.far,
+            qers: pdr.qers.clone(),
+            urrs: pdr.urrs.clone(),
+        });
+    }
+    let far = |far: &FarEntry| Far {
+        id: far.id,
+        action: match far.action {
+            ActionName::ToCore => Action::ToCore,
+            ActionName::ToAccess => Action::ToAccess { peer, teid: entry.downlink_teid, qfi: entry.qfi },
+            ActionName::Drop => Action::Drop,
+            ActionName::Buffer => Action::Buffer,
+        },
+    };
+    let bucket = |bps: Option<u64>, bytes: u32| bps.map(|bits_per_s| Bucket { bits_per_s, bytes });
+    let qer = |q: &QerEntry| Qer {
+        id: q.id,
+        uplink_closed: q.uplink_closed,
+        downlink_closed: q.downlink_closed,
+        uplink: bucket(q.uplink_bps, q.burst),
+        downlink: bucket(q.downlink_bps, q.burst),
+    };
+    let urr = |u: &UrrEntry| Urr {
+        id: u.id,
+        volume_threshold: u.volume_threshold,
+        time_threshold_s: u.time_threshold_s,
+        volume_quota: u.volume_quota,
+    };
+    session.fars = set.far.iter().map(far).collect();
+    session.qers = set.qer.iter().map(qer).collect();
+    session.urrs = set.urr.iter().map(urr).collect();
+    Ok(session)
 }
 
 #[cfg(test)]

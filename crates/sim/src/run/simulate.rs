@@ -298,6 +298,7 @@ pub(crate) fn advance(
 }
 
 /// What warm-up is judged by.
+#[derive(Clone)]
 struct Transient {
     sojourns: BatchMeans,
     /// Packets that were lost before they got an mbuf.

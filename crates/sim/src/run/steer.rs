@@ -26,10 +26,10 @@ impl PolicySpec {
     fn policy(&self, ways: u32) -> Result<InLoop, ScenarioError> {
         let floors = self.floors(ways);
         Ok(match self.kind {
-            PolicyKind::Shared => InLoop::Baseline(Box::new(Shared::new(floors, self.io_ways))),
-            PolicyKind::Isolated => InLoop::Baseline(Box::new(Isolated::new(floors, self.io_ways))),
-            PolicyKind::Thresholds => InLoop::Baseline(Box::new(Thresholds::new(floors, self.miss_rate))),
-            PolicyKind::Iat => InLoop::Baseline(Box::new(IatLike::new(floors))),
+            PolicyKind::Shared => InLoop::Shared(Shared::new(floors, self.io_ways)),
+            PolicyKind::Isolated => InLoop::Isolated(Isolated::new(floors, self.io_ways)),
+            PolicyKind::Thresholds => InLoop::Thresholds(Thresholds::new(floors, self.miss_rate)),
+            PolicyKind::Iat => InLoop::Iat(IatLike::new(floors)),
             PolicyKind::Allocator => {
                 let spec =
                     AllocatorSpec { floors, start_io: self.io_ways, rx_class: RX_CLASS.0, ..AllocatorSpec::default() };
@@ -44,17 +44,24 @@ impl PolicySpec {
     }
 }
 
-/// The policy of a run; the allocator apart from others, for its states.
+/// The policy of a run.
+#[derive(Clone)]
 enum InLoop {
     Allocator(Box<Allocator>),
-    Baseline(Box<dyn Policy + Send>),
+    Shared(Shared),
+    Isolated(Isolated),
+    Thresholds(Thresholds),
+    Iat(IatLike),
 }
 
 impl Policy for InLoop {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
         match self {
             InLoop::Allocator(allocator) => allocator.decide(seen),
-            InLoop::Baseline(policy) => policy.decide(seen),
+            InLoop::Shared(policy) => policy.decide(seen),
+            InLoop::Isolated(policy) => policy.decide(seen),
+            InLoop::Thresholds(policy) => policy.decide(seen),
+            InLoop::Iat(policy) => policy.decide(seen),
         }
     }
 }
@@ -87,6 +94,7 @@ pub struct ControlInterval {
 }
 
 /// The loop. [`Steer::step`] is to be called when [`Steer::next`] has come.
+#[derive(Clone)]
 pub struct Steer {
     steering: Steering<InLoop>,
     profiler: Profiler,
@@ -148,7 +156,7 @@ impl Steer {
             core_ways,
             state: match self.steering.policy() {
                 InLoop::Allocator(allocator) => Some(allocator.state().name()),
-                InLoop::Baseline(_) => None,
+                _ => None,
             },
             decided_io_ways: decided,
             received: now.1 - before.1,
@@ -167,6 +175,7 @@ impl Steer {
 }
 
 /// Reads counters as a real machine gives them.
+#[derive(Clone)]
 struct Profiler {
     pipeline: bool,
     noise: f64,

@@ -37,7 +37,8 @@ pub struct Totals {
     pub busy: Ps,
 }
 
-/// The server.
+/// The server. A clone goes on from where this stands, apart from it.
+#[derive(Clone)]
 pub struct Stepped {
     server: Server,
     stock: Arc<Stock>,

@@ -161,7 +161,9 @@ pub struct MbufStates {
     pub free: u64,
 }
 
-/// The server. See the module header.
+/// The server. See the module header. A clone goes on from where this stands, apart from it; both share the packet
+/// function's tables that nothing changes.
+#[derive(Clone)]
 pub struct Server {
     engine: Engine<Event>,
     source: Source,
@@ -226,6 +228,7 @@ pub struct Server {
     lost: u64,
 }
 
+#[derive(Clone)]
 struct Crossing {
     received: Received,
     descriptor: u64,
@@ -284,6 +287,7 @@ enum State {
 }
 
 /// How received packets find their worker.
+#[derive(Clone)]
 struct Pipeline {
     spec: PipelineSpec,
     /// Over the workers, by the hash of what decides.
@@ -291,6 +295,7 @@ struct Pipeline {
 }
 
 /// Where a core takes packets from.
+#[derive(Clone)]
 enum Input {
     Nic(RxQueue),
     /// What a receiving core has handed over, and its queue.
@@ -298,6 +303,7 @@ enum Input {
 }
 
 /// A packet that a receiving core has handed over at `visible`.
+#[derive(Clone)]
 struct Handed {
     received: Received,
     /// What the time from its arrival until it was handed over was spent on.
@@ -321,6 +327,7 @@ impl Input {
     }
 }
 
+#[derive(Clone)]
 struct Worker {
     core: Core,
     input: Input,
@@ -336,6 +343,7 @@ struct Worker {
 }
 
 /// A packet of the burst that a core works on.
+#[derive(Clone)]
 struct InBurst {
     arrival: Ps,
     frame_bytes: u32,
@@ -347,6 +355,26 @@ struct InBurst {
     mbuf: u32,
 }
 
+impl InBurst {
+    /// What its time up to the end of its burst was spent on; `replayed` is that of the burst, which began at `started`.
+    fn spent(&self, replayed: Attribution, started: Ps) -> Attribution {
+        let mut attribution = replayed;
+        let waited = started - self.visible;
+        match &self.before {
+            Some(before) => {
+                attribution += before;
+                attribution.charge(Reason::Queue, waited);
+            }
+            None => {
+                attribution.charge(Reason::Pcie, self.visible - self.arrival - self.dma_memory);
+                attribution.charge(Reason::DmaMemory, self.dma_memory);
+                attribution.charge(Reason::Ring, waited);
+            }
+        }
+        attribution
+    }
+}
+
 /// Where a packet goes from its burst.
 #[derive(Clone, Copy)]
 enum Next {
@@ -356,6 +384,7 @@ enum Next {
 }
 
 /// What a core hands to the NIC at the end of a burst.
+#[derive(Clone)]
 struct Batch {
     core: usize,
     at: Ps,
@@ -372,7 +401,7 @@ struct HandedOver {
     in_memory: Ps,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leaving {
     id: PacketId,
     arrival: Ps,
@@ -384,6 +413,89 @@ struct Leaving {
     port: PortId,
     mbuf: u32,
     attribution: Attribution,
+}
+
+/// The memory system of `scenario`, and where in it everything lies.
+fn placed(
+    scenario: &Scenario,
+    function: &Function,
+    pool: &Mempool,
+    seed: Seed,
+) -> Result<(Hierarchy, ServerLayout), ScenarioError> {
+    let (m, nic) = (&scenario.machine, &scenario.nic);
+    let all_cores = m.cores + others::cores(&scenario.neighbours);
+    let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
+    let mut regions = function.regions();
+    let tables = regions.len();
+    regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
+    regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
+        id: PACKET_BUFFER,
+        name: BUFFER.into(),
+        bytes: buffer.size.bytes(),
+        sharing: Sharing::Shared,
+    }));
+    regions.extend(others::region(&scenario.neighbours));
+    let layout = ServerLayout::paged(
+        m.cores,
+        scenario.mempool.size,
+        pool.ring_bytes(),
+        nic.rx_descriptors,
+        nic.tx_descriptors,
+        nic.ports,
+        &regions,
+        |group, name| match name {
+            BUFFER => m.buffer_alignment(group, name),
+            _ => m.page_of(group, name),
+        },
+    )?;
+    m.place(&mut memory, &layout)?;
+    clos::apply(&m.clos, &mut memory)?;
+    owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
+    memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
+    Ok((memory, layout))
+}
+
+impl Worker {
+    /// Those of `scenario`; receive queues take their mbufs from `pool`.
+    fn of_all(scenario: &Scenario, pool: &mut Mempool, poll: Ps, seed: Seed) -> Result<Vec<Worker>, ScenarioError> {
+        let (m, nic) = (&scenario.machine, &scenario.nic);
+        // Polls of different cores are not in step.
+        let mut phases = seed.stream("machine.core.poll_phase");
+        let mut all = Vec::with_capacity(m.cores as usize);
+        for i in 0..m.cores as u16 {
+            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let input = match &scenario.pipeline {
+                Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
+                    Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
+                }
+                _ => {
+                    // Scenario::check has held the inequality that makes this possible.
+                    let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), pool) else {
+                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
+                        continue;
+                    };
+                    Input::Nic(rx)
+                }
+            };
+            core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
+                Input::Nic(_) => RX_CLASS,
+                Input::Queue(..) => WORK_CLASS,
+            }));
+            let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
+            all.push(Worker {
+                core,
+                input,
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
+                state: State::Polling(phase),
+                latest_visible: Ps::ZERO,
+                started: Ps::ZERO,
+                in_burst: Vec::new(),
+                packets: Vec::new(),
+                counters: CoreCounters::default(),
+            });
+        }
+        Ok(all)
+    }
 }
 
 impl Server {
@@ -401,85 +513,15 @@ impl Server {
     ) -> Result<Server, ScenarioError> {
         let m = &scenario.machine;
         let nic = &scenario.nic;
-        let all_cores = m.cores + others::cores(&scenario.neighbours);
-        let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
-        let mut regions = function.regions();
-        let tables = regions.len();
-        regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
-        regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
-            id: PACKET_BUFFER,
-            name: BUFFER.into(),
-            bytes: buffer.size.bytes(),
-            sharing: Sharing::Shared,
-        }));
-        regions.extend(others::region(&scenario.neighbours));
-        let layout = ServerLayout::paged(
-            m.cores,
-            scenario.mempool.size,
-            pool.ring_bytes(),
-            nic.rx_descriptors,
-            nic.tx_descriptors,
-            nic.ports,
-            &regions,
-            |group, name| match name {
-                BUFFER => m.buffer_alignment(group, name),
-                _ => m.page_of(group, name),
-            },
-        )?;
-        m.place(&mut memory, &layout)?;
-        clos::apply(&m.clos, &mut memory)?;
-        owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
-        memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
-        let scattered = match &scenario.buffer {
-            None => None,
-            Some(spec) => {
-                let mut order = seed.stream("buffer.order");
-                let draw = |n| rand::RngExt::random_range(&mut order, 0..n);
-                let base = layout.address(PACKET_BUFFER, 0, 0);
-                Some(Box::new(Scattered::new(spec, scenario.mempool.size, base, draw)?))
-            }
-        };
-        // Polls of different cores are not in step.
+        let (memory, layout) = placed(scenario, &function, &pool, seed)?;
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
-        let mut phases = seed.stream("machine.core.poll_phase");
-        let mut cores = Vec::with_capacity(m.cores as usize);
-        for i in 0..m.cores as u16 {
-            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
-            let input = match &scenario.pipeline {
-                Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
-                    Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
-                }
-                _ => {
-                    // Scenario::check has held the inequality that makes this possible.
-                    let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
-                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
-                        continue;
-                    };
-                    Input::Nic(rx)
-                }
-            };
-            core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
-                Input::Nic(_) => RX_CLASS,
-                Input::Queue(..) => WORK_CLASS,
-            }));
-            let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
-            cores.push(Worker {
-                core,
-                input,
-                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
-                state: State::Polling(phase),
-                latest_visible: Ps::ZERO,
-                started: Ps::ZERO,
-                in_burst: Vec::new(),
-                packets: Vec::new(),
-                counters: CoreCounters::default(),
-            });
-        }
+        let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
+        let cores = Worker::of_all(scenario, &mut pool, poll, seed)?;
         let mut server = Server {
             engine: Engine::new(),
             source,
@@ -1048,6 +1090,7 @@ impl Server {
         }
     }
 
+    /// The burst of core `i` is complete: its packets go where they go from there, and the core looks for more.
     fn finish_burst(&mut self, i: usize, observer: &mut impl Observer) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
@@ -1058,35 +1101,19 @@ impl Server {
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
-            let spent = || {
-                let mut attribution = worker.core.attribution(index);
-                let waited = worker.started - entry.visible;
-                match &entry.before {
-                    Some(before) => {
-                        attribution += before;
-                        attribution.charge(Reason::Queue, waited);
-                    }
-                    None => {
-                        attribution.charge(Reason::Pcie, entry.visible - entry.arrival - entry.dma_memory);
-                        attribution.charge(Reason::DmaMemory, entry.dma_memory);
-                        attribution.charge(Reason::Ring, waited);
-                    }
-                }
-                attribution
-            };
             let fate = match entry.next {
                 Next::Ends(fate) => {
                     self.lost += u64::from(matches!(fate, Fate::Lost(_)));
                     fate
                 }
                 Next::Worker(to) => {
+                    let before = Box::new(entry.spent(worker.core.attribution(index), worker.started));
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
-                    handed.push((to, Handed { received, before: Box::new(spent()) }));
+                    handed.push((to, Handed { received, before }));
                     continue;
                 }
             };
             if let Fate::Sent(port) = fate {
-                let attribution = spent();
                 leaving.push(Leaving {
                     id: packet.id,
                     arrival: entry.arrival,
@@ -1095,7 +1122,7 @@ impl Server {
                     moved: packet.moved,
                     port,
                     mbuf: entry.mbuf,
-                    attribution,
+                    attribution: entry.spent(worker.core.attribution(index), worker.started),
                 });
             } else {
                 if let Some(scattered) = &mut self.scattered {
@@ -1114,21 +1141,7 @@ impl Server {
             }
             self.spare.push(packet);
         }
-        if !leaving.is_empty() {
-            let batch = Batch { core: i, at: now, in_memory: Ps::ZERO, packets: leaving };
-            let slot = match self.free_batches.pop() {
-                Some(slot) => {
-                    self.batches[slot] = Some(batch);
-                    slot
-                }
-                None => {
-                    self.batches.push(Some(batch));
-                    self.batches.len() - 1
-                }
-            };
-            // The doorbell crosses, then the read request.
-            self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, Event::ReadDescriptors(slot));
-        }
+        self.hand_to_nic(i, leaving);
         for (to, packet) in handed.drain(..) {
             if let Input::Queue(_, queue) = &mut self.cores[to].input {
                 queue.push_back(packet);
@@ -1136,6 +1149,33 @@ impl Server {
             self.wake(to, now);
         }
         self.handed = handed;
+        self.look_for_more(i);
+    }
+
+    /// Core `i` hands `packets` to the NIC, which comes for them.
+    fn hand_to_nic(&mut self, i: usize, packets: Vec<Leaving>) {
+        if packets.is_empty() {
+            return;
+        }
+        let now = self.engine.now();
+        let batch = Batch { core: i, at: now, in_memory: Ps::ZERO, packets };
+        let slot = match self.free_batches.pop() {
+            Some(slot) => {
+                self.batches[slot] = Some(batch);
+                slot
+            }
+            None => {
+                self.batches.push(Some(batch));
+                self.batches.len() - 1
+            }
+        };
+        // The doorbell crosses, then the read request.
+        self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, Event::ReadDescriptors(slot));
+    }
+
+    /// Core `i` has nothing in hand: it begins its next burst, or polls for one.
+    fn look_for_more(&mut self, i: usize) {
+        let now = self.engine.now();
         let worker = &mut self.cores[i];
         match worker.input.oldest() {
             Some(visible) if visible <= now => {
@@ -1282,6 +1322,7 @@ impl Server {
 }
 
 /// Where packets lie that an allocator places: the driver's mbufs keep their headers and headroom.
+#[derive(Clone)]
 struct Scattered {
     buffer: PacketBuffer,
     base: Addr,
@@ -1294,6 +1335,15 @@ struct Scattered {
 }
 
 impl Scattered {
+    /// What `scenario` has of it.
+    fn of(scenario: &Scenario, layout: &ServerLayout, seed: Seed) -> Result<Option<Scattered>, MachineError> {
+        let Some(spec) = &scenario.buffer else { return Ok(None) };
+        let mut order = seed.stream("buffer.order");
+        let draw = |n| rand::RngExt::random_range(&mut order, 0..n);
+        let base = layout.address(PACKET_BUFFER, 0, 0);
+        Scattered::new(spec, scenario.mempool.size, base, draw).map(Some)
+    }
+
     fn new(
         spec: &BufferSpec,
         mbufs: u32,
@@ -1397,7 +1447,7 @@ pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
 }
 
 /// Locks of functions: who holds each, and who waits, first come first served.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Locks {
     held: std::collections::BTreeMap<u32, VecDeque<usize>>,
 }

@@ -34,6 +34,7 @@ pub struct NeighbourCounters {
 }
 
 /// A core of a neighbour.
+#[derive(Clone)]
 pub(crate) struct Neighbour {
     core: Core,
     spec: NeighbourSpec,

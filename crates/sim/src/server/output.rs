@@ -16,7 +16,7 @@ use units::{LINE_BYTES, Line, Ps};
 use super::{Event, HandedOver, Leaving, Observer, PRIORITY_NIC, Server};
 
 /// What the NIC has to send.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Output {
     /// Lines of a block.
     block: u64,
@@ -34,7 +34,7 @@ pub(super) struct Output {
 }
 
 /// A transmit queue: packets that are read, or are to be.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Queue {
     packets: VecDeque<Reading>,
     /// How many of them, the oldest, are asked for to their end.
@@ -43,7 +43,7 @@ struct Queue {
     left: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     packet: Leaving,
     batch: HandedOver,

@@ -16,7 +16,7 @@ use super::output::Block;
 use super::{Event, HandedOver, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
 
 /// Built for a machine whose memory has controllers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     /// When memory has its next turn; [`Ps::MAX`] if no event is scheduled for it.
     due: Ps,
@@ -57,7 +57,7 @@ struct Turn {
     replays: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Writing {
     received: Received,
     bytes: u64,
@@ -66,7 +66,7 @@ struct Writing {
     state: Result<Ps, Transaction>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     packet: Leaving,
     batch: HandedOver,

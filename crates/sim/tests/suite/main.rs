@@ -1,6 +1,7 @@
 //! What `sim` does, seen from outside. One program: each program of tests links everything once more.
 
 mod applications;
+mod clones;
 mod coherence;
 mod owners;
 mod packet_buffer;

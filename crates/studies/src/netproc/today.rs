@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use engine::Seed;
 use machine::buffer::{Allocation, BufferSpec, PacketBuffer};
+use machine::dram::standard::Standard;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -105,58 +106,22 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
     }
     let total = spec.memories.len() * spec.blocks.len() * spec.allocations.len() * spec.seeds as usize;
     let mut done = 0;
-    let mut rows: Vec<(Vec<f64>, Value)> = Vec::new();
+    let mut rows: Vec<Value> = Vec::new();
     for memory in &spec.memories {
         let standard = standard(memory, None)?;
-        let peak = standard.peak_bytes_per_s();
-        let mut settings = Vec::new();
-        for order in &spec.orders {
-            for page in &spec.pages {
-                settings.push((order.clone(), page.clone()));
-            }
-        }
+        let settings: Vec<Setting> =
+            spec.orders.iter().flat_map(|order| spec.pages.iter().map(move |page| Setting { order, page })).collect();
         for &block in &spec.blocks {
             let mut baseline: Vec<Vec<f64>> = Vec::new();
             for &allocation in &spec.allocations {
-                let mut gbps: Vec<Vec<f64>> = vec![Vec::new(); settings.len()];
-                let mut hits: Vec<Vec<f64>> = gbps.clone();
-                let mut latency: Vec<Vec<f64>> = gbps.clone();
-                let mut energy: Vec<Vec<f64>> = gbps.clone();
-                let mut share: Vec<Vec<f64>> = gbps.clone();
+                let mut found = vec![Found::default(); settings.len()];
                 let (mut fragmentation, mut stalls) = (Vec::new(), 0);
                 for k in 0..spec.seeds {
                     let stream = stream(spec, allocation, block, Seed(spec.seed).child(k).0)?;
                     fragmentation.push(stream.fragmentation);
                     stalls += stream.stalls;
-                    for (at, (order, page)) in settings.iter().enumerate() {
-                        let dram = |offered: &str| {
-                            Dram::new(&DramSettings {
-                                preset: memory,
-                                map: Some(&spec.map),
-                                offered: Some(offered),
-                                order: Some(order),
-                                page: Some(page),
-                                ..DramSettings::default()
-                            })
-                        };
-                        let number = |document: &Value, key: &str| document[key].as_f64().unwrap_or(0.0);
-                        let document = dram("saturated")?.simulate(&stream.requests, false)?.document;
-                        share[at].push(number(&document, "peak_share"));
-                        let bytes_per_s = number(&document, "peak_share") * peak;
-                        // Each byte is written and read.
-                        gbps[at].push(bytes_per_s * stream.packet_share * 8e-9 / 2.0);
-                        let found: f64 =
-                            ["row_hits", "row_misses", "row_conflicts"].iter().map(|key| number(&document, key)).sum();
-                        hits[at].push(number(&document, "row_hits") / found.max(1.0));
-                        let carried = number(&document, "bytes") * stream.packet_share;
-                        energy[at].push(document["energy_nj"]["total"].as_f64().unwrap_or(f64::NAN) / carried);
-                        // As requests a clock over all channels.
-                        let per_clock = OFFERED * peak / (f64::from(standard.clock_mhz) * 1e6 * LINE_BYTES as f64);
-                        let mut paced = stream.requests.clone();
-                        paced.clocks = (0..paced.addresses.len()).map(|i| (i as f64 / per_clock) as u64).collect();
-                        let document = dram("trace")?.simulate(&paced, false)?.document;
-                        let clocks = document["read_latency_clk"]["p99"].as_f64().unwrap_or(f64::NAN);
-                        latency[at].push(clocks * 1e3 / f64::from(standard.clock_mhz));
+                    for (setting, found) in settings.iter().zip(&mut found) {
+                        found.measure(spec, memory, setting, &standard, &stream)?;
                     }
                     done += 1;
                     if !progress(done, total) {
@@ -164,46 +129,107 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
                     }
                 }
                 if baseline.is_empty() {
-                    baseline.clone_from(&gbps);
+                    baseline.extend(found.iter().map(|found| found.gbps.clone()));
                 }
-                for (at, (order, page)) in settings.iter().enumerate() {
-                    let gains: Vec<f64> =
-                        gbps[at].iter().zip(&baseline[at]).map(|(ours, base)| (ours / base - 1.0) * 100.0).collect();
-                    let mean = interval(&gbps[at]).0;
-                    let value = |values: &[f64]| {
-                        let (mean, half_width) = interval(values);
-                        json!({ "mean": finite(mean), "half_width": half_width.and_then(finite) })
-                    };
-                    let memories: Vec<Value> = spec
-                        .rates
-                        .iter()
-                        .map(|rate| json!({ "gbps": rate, "memories": (rate / mean).ceil() }))
-                        .collect();
-                    let row = json!({
+                for ((setting, found), baseline) in settings.iter().zip(&found).zip(&baseline) {
+                    rows.push(json!({
                         "memory": memory,
-                        "peak_gb_per_s": peak / 1e9,
+                        "peak_gb_per_s": standard.peak_bytes_per_s() / 1e9,
                         "allocation": allocation.name(),
-                        "order": order,
-                        "page": page,
+                        "order": setting.order,
+                        "page": setting.page,
                         "block": block,
-                        "gbps": value(&gbps[at]),
-                        "gain_pct": value(&gains),
-                        "row_hit_rate": value(&hits[at]),
-                        "peak_share": value(&share[at]),
-                        "p99_read_ns_at_half_peak": value(&latency[at]),
+                        "gbps": mean(&found.gbps),
+                        "gain_pct": mean(&found.gains(baseline)),
+                        "row_hit_rate": mean(&found.hits),
+                        "peak_share": mean(&found.share),
+                        "p99_read_ns_at_half_peak": mean(&found.latency),
                         // Offered more than it carries, requests wait for as long as the trace is: no latency of the memory.
-                        "half_peak_is_overload": share[at].iter().any(|share| *share < OFFERED),
-                        "nj_per_byte": value(&energy[at]),
-                        "fragmentation": value(&fragmentation),
+                        "half_peak_is_overload": found.share.iter().any(|share| *share < OFFERED),
+                        "nj_per_byte": mean(&found.energy),
+                        "fragmentation": mean(&fragmentation),
                         "stalls": stalls,
-                        "memories": memories,
-                    });
-                    rows.push((gains, row));
+                        "memories": found.memories(&spec.rates),
+                    }));
                 }
             }
         }
     }
-    Ok(json!({ "spec": spec, "rows": rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>() }))
+    Ok(json!({ "spec": spec, "rows": rows }))
+}
+
+/// How a controller is set.
+struct Setting<'a> {
+    order: &'a String,
+    page: &'a String,
+}
+
+/// What was found under one setting, a number a seed.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    gbps: Vec<f64>,
+    hits: Vec<f64>,
+    latency: Vec<f64>,
+    energy: Vec<f64>,
+    share: Vec<f64>,
+}
+
+impl Found {
+    /// Simulates `stream` as fast as it goes, and at [`OFFERED`].
+    fn measure(
+        &mut self,
+        spec: &TodaySpec,
+        memory: &str,
+        setting: &Setting,
+        standard: &Standard,
+        stream: &Stream,
+    ) -> Result<(), ScenarioError> {
+        let dram = |offered: &str| {
+            Dram::new(&DramSettings {
+                preset: memory,
+                map: Some(&spec.map),
+                offered: Some(offered),
+                order: Some(setting.order),
+                page: Some(setting.page),
+                ..DramSettings::default()
+            })
+        };
+        let peak = standard.peak_bytes_per_s();
+        let number = |document: &Value, key: &str| document[key].as_f64().unwrap_or(0.0);
+        let document = dram("saturated")?.simulate(&stream.requests, false)?.document;
+        self.share.push(number(&document, "peak_share"));
+        let bytes_per_s = number(&document, "peak_share") * peak;
+        // Each byte is written and read.
+        self.gbps.push(bytes_per_s * stream.packet_share * 8e-9 / 2.0);
+        let found: f64 = ["row_hits", "row_misses", "row_conflicts"].iter().map(|key| number(&document, key)).sum();
+        self.hits.push(number(&document, "row_hits") / found.max(1.0));
+        let carried = number(&document, "bytes") * stream.packet_share;
+        self.energy.push(document["energy_nj"]["total"].as_f64().unwrap_or(f64::NAN) / carried);
+        // As requests a clock over all channels.
+        let per_clock = OFFERED * peak / (f64::from(standard.clock_mhz) * 1e6 * LINE_BYTES as f64);
+        let mut paced = stream.requests.clone();
+        paced.clocks = (0..paced.addresses.len()).map(|i| (i as f64 / per_clock) as u64).collect();
+        let document = dram("trace")?.simulate(&paced, false)?.document;
+        let clocks = document["read_latency_clk"]["p99"].as_f64().unwrap_or(f64::NAN);
+        self.latency.push(clocks * 1e3 / f64::from(standard.clock_mhz));
+        Ok(())
+    }
+
+    /// Over `baseline`, in per cent.
+    fn gains(&self, baseline: &[f64]) -> Vec<f64> {
+        self.gbps.iter().zip(baseline).map(|(ours, base)| (ours / base - 1.0) * 100.0).collect()
+    }
+
+    /// How many of the memory each rate takes.
+    fn memories(&self, rates: &[f64]) -> Vec<Value> {
+        let mean = interval(&self.gbps).0;
+        rates.iter().map(|rate| json!({ "gbps": rate, "memories": (rate / mean).ceil() })).collect()
+    }
+}
+
+fn mean(values: &[f64]) -> Value {
+    let (mean, half_width) = interval(values);
+    json!({ "mean": finite(mean), "half_width": half_width.and_then(finite) })
 }
 
 fn finite(value: f64) -> Option<f64> {

@@ -185,17 +185,17 @@ enum StoreOf {
     Ways(u32),
 }
 
-impl System {
-    /// An empty system. `spec` has been checked.
-    pub(super) fn new(spec: &SlicesSpec, seed: Seed, recorded: &[Option<Lookups>]) -> Result<System, MachineError> {
+impl Application {
+    /// Those of `spec`, and how many lines their tables have in all.
+    fn of_all(
+        spec: &SlicesSpec,
+        seed: Seed,
+        recorded: &[Option<Lookups>],
+    ) -> Result<(Vec<Application>, usize), MachineError> {
         let stream = |name: &str| seed.stream(&format!("slices.{name}"));
-        let caches = &spec.caches;
         let has_llc = spec.architecture != Architecture::NoLlc;
         let shared = spec.architecture == Architecture::SharedLlc;
-        let slices = if shared { 1 } else { spec.slices as usize };
-        let level = if shared { &caches.shared } else { &caches.slice };
         let per_line = spec.entries_per_line();
-
         let (mut applications, mut base, mut core, mut slice) = (Vec::new(), 0u64, 0u32, 0u32);
         for (n, a) in spec.applications.iter().enumerate() {
             let workload = match recorded.get(n).cloned().flatten() {
@@ -233,33 +233,52 @@ impl System {
             core += a.cores;
             slice += a.slices;
         }
-        let universe = base as usize;
-        let cache = |bytes_level: &super::spec::Level| {
-            Recency::new(spec.lines_of(bytes_level), bytes_level.ways as usize, universe)
-        };
-        let (store_of, stores) = match (has_llc, shared, spec.reading.pooled, spec.isolation) {
-            (false, ..) => (StoreOf::Slice, Vec::new()),
-            (_, false, true, _) => (StoreOf::Pool, vec![cache(&caches.shared)]),
-            (_, false, false, Isolation::Ways) => {
-                let ways = |a: &super::spec::Application| {
-                    let all = if level.ways == 0 { spec.lines_of(level) as u32 } else { level.ways };
-                    all * a.slices / spec.slices
-                };
-                let sets = if level.ways == 0 { 1 } else { spec.lines_of(level) / level.ways as usize };
-                let of = |a| Recency::new(sets * ways(a) as usize, ways(a) as usize, universe);
-                let stores = spec.applications.iter().flat_map(|a| (0..slices).map(move |_| of(a))).collect();
-                (StoreOf::Ways(slices as u32), stores)
-            }
-            _ => (StoreOf::Slice, (0..slices).map(|_| cache(level)).collect()),
-        };
+        Ok((applications, base as usize))
+    }
+}
+
+/// How many slices the LLC has, and what each is.
+fn slices(spec: &SlicesSpec) -> (usize, &super::spec::Level) {
+    match spec.architecture {
+        Architecture::SharedLlc => (1, &spec.caches.shared),
+        _ => (spec.slices as usize, &spec.caches.slice),
+    }
+}
+
+/// What the LLC's slices hold lines of `universe` lines in.
+fn stores(spec: &SlicesSpec, universe: usize) -> (StoreOf, Vec<Recency>) {
+    let caches = &spec.caches;
+    let has_llc = spec.architecture != Architecture::NoLlc;
+    let shared = spec.architecture == Architecture::SharedLlc;
+    let (slices, level) = slices(spec);
+    let cache = |level: &super::spec::Level| Recency::new(spec.lines_of(level), level.ways as usize, universe);
+    match (has_llc, shared, spec.reading.pooled, spec.isolation) {
+        (false, ..) => (StoreOf::Slice, Vec::new()),
+        (_, false, true, _) => (StoreOf::Pool, vec![cache(&caches.shared)]),
+        (_, false, false, Isolation::Ways) => {
+            let ways = |a: &super::spec::Application| {
+                let all = if level.ways == 0 { spec.lines_of(level) as u32 } else { level.ways };
+                all * a.slices / spec.slices
+            };
+            let sets = if level.ways == 0 { 1 } else { spec.lines_of(level) / level.ways as usize };
+            let of = |a| Recency::new(sets * ways(a) as usize, ways(a) as usize, universe);
+            let stores = spec.applications.iter().flat_map(|a| (0..slices).map(move |_| of(a))).collect();
+            (StoreOf::Ways(slices as u32), stores)
+        }
+        _ => (StoreOf::Slice, (0..slices).map(|_| cache(level)).collect()),
+    }
+}
+
+impl Banks {
+    fn new(spec: &SlicesSpec, seed: Seed) -> Result<Banks, MachineError> {
         let timing = spec.dram.resolve("dram")?;
         let places = (spec.dram.channels * spec.dram.banks) as usize;
-        let banks = match timing {
+        Ok(match timing {
             Timing::Rates { means, exponential } => Banks::Rates {
                 table: Distributor::new(spec.dram.channels, spec.dram.banks),
                 waiting: vec![VecDeque::new(); spec.dram.banks as usize],
                 serves: vec![0; places],
-                source: Source::new(exponential, means[0], stream("dram.service")),
+                source: Source::new(exponential, means[0], seed.stream("slices.dram.service")),
                 slower: (0..spec.dram.banks as usize)
                     .map(|n| {
                         let mean = means[n.min(means.len() - 1)].0 as f64;
@@ -272,7 +291,22 @@ impl System {
                 let inside = machine::stacked::StackedSpec { link_ns: 0.0, ..spec.dram.clone() };
                 Banks::Device(Box::new(machine::stacked::Stacked::new(&inside, "slices.dram", seed)?))
             }
+        })
+    }
+}
+
+impl System {
+    /// An empty system. `spec` has been checked.
+    pub(super) fn new(spec: &SlicesSpec, seed: Seed, recorded: &[Option<Lookups>]) -> Result<System, MachineError> {
+        let stream = |name: &str| seed.stream(&format!("slices.{name}"));
+        let caches = &spec.caches;
+        let (slices, level) = slices(spec);
+        let (applications, universe) = Application::of_all(spec, seed, recorded)?;
+        let cache = |bytes_level: &super::spec::Level| {
+            Recency::new(spec.lines_of(bytes_level), bytes_level.ways as usize, universe)
         };
+        let (store_of, stores) = stores(spec, universe);
+        let banks = Banks::new(spec, seed)?;
         let total: f64 = spec.applications.iter().map(|a| a.rho).sum();
         let mut reached = 0.0;
         let mix = spec.applications.iter().map(|a| {

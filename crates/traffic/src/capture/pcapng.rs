@@ -72,6 +72,36 @@ impl Pcapng {
 
     pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
         loop {
+            let (kind, length) = self.block(input, damage)?;
+            let (offset, body_end) = (input.offset(), length - 4);
+            let record = match kind {
+                INTERFACE => {
+                    self.interface(&input.peek(length)[8..body_end], offset, damage);
+                    None
+                }
+                ENHANCED | PACKET | SIMPLE => {
+                    let record = self.packet(kind, &input.peek(length)[..body_end], length);
+                    if let Err(what) = &record {
+                        damage.add(DamageKind::Corrupt, offset, || what.clone());
+                    }
+                    record.ok()
+                }
+                _ => None,
+            };
+            match record {
+                Some(record) => {
+                    self.last_time = record.time_ps;
+                    return Some(record);
+                }
+                None => input.consume(length),
+            }
+        }
+    }
+
+    /// The type and the length of the next block that is whole, at which `input` then stands: passes over long ones that
+    /// nobody needs and over damage, and takes in what a section header says. [`None`] at the end.
+    fn block(&mut self, input: &mut Input, damage: &mut Damage) -> Option<(u32, usize)> {
+        loop {
             let offset = input.offset();
             let head = input.peek(BLOCK_OVERHEAD);
             if head.is_empty() {
@@ -150,28 +180,7 @@ impl Pcapng {
                     continue;
                 }
             }
-            let body_end = length - 4;
-            let record = match kind {
-                INTERFACE => {
-                    self.interface(&input.peek(length)[8..body_end], offset, damage);
-                    None
-                }
-                ENHANCED | PACKET | SIMPLE => {
-                    let record = self.packet(kind, &input.peek(length)[..body_end], length);
-                    if let Err(what) = &record {
-                        damage.add(DamageKind::Corrupt, offset, || what.clone());
-                    }
-                    record.ok()
-                }
-                _ => None,
-            };
-            match record {
-                Some(record) => {
-                    self.last_time = record.time_ps;
-                    return Some(record);
-                }
-                None => input.consume(length),
-            }
+            return Some((kind, length));
         }
     }
 

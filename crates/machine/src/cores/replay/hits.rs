@@ -5,6 +5,7 @@ use stats::Reason;
 use units::{Addr, LINE_BYTES, Line, Ps};
 
 use super::{Core, REFERENCES, SLOTS};
+use crate::cores::burst::Burst;
 use crate::{Memory, Served};
 
 /// Where the regions of a layout begin for a core and the packet it works on, as far as that is known.
@@ -22,6 +23,28 @@ impl Bases {
         self.0.get(usize::from(region.0)).copied().unwrap_or(NOWHERE)
     }
 
+    /// The line of a reference of `bytes` bytes at `offset` of `region`, if it lies in one and the region in one piece.
+    #[inline(always)]
+    fn line<L: Layout>(
+        &mut self,
+        region: RegionId,
+        offset: u64,
+        bytes: u16,
+        layout: &L,
+        burst: &Burst,
+    ) -> Option<Line> {
+        let mut base = self.of(region);
+        if base == NOWHERE {
+            self.set(region, layout.base(region, &burst.placed()));
+            base = self.of(region);
+            if base == NOWHERE {
+                return None;
+            }
+        }
+        let addr = base + offset;
+        (addr % LINE_BYTES + u64::from(bytes.max(1)) <= LINE_BYTES).then_some(Line(addr / LINE_BYTES))
+    }
+
     /// The packet whose references come next is another one.
     pub(super) fn forget_packet(&mut self) {
         (self.0[usize::from(RegionId::PACKET.0)], self.0[usize::from(RegionId::MBUF.0)]) = (NOWHERE, NOWHERE);
@@ -32,6 +55,23 @@ impl Bases {
         if let Some(entry) = self.0.get_mut(usize::from(region.0)) {
             *entry = base.map_or(NOWHERE, |addr| addr.0);
         }
+    }
+}
+
+/// What has been spent on what has retired: charged to whoever retires when that changes.
+#[derive(Default)]
+struct Spent {
+    work: Ps,
+    l1: Ps,
+    l2: Ps,
+    /// Waits for addresses.
+    address: Ps,
+}
+
+impl Spent {
+    #[inline(always)]
+    fn charge(self, burst: &mut Burst, l1: Reason, l2: Reason) {
+        burst.charge_all([(Reason::Core, self.work), (l1, self.l1), (l2, self.l2), (Reason::Mshr, self.address)]);
     }
 }
 
@@ -51,8 +91,7 @@ impl Core {
         let (mut instructions, mut front_end, mut owed) = (self.instructions, self.front_end, self.owed_work);
         let (mut retired, mut references, mut slot) = (burst.retired, self.references, self.slots);
         let (mut worked, mut cursor) = (self.worked, burst.cursor);
-        // Charged to whoever retires when this changes.
-        let (mut work, mut l1_time, mut l2_time, mut address) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
+        let mut spent = Spent::default();
         let (mut served, mut l2_hits) = (0, 0);
         while let Some(step) = script.step(cursor) {
             let before = step.instructions();
@@ -69,35 +108,18 @@ impl Core {
                     Act::End => burst.end(),
                     _ => break,
                 };
-                work += owed;
+                spent.work += owed;
                 retired += owed;
-                burst.charge_all([
-                    (Reason::Core, work),
-                    (l1_reason, l1_time),
-                    (l2_reason, l2_time),
-                    (Reason::Mshr, address),
-                ]);
+                owed = Ps::ZERO;
+                std::mem::take(&mut spent).charge(burst, l1_reason, l2_reason);
                 burst.retiring = index;
-                (owed, work, l1_time, l2_time, address) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
                 for region in [RegionId::PACKET, RegionId::MBUF] {
                     bases.set(region, layout.base(region, &burst.placed()));
                 }
                 (worked, cursor) = (false, cursor + 1);
                 continue;
             };
-            let mut base = bases.of(region);
-            if base == NOWHERE {
-                bases.set(region, layout.base(region, &burst.placed()));
-                base = bases.of(region);
-                if base == NOWHERE {
-                    break;
-                }
-            }
-            let addr = base + offset;
-            if addr % LINE_BYTES + u64::from(bytes.max(1)) > LINE_BYTES {
-                break;
-            }
-            let line = Line(addr / LINE_BYTES);
+            let Some(line) = bases.line(region, offset, bytes, layout, burst) else { break };
             if in_order {
                 front_end = front_end.max(retired + owed);
             } else {
@@ -127,7 +149,7 @@ impl Core {
             let mut at = front_end;
             if waits {
                 at = start + latency;
-                work += owed;
+                spent.work += owed;
                 retired += owed;
                 owed = Ps::ZERO;
                 // The tag is there, but the data may still be on their way.
@@ -139,8 +161,8 @@ impl Core {
                     }
                 } else if at > retired {
                     let wait = at - retired;
-                    *(if from_l2 { &mut l2_time } else { &mut l1_time }) += wait.min(latency);
-                    address += wait.since(latency);
+                    *(if from_l2 { &mut spent.l2 } else { &mut spent.l1 }) += wait.min(latency);
+                    spent.address += wait.since(latency);
                     retired = at;
                 }
                 if !in_order && retired > front_end + rob_time {
@@ -153,7 +175,7 @@ impl Core {
             (worked, cursor) = (false, cursor + 1);
         }
         memory.count_private_hits(served - l2_hits, l2_hits);
-        burst.charge_all([(Reason::Core, work), (l1_reason, l1_time), (l2_reason, l2_time), (Reason::Mshr, address)]);
+        spent.charge(burst, l1_reason, l2_reason);
         (burst.retired, burst.cursor) = (retired, cursor);
         (self.instructions, self.front_end, self.owed_work) = (instructions, front_end, owed);
         (self.references, self.slots, self.worked) = (references, slot, worked);

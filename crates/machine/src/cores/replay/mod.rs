@@ -131,6 +131,15 @@ enum Kind {
     Owner(u32),
 }
 
+/// What has become of an attempt to dispatch.
+enum Dispatched {
+    Something,
+    /// What is older comes first.
+    Nothing,
+    /// Something outside comes first, or nothing is left.
+    Outside(Step),
+}
+
 /// Where a request's address comes from, and what a wait for it is charged to.
 #[derive(Clone, Copy, Debug)]
 struct Address {
@@ -349,105 +358,146 @@ impl Core {
                 if self.has_nothing_older() {
                     self.replay_hits(script, memory, layout);
                 }
-                let step = script.step(self.burst.cursor);
-                let at_end = step.is_none();
-                let instructions = step.map_or(script.trailing(), probe::Step::instructions);
-                if instructions > 0 && !self.worked {
-                    let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
-                    self.instructions += u64::from(instructions);
-                    self.front_end += time;
-                    self.owed_work += time;
-                    self.worked = true;
-                    // There may be no room for more now.
-                    continue;
+                match self.dispatch(script, memory, layout, now, horizon) {
+                    Dispatched::Something => {}
+                    Dispatched::Nothing => break,
+                    Dispatched::Outside(step) => return step,
                 }
-                if at_end {
-                    if !self.is_drained() {
-                        break;
-                    }
-                    self.drain();
-                    // It does not end before the present.
-                    self.burst.charge(now, Reason::Mshr);
-                    return Step::Done(self.burst.retired);
+            }
+            if let Some(step) = self.go_on(memory, horizon) {
+                return step;
+            }
+        }
+    }
+
+    /// Dispatches the instructions before the next act, or the act.
+    #[inline(always)]
+    fn dispatch<M: Memory, L: Layout>(
+        &mut self,
+        script: &Script,
+        memory: &mut M,
+        layout: &L,
+        now: Ps,
+        horizon: Ps,
+    ) -> Dispatched {
+        let step = script.step(self.burst.cursor);
+        let at_end = step.is_none();
+        let instructions = step.map_or(script.trailing(), probe::Step::instructions);
+        if instructions > 0 && !self.worked {
+            let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
+            self.instructions += u64::from(instructions);
+            self.front_end += time;
+            self.owed_work += time;
+            self.worked = true;
+            // There may be no room for more now.
+            return Dispatched::Something;
+        }
+        if at_end {
+            if !self.is_drained() {
+                return Dispatched::Nothing;
+            }
+            self.drain();
+            // It does not end before the present.
+            self.burst.charge(now, Reason::Mshr);
+            return Dispatched::Outside(Step::Done(self.burst.retired));
+        }
+        let (act, next) = script.act(self.burst.cursor);
+        match act {
+            Act::Touch(r) => {
+                if r.access == Access::Atomic && !self.is_drained() {
+                    return Dispatched::Nothing;
                 }
-                let (act, next) = script.act(self.burst.cursor);
-                match act {
-                    Act::Touch(r) => {
-                        if r.access == Access::Atomic && !self.is_drained() {
-                            break;
-                        }
-                        self.touch(&r, memory, layout, now, horizon);
-                    }
-                    Act::Copy { src, dst } => {
-                        // What no copy engine takes is loads and stores.
-                        let apart = memory.takes_whole_copies();
-                        let begun = self.burst.copying.take();
-                        if apart && begun.is_none() && self.copy_by_engine(&src, &dst, memory, layout) {
-                            self.burst.cursor = next;
-                            self.worked = false;
-                            continue;
-                        }
-                        let mut copy = begun.unwrap_or(CopyLoop::new(src, dst));
-                        if let Some((load, store)) = copy.next() {
-                            if apart || !self.copy_by_engine(&load, &store, memory, layout) {
-                                self.touch(&load, memory, layout, now, horizon);
-                                self.touch(&store, memory, layout, now, horizon);
-                            }
-                            self.burst.copying = Some(copy);
-                            continue;
-                        }
-                    }
-                    Act::Begin(packet) => {
-                        let index = self.burst.begin(packet);
-                        self.bases.forget_packet();
-                        self.change_owner(index);
-                    }
-                    Act::End => {
-                        let none = self.burst.end();
-                        self.bases.forget_packet();
-                        self.change_owner(none);
-                    }
-                    Act::Lock(_) | Act::Unlock(_) if !self.is_drained() => break,
-                    Act::Lock(lock) | Act::Unlock(lock) => {
-                        self.drain();
-                        // Locks are taken in order of time.
-                        if self.burst.retired > horizon {
-                            return Step::At(self.burst.retired);
-                        }
-                        self.burst.cursor = next;
-                        self.worked = false;
-                        return match act {
-                            Act::Lock(_) => Step::Lock(lock, self.burst.retired),
-                            _ => Step::Unlock(lock, self.burst.retired),
-                        };
-                    }
-                    Act::Nothing => {}
+                self.touch(&r, memory, layout, now, horizon);
+            }
+            Act::Copy { src, dst } => {
+                if !self.copy(src, dst, memory, layout, now, horizon) {
+                    return Dispatched::Something;
+                }
+            }
+            Act::Begin(packet) => {
+                let index = self.burst.begin(packet);
+                self.bases.forget_packet();
+                self.change_owner(index);
+            }
+            Act::End => {
+                let none = self.burst.end();
+                self.bases.forget_packet();
+                self.change_owner(none);
+            }
+            Act::Lock(_) | Act::Unlock(_) if !self.is_drained() => return Dispatched::Nothing,
+            Act::Lock(lock) | Act::Unlock(lock) => {
+                self.drain();
+                // Locks are taken in order of time.
+                if self.burst.retired > horizon {
+                    return Dispatched::Outside(Step::At(self.burst.retired));
                 }
                 self.burst.cursor = next;
                 self.worked = false;
+                return Dispatched::Outside(match act {
+                    Act::Lock(_) => Step::Lock(lock, self.burst.retired),
+                    _ => Step::Unlock(lock, self.burst.retired),
+                });
             }
-            let ready = self.next_ready;
-            if ready > self.front_end && self.front_end >= self.bound && self.has_room() {
-                return Step::At(self.front_end);
+            Act::Nothing => {}
+        }
+        self.burst.cursor = next;
+        self.worked = false;
+        Dispatched::Something
+    }
+
+    /// Dispatches a pair of a copy, or all of it where an engine takes it; says whether nothing of it is left.
+    #[inline(always)]
+    fn copy<M: Memory, L: Layout>(
+        &mut self,
+        src: Ref,
+        dst: Ref,
+        memory: &mut M,
+        layout: &L,
+        now: Ps,
+        horizon: Ps,
+    ) -> bool {
+        // What no copy engine takes is loads and stores.
+        let apart = memory.takes_whole_copies();
+        let begun = self.burst.copying.take();
+        if apart && begun.is_none() && self.copy_by_engine(&src, &dst, memory, layout) {
+            return true;
+        }
+        let mut copy = begun.unwrap_or(CopyLoop::new(src, dst));
+        let Some((load, store)) = copy.next() else { return true };
+        if apart || !self.copy_by_engine(&load, &store, memory, layout) {
+            self.touch(&load, memory, layout, now, horizon);
+            self.touch(&store, memory, layout, now, horizon);
+        }
+        self.burst.copying = Some(copy);
+        false
+    }
+
+    /// What goes on while nothing is dispatched: the private miss whose turn it is goes out, or what is known retires. A
+    /// step where something outside comes first.
+    #[inline(always)]
+    fn go_on<M: Memory>(&mut self, memory: &mut M, horizon: Ps) -> Option<Step> {
+        let ready = self.next_ready;
+        if ready > self.front_end && self.front_end >= self.bound && self.has_room() {
+            return Some(Step::At(self.front_end));
+        }
+        if ready == Ps::MAX {
+            if !self.retire_items() {
+                return Some(Step::Wait);
             }
-            if ready == Ps::MAX {
-                if !self.retire_items() {
-                    return Step::Wait;
-                }
-                self.update_window();
-            } else if ready > horizon || ready >= self.bound {
-                return Step::At(ready);
-            } else {
-                let was_full = self.window_end == 0 || self.slots >= self.slots_end;
-                self.issue(self.next, ready, memory);
-                self.retire_items();
-                self.update_limits();
-                if was_full {
-                    // Room in the store buffer or the window comes with this request, not earlier.
-                    self.front_end = self.front_end.max(ready);
-                }
+            self.update_window();
+        } else if ready > horizon || ready >= self.bound {
+            return Some(Step::At(ready));
+        } else {
+            let was_full = self.window_end == 0 || self.slots >= self.slots_end;
+            self.issue(self.next, ready, memory);
+            self.retire_items();
+            self.update_limits();
+            if was_full {
+                // Room in the store buffer or the window comes with this request, not earlier.
+                self.front_end = self.front_end.max(ready);
             }
         }
+        None
     }
 
     /// Whether an instruction more may be dispatched.

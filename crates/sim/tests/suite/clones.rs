@@ -1,0 +1,240 @@
+//! A server that is cloned in the middle: original and clone go on as one that nobody interrupted, packet by packet and
+//! counter by counter, and neither sees what the other does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::Seed;
+use sim::load::{Loaded, Stock, load};
+use sim::run::steer::Steer;
+use sim::scenario::{SCENARIOS, find};
+use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::{Overrides, Scenario};
+use stats::Attribution;
+use units::{CoreId, PacketId, Ps};
+
+/// Packets of a run: caches and rings are in use, and some are lost where any are.
+const PACKETS: u64 = 4_000;
+/// Events between two looks at the policy.
+const EVENTS: usize = 500;
+
+/// Small enough for a test, large enough for misses in the LLC.
+const SMALL: &[&str] = &[
+    "function.forward.prefixes=2000",
+    "traffic.flows.count=500",
+    "traffic.flows.new_share=0.01",
+    "mempool.size=8192",
+    "mempool.cache=32",
+    "nic.rx_descriptors=128",
+    "machine.llc.size=\"1408 KiB\"",
+    "machine.llc.slices=1",
+    "machine.cores=3",
+];
+
+/// A shipped scenario, and what is changed of it.
+const CASES: &[(&str, &[&str])] = &[
+    ("forwarding", &["machine.core.model=window", "traffic.load=0.5"]),
+    ("forwarding", &["traffic.load=1.0", "machine.core.frequency=\"0.8 GHz\"", "traffic.arrivals=poisson"]),
+    (
+        "forwarding",
+        &["traffic.phases=[{ time = \"5 us\", rate = 3.0 }, { time = \"20 us\", rate = 1.0, sizes = \"imix\" }]"],
+    ),
+    ("upf", &["function.upf.load.ues=60", "function.upf.load.pdrs=4", "function.upf.processing.flow_table=64"]),
+    ("router-chain", &["function.inspect.depth=64", "traffic.load=0.3"]),
+    ("nat", &["function.nat.sessions=256", "traffic.load=0.6"]),
+    ("classify", &[]),
+    ("inspect", &[]),
+    ("vhost", &["function.copy.buffers=7", "function.copy.reads=100", "machine.copy_table={}"]),
+    ("vhost", &["machine.copy_engine={ by = \"dma\" }", "traffic.load=0.4"]),
+    ("socket", &["function.socket.sessions=16", "function.socket.socket=\"32 KiB\""]),
+    (
+        "forwarding",
+        &[
+            "pipeline.rx_cores=1",
+            "pipeline.queue=64",
+            "traffic.load=0.9",
+            "neighbours=[{ working_set = \"4 MiB\", every = \"20 ns\", period = \"3 us\", busy = 0.5 }]",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "pipeline.rx_cores=1",
+            "traffic.load=0.8",
+            "policy={ kind = \"allocator\", interval = \"20 us\", noise = 0.1, missing = 0.1, lag = 1 }",
+        ],
+    ),
+    ("forwarding", &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u", "machine.llc.io_ways=0"]),
+    (
+        "forwarding",
+        &[
+            "machine.dram.controller.page=closed",
+            "machine.dram.channels=1",
+            "machine.dram.standard=ddr4-2400u",
+            "nic.output_block=4",
+            "nic.cache_cells=8",
+            "neighbours=[{ working_set = \"4 MiB\", every = \"50 ns\" }]",
+            "traffic.load=0.6",
+        ],
+    ),
+    (
+        "forwarding",
+        &["buffer.size=\"256 KiB\"", "buffer.allocation=piecewise", "nic.output_block=2", "traffic.load=0.9"],
+    ),
+    ("forwarding", &["machine.sockets={ count = 2, hop = \"50 ns\", rate = \"100 Gbps\" }", "machine.cores=4"]),
+    ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
+];
+
+/// A packet's end, whole.
+type End = (PacketId, Ps, u32, CoreId, Fate, Ps, Attribution);
+
+#[derive(Clone, Default)]
+struct Ends(Vec<End>);
+
+impl Observer for Ends {
+    fn departure(&mut self, d: &Departure) {
+        self.0.push((d.packet, d.arrival, d.frame_bytes, d.core, d.fate, d.sojourn, *d.attribution));
+    }
+}
+
+/// A simulation under way: the server, what has left it, and the policy that steers it.
+#[derive(Clone)]
+struct Run {
+    server: Server,
+    ends: Ends,
+    steer: Option<Steer>,
+}
+
+fn scenario((name, set): (&str, &[&str])) -> Scenario {
+    let set = SMALL.iter().chain(set).map(|s| s.to_string()).collect();
+    let preset = find(SCENARIOS, name).unwrap();
+    Scenario::read(preset.text, preset.name, &Overrides { set, ..Overrides::default() }).unwrap()
+}
+
+fn loaded(scenario: &Scenario) -> Loaded {
+    load(std::slice::from_ref(scenario), &Arc::new(Stock::new()), &mut |_| true).unwrap().remove(0)
+}
+
+impl Run {
+    fn new(scenario: &Scenario, loaded: &Loaded) -> Run {
+        let seed = Seed(scenario.run.seed);
+        let mut source = loaded.blueprint.source(7, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+        source.rotate(3);
+        Run {
+            server: Server::new(scenario, loaded.function.clone(), source, PACKETS, seed).unwrap(),
+            ends: Ends::default(),
+            steer: Steer::new(scenario, seed).unwrap(),
+        }
+    }
+
+    /// Handles up to `events` events.
+    fn advance(&mut self, events: usize) -> bool {
+        let at = self.steer.as_ref().map_or(Ps::MAX, Steer::next);
+        let more = self.server.advance(events, Pause { offered: u64::MAX, at }, &mut self.ends);
+        if let Some(steer) = &mut self.steer
+            && self.server.now() >= steer.next()
+        {
+            steer.step(&mut self.server);
+        }
+        more
+    }
+
+    fn finish(mut self) -> Run {
+        while self.advance(EVENTS) {}
+        self
+    }
+
+    /// All that can be seen of it from outside, in words.
+    fn look(&self) -> Vec<String> {
+        let (server, memory) = (&self.server, self.server.memory());
+        let classes: Vec<_> = (0..16).map(|clos| memory.class(units::Clos(clos))).collect();
+        vec![
+            format!("{:?}", (server.now(), server.offered(), server.lost(), server.last_departure())),
+            format!("{:?}", (server.cores(), server.mbufs(), server.ring_occupancy())),
+            format!("{:?}", (server.members(), server.flow_tables())),
+            format!("{:?}", (server.neighbours(), server.llc_lines(), server.buffer(), server.buffer_held())),
+            format!("{:?}", (server.pcie_bytes(), server.pcie_carried())),
+            format!("{:?}", (memory.counters(), memory.slices(), classes, memory.io_ways())),
+            format!("{:?}", (memory.copy_counters(), memory.engine_counters(), memory.applications())),
+            format!("{:?}", (memory.dram_counters(), memory.dram_work(server.now()), memory.dram_report(server.now()))),
+            format!("{:?}", (memory.socket_counters(), memory.snoop_counters(), memory.stack_counters())),
+            format!("{:?}", (memory.tails(), memory.tail_lines())),
+            format!("{:?}", self.steer.clone().map(Steer::into_history)),
+        ]
+    }
+
+    /// That nobody can tell it from `other`.
+    fn is_as(&self, other: &Run, what: &str) {
+        assert_eq!(self.ends.0.len(), other.ends.0.len(), "{what}: packets that have ended");
+        for (own, others) in self.ends.0.iter().zip(&other.ends.0) {
+            assert_eq!(own, others, "{what}: a packet's end");
+        }
+        for (own, others) in self.look().iter().zip(&other.look()) {
+            assert_eq!(own, others, "{what}");
+        }
+    }
+}
+
+/// How many events `run` has to its end, in steps of `EVENTS`.
+fn steps(mut run: Run) -> usize {
+    let mut steps = 0;
+    while run.advance(EVENTS) {
+        steps += 1;
+    }
+    steps
+}
+
+/// Original and clone, parted after a third and after two thirds, end as `whole` does.
+fn parts_well(start: &Run, what: &str) {
+    let whole = start.clone().finish();
+    assert_eq!(whole.ends.0.len() as u64, PACKETS, "{what}");
+    let steps = steps(start.clone());
+    assert!(steps > 6, "{what}: {steps} steps");
+    for part in [steps / 3, 2 * steps / 3] {
+        let mut original = start.clone();
+        for _ in 0..part {
+            // Not where the run without a break stops.
+            assert!(original.advance(EVENTS - 1));
+        }
+        let clone = original.clone();
+        original.finish().is_as(&whole, &format!("{what}: the original from step {part} on"));
+        clone.finish().is_as(&whole, &format!("{what}: the clone from step {part} on"));
+    }
+}
+
+#[test]
+fn original_and_clone_go_on_as_if_nothing_had_been() {
+    for (name, set) in CASES {
+        let scenario = scenario((name, set));
+        let start = Run::new(&scenario, &loaded(&scenario));
+        parts_well(&start, &format!("{name} {set:?}"));
+    }
+}
+
+/// A pcap of UDP packets to 50 addresses in turn, at times of their own, `n` of them.
+fn capture(n: u32) -> Vec<u8> {
+    let mut out = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for i in 0..n {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+        frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, (i * i % 50) as u8]);
+        frame.extend([0; 26]);
+        out.extend([[0; 4], (i * 10 + i % 7).to_le_bytes(), 60u32.to_le_bytes(), 60u32.to_le_bytes()].concat());
+        out.extend(frame);
+    }
+    out
+}
+
+#[test]
+fn a_clone_goes_on_in_a_capture() {
+    let path: PathBuf = std::env::temp_dir().join(format!("wirespeed-clones-{}.pcap", std::process::id()));
+    std::fs::write(&path, capture(500)).unwrap();
+    for own in ["traffic.speed=2000", "traffic.load=0.3"] {
+        // A capture brings its own flows.
+        let small = SMALL.iter().filter(|s| !s.starts_with("traffic.flows"));
+        let set = small.chain(&[own]).map(|s| s.to_string()).collect();
+        let overrides = Overrides { set, capture: Some(path.clone()), ..Overrides::default() };
+        let scenario = Scenario::read("", "test", &overrides).unwrap();
+        parts_well(&Run::new(&scenario, &loaded(&scenario)), own);
+    }
+    std::fs::remove_file(&path).unwrap();
+}
