@@ -22,7 +22,7 @@ pub enum Served {
     Llc,
     /// Another core's private cache.
     Snoop,
-    /// DRAM.
+    /// What is behind the caches of its socket: DRAM, another socket's LLC, a tail, a home.
     Dram,
     /// Something beside the caches: a copy table, a buffer in SRAM.
     Engine,

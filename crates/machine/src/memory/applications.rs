@@ -376,9 +376,10 @@ impl Hierarchy {
         self.application_of(line).is_some_and(|(_, a)| !a.uses_llc || a.reuse.is_some())
     }
 
-    /// `victim` has left the L2 of `core` at `now`: whether it is all settled, without the LLC or with it.
+    /// Settles `victim`, which has left the L2 of `core` at `now`, of an application that skips or bypasses the LLC; `false` if
+    /// nothing is done, and it goes the usual way.
     #[inline(never)]
-    pub(super) fn leaves_l2(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) -> bool {
+    pub(super) fn settle_apart(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) -> bool {
         let line = victim.line;
         let represented = !victim.dirty && self.copies.as_ref().is_some_and(|copies| copies.has(line));
         let Some((_, application)) = self.application_of(line) else { return false };

@@ -855,7 +855,7 @@ impl Hierarchy {
         if found && dirty && !write {
             // The line is clean and shared from now on: the LLC holds what memory does not. That of who had it modified may
             // have an older copy, which must not be read any more.
-            self.evict_private(line, true, share, now);
+            self.take_into_llc(line, true, share, now);
             self.drop_older(line);
         }
         match (found, dirty) {
@@ -865,8 +865,21 @@ impl Hierarchy {
         }
     }
 
-    /// A line has left the private caches of a core, or been cleaned there.
-    fn evict_private(&mut self, line: Line, dirty: bool, share: Share, now: Ps) {
+    /// `victim` has left the L2 of `core`: it goes where its application has its lines go, or to the LLC.
+    #[inline]
+    fn settle_victim(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) {
+        if self.applications.is_some() && self.settle_apart(victim, core, share, now) {
+            return;
+        }
+        if victim.dirty || self.inclusion == Inclusion::Victim {
+            self.llc.carry(self.llc.spot(victim.line), Requester::Core(core), true, now);
+        }
+        self.take_into_llc(victim.line, victim.dirty, share, now);
+    }
+
+    /// Where a line goes that has left the private caches of a core, or been cleaned there: nowhere if it is clean, but for an
+    /// LLC that is a victim cache.
+    fn take_into_llc(&mut self, line: Line, dirty: bool, share: Share, now: Ps) {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
@@ -969,15 +982,15 @@ impl Hierarchy {
         true
     }
 
-    /// Whether `core` has `line`, which it wants (to write, if `write`), as when it was looked up. If it was taken
-    /// away meanwhile it comes in again.
-    fn still_has(&mut self, core: CoreId, line: Line, write: bool, share: Share, now: Ps) -> bool {
+    /// Puts `line`, which `core` wants (to write, if `write`), back into its L2 if it was taken away since it was looked up, with
+    /// what has to go for it; says whether it was still there.
+    fn keep_or_bring_in(&mut self, core: CoreId, line: Line, write: bool, share: Share, now: Ps) -> bool {
         let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
         if l1.find(line).is_some() || l2.find(line).is_some() {
             return true;
         }
         if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, write, write) {
-            self.evict_private(victim.line, victim.dirty, share, now);
+            self.settle_victim(&victim, core, share, now);
         }
         false
     }
@@ -1079,17 +1092,15 @@ struct AtLlc {
     share: Share,
     /// When the LLC looks it up.
     at: Ps,
-    /// What an answer takes from there to the core.
-    back: Ps,
     /// The other cores that may have the line, and what they had.
     others: u64,
     snooped: Snooped,
     /// Somebody else keeps the line.
     shared: bool,
     in_tail: bool,
-    /// When the answer is with the core, and on what its time is spent; or what it will come under.
-    done: Ps,
-    path: Path,
+    /// Who serves it, when the answer is with the core, and on what its time is spent.
+    answer: Asked,
+    /// What the answer will come under, if it is not known yet.
     ticket: Option<Ticket>,
 }
 
@@ -1103,7 +1114,7 @@ impl Hierarchy {
         // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
         if self.inclusion == Inclusion::Inclusive && lookup.has_victims() && !lookup.upgrade {
             let share = self.share_of(request.clos);
-            self.still_has(request.core, request.addr.line(), request.access.writes(), share, now);
+            self.keep_or_bring_in(request.core, request.addr.line(), request.access.writes(), share, now);
         }
     }
 
@@ -1155,61 +1166,68 @@ impl Hierarchy {
         let in_tail = self.behind.tail_has(line);
         let others_too = snooped != Snooped::Nothing || elsewhere || in_tail;
         let shared = others_too && !write || pinned;
-        // When an answer of the LLC itself is with the core.
-        let done = at + self.llc.latency() + back;
-        AtLlc { spot, share, at, back, others, snooped, shared, in_tail, done, path, ticket: None }
+        // An answer of the LLC itself.
+        let ready = at + self.llc.latency() + back;
+        let answer = Asked { core, path, ready, distance: back, served: Served::Llc, copy: Ps::ZERO };
+        AtLlc { spot, share, at, others, snooped, shared, in_tail, answer, ticket: None }
     }
 
     /// Who has the line serves it: the core itself that only has to own it, the LLC, another core, or what is behind.
     #[inline(always)]
-    fn serve(&mut self, request: &Request, lookup: &Lookup, asked: &mut AtLlc, now: Ps) -> Served {
-        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
-        let AtLlc { spot, share, at, snooped, .. } = *asked;
-        if lookup.upgrade && self.still_has(core, line, true, share, at) {
+    fn serve(&mut self, request: &Request, lookup: &Lookup, at_llc: &mut AtLlc, now: Ps) {
+        let (line, core) = (request.addr.line(), request.core);
+        let AtLlc { spot, share, at, snooped, shared, .. } = *at_llc;
+        if lookup.upgrade && self.keep_or_bring_in(core, line, true, share, at) {
             self.counters.upgrades += 1;
-            return Served::Snoop;
-        }
-        if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, asked.shared, share, at) {
+            at_llc.answer.served = Served::Snoop;
+        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
             self.counters.llc.hits += 1;
             self.class_llc(request.clos).hits += 1;
-            return Served::Llc;
-        }
-        if snooped != Snooped::Nothing {
+        } else if snooped != Snooped::Nothing {
             self.counters.snoops += 1;
-            if let Some((supplied, way)) = self.supplied(Requester::Core(core), now) {
-                // Who writes what several have shared hears from the slice that all have given it up.
-                if supplied > asked.done || !write || snooped == Snooped::Dirty {
-                    (asked.done, asked.path) = (supplied, way);
-                }
-                if snooped == Snooped::Dirty && !write {
-                    self.brings_llc_up_to_date(spot);
-                }
-            } else {
-                asked.path.push(Reason::Snoop, self.snoop_latency);
-                asked.done += self.snoop_latency;
-            }
-            return Served::Snoop;
+            self.take_from_core(request, at_llc, now);
+        } else {
+            self.counters.llc.misses += 1;
+            self.class_llc(request.clos).misses += 1;
+            self.take_from_behind(request, at_llc);
         }
-        self.counters.llc.misses += 1;
-        self.class_llc(request.clos).misses += 1;
-        self.fill_from_behind(line, core, write, asked);
-        Served::Dram
+    }
+
+    /// Another core supplies the line.
+    #[inline(always)]
+    fn take_from_core(&mut self, request: &Request, at_llc: &mut AtLlc, now: Ps) {
+        let (write, answer) = (request.access.writes(), &mut at_llc.answer);
+        answer.served = Served::Snoop;
+        if let Some((supplied, way)) = self.supplied(Requester::Core(request.core), now) {
+            let dirty = at_llc.snooped == Snooped::Dirty;
+            // Who writes what several have shared hears from the slice that all have given it up.
+            if supplied > answer.ready || !write || dirty {
+                (answer.ready, answer.path) = (supplied, way);
+            }
+            if dirty && !write {
+                self.brings_llc_up_to_date(at_llc.spot);
+            }
+        } else {
+            answer.path.push(Reason::Snoop, self.snoop_latency);
+            answer.ready += self.snoop_latency;
+        }
     }
 
     /// The line comes from what is behind, to the core and into the LLC, which takes in what cores miss unless it is a victim
     /// cache.
     #[inline(always)]
-    fn fill_from_behind(&mut self, line: Line, core: CoreId, write: bool, asked: &mut AtLlc) {
-        let AtLlc { spot, share, at, back, done, path, .. } = *asked;
-        let mut waiting = Asked { core, path, ready: done, distance: back, served: Served::Dram, copy: Ps::ZERO };
-        match self.read_behind(line, write, at + self.llc.latency(), &mut waiting) {
+    fn take_from_behind(&mut self, request: &Request, at_llc: &mut AtLlc) {
+        let (line, write) = (request.addr.line(), request.access.writes());
+        let AtLlc { spot, share, at, .. } = *at_llc;
+        let answer = &mut at_llc.answer;
+        answer.served = Served::Dram;
+        match self.read_behind(line, write, at + self.llc.latency(), answer) {
             Fill::At(filled) => {
-                asked.done = filled + back;
-                self.behind.in_flight.insert(line, asked.done);
+                answer.ready = filled + answer.distance;
+                self.behind.in_flight.insert(line, answer.ready);
             }
-            Fill::Later(given) => asked.ticket = Some(given),
+            Fill::Later(given) => at_llc.ticket = Some(given),
         }
-        asked.path = waiting.path;
         if self.inclusion != Inclusion::Victim && !(self.applications.is_some() && self.stays_out(line)) {
             self.fill_llc(line, spot, false, share, at);
         }
@@ -1217,44 +1235,45 @@ impl Hierarchy {
 
     /// What else an answer waits for: other sockets that give the line up, its data on their way, and a copy onto it.
     #[inline(always)]
-    fn reach_requester(&mut self, request: &Request, lookup: &Lookup, served: Served, asked: &mut AtLlc, now: Ps) {
-        let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
-        if asked.in_tail && write {
+    fn reach_requester(&mut self, request: &Request, lookup: &Lookup, at_llc: &mut AtLlc, now: Ps) {
+        let (line, write) = (request.addr.line(), request.access.writes());
+        let AtLlc { others, snooped, in_tail, at, .. } = *at_llc;
+        let answer = &mut at_llc.answer;
+        let served = answer.served;
+        if in_tail && write {
             self.behind.supersede(line);
         }
         if self.has_sockets() && served != Served::Dram {
             let supplied = served == Served::Snoop && !lookup.upgrade;
-            let others = if asked.snooped == Snooped::Nothing { 0 } else { asked.others };
-            let link = self.across_sockets(line, others, supplied, write, asked.at);
-            asked.path.push(Reason::SocketLink, link);
-            asked.done += link;
+            let others = if snooped == Snooped::Nothing { 0 } else { others };
+            let link = self.across_sockets(line, others, supplied, write, at);
+            answer.path.push(Reason::SocketLink, link);
+            answer.ready += link;
         }
         if served != Served::Dram
-            && let Some(until) = self.behind.in_flight.get(line, asked.done)
+            && let Some(until) = self.behind.in_flight.get(line, answer.ready)
         {
             // Another core has asked DRAM for it, and the data are still on their way.
-            asked.path.push(Reason::Mshr, until - asked.done);
-            asked.done = until;
+            answer.path.push(Reason::Mshr, until - answer.ready);
+            answer.ready = until;
         }
         if self.engine.is_some() {
-            asked.done = self.after_copy(line, now, asked.done, &mut asked.path);
+            answer.ready = self.after_copy(line, now, answer.ready, &mut answer.path);
         }
         if served != Served::Dram {
-            let AtLlc { done, path, back, .. } = *asked;
-            let waiting = Asked { core, path, ready: done, distance: back, served, copy: Ps::ZERO };
-            asked.ticket = self.behind.join(line, &waiting);
+            at_llc.ticket = self.behind.join(line, answer);
         }
     }
 
     /// The directory, the core's caches and the logic that skips the LLC know of the answer.
     #[inline(always)]
-    fn remember_holder(&mut self, request: &Request, served: Served, asked: &AtLlc) {
+    fn remember_holder(&mut self, request: &Request, at_llc: &AtLlc) {
         let (line, core) = (request.addr.line(), request.core);
         if self.applications.is_some() {
-            self.looked_in_llc(request, served, asked.at);
+            self.looked_in_llc(request, at_llc.answer.served, at_llc.at);
         }
         self.directory.insert(line, core);
-        if !asked.shared {
+        if !at_llc.shared {
             let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
             for array in [l1, l2] {
                 array.set_exclusive(line, true);
@@ -1345,13 +1364,14 @@ impl Memory for Hierarchy {
         if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
             return reply;
         }
-        let mut asked = self.ask_llc(request, lookup, now);
-        let served = self.serve(request, lookup, &mut asked, now);
-        self.reach_requester(request, lookup, served, &mut asked, now);
-        self.remember_holder(request, served, &asked);
-        match asked.ticket {
+        let mut at_llc = self.ask_llc(request, lookup, now);
+        self.serve(request, lookup, &mut at_llc, now);
+        self.reach_requester(request, lookup, &mut at_llc, now);
+        self.remember_holder(request, &at_llc);
+        let AtLlc { answer: Asked { ready, served, path, .. }, ticket, .. } = at_llc;
+        match ticket {
             Some(ticket) => Reply::Pending(ticket),
-            None => Reply::Done(Response { at: asked.done, served, path: asked.path }),
+            None => Reply::Done(Response { at: ready, served, path }),
         }
     }
 
@@ -1391,13 +1411,7 @@ impl Memory for Hierarchy {
         self.enter(Requester::Core(request.core));
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {
-            if self.applications.is_some() && self.leaves_l2(victim, request.core, share, now) {
-                continue;
-            }
-            if victim.dirty || self.inclusion == Inclusion::Victim {
-                self.llc.carry(self.llc.spot(victim.line), Requester::Core(request.core), true, now);
-            }
-            self.evict_private(victim.line, victim.dirty, share, now);
+            self.settle_victim(victim, request.core, share, now);
         }
     }
 

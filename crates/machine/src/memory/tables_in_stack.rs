@@ -104,7 +104,11 @@ impl Hierarchy {
 
 impl Behind {
     pub(super) fn stack(&self) -> Option<&TablesInStack> {
-        self.homes.iter().map(|AnyHome::Stack(stack)| &**stack).next()
+        self.homes.iter().find_map(|home| match home {
+            AnyHome::Stack(stack) => Some(&**stack),
+            #[allow(unreachable_patterns, reason = "it is the only one so far")]
+            _ => None,
+        })
     }
 }
 
