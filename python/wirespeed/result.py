@@ -14,7 +14,8 @@ from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
-from wirespeed.summary import Summary, headline
+from wirespeed.summary import headline
+from wirespeed.summary_types import Summary
 from wirespeed.tables import ParquetStream, Table
 
 if TYPE_CHECKING:

@@ -80,6 +80,12 @@ fn schema() -> String {
     sim::Scenario::schema()
 }
 
+/// The JSON Schema of a run's summary.
+#[pyfunction]
+fn summary_schema() -> String {
+    sim::answer::summary::schema()
+}
+
 /// Paths of the settings of a scenario that may name files.
 #[pyfunction]
 fn file_settings() -> Vec<&'static str> {
@@ -496,6 +502,6 @@ mod _wirespeed {
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Stock, Table, commit, compare, exclusions, file_settings, inspect, inspect_table,
-        preset, presets, refuse_counted_masks, run, schema, version,
+        preset, presets, refuse_counted_masks, run, schema, summary_schema, version,
     };
 }

@@ -5,12 +5,15 @@
 //! energy by this: controllers of commands, and banks that are reserved in order of arrival. Left out: termination and
 //! I/O, power-down, the controller and the wires to it.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::presets;
 use super::standard::{Currents, Standard};
 use super::{DramSpec, MachineError};
 
 /// Energy by cause, in nJ.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Energy {
     /// Activates with their precharges.
     pub activate: f64,

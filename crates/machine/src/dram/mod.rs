@@ -149,7 +149,7 @@ impl DramSpec {
 }
 
 /// What a DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, JsonSchema)]
 pub struct DramCounters {
     /// Lines read.
     pub reads: u64,
@@ -162,6 +162,7 @@ pub struct DramCounters {
     /// Found another row open.
     pub row_conflicts: u64,
     /// Data-bus time in use, over all channels.
+    #[serde(skip)]
     pub bus_busy: Ps,
 }
 

@@ -1,6 +1,7 @@
 //! What a DRAM has done: latencies, where the data bus's time went, rows, energy.
 
 use ::stats::Histogram;
+use serde::Serialize;
 
 use super::channel::Channel;
 use super::counters::Counters;
@@ -10,7 +11,7 @@ use super::energy::EnergyModel;
 use super::standard::Standard;
 
 /// Shares of the data buses' peak; they sum to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// Data.
     pub data: f64,

@@ -36,7 +36,7 @@ impl Default for CopyTableSpec {
 }
 
 /// What a copy table has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct CopyCounters {
     /// Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too).
     pub fills: u64,

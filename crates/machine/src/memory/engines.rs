@@ -80,7 +80,7 @@ fn controller_setup() -> Span {
 }
 
 /// What a copy engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct EngineCounters {
     /// Copies, or with non-temporal stores pieces of a line or less.
     pub copies: u64,

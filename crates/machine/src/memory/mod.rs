@@ -64,7 +64,7 @@ pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
-pub use snooping::{MesiState, SnoopCounters};
+pub use snooping::{MesiState, SnoopCounters, Supplied};
 pub use sockets::{Home, LinkCounters, SocketCounters, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
@@ -129,12 +129,21 @@ pub struct MemorySpec {
 }
 
 /// Hits and misses of one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign, Serialize, JsonSchema,
+)]
 pub struct LevelCounters {
-    /// Found.
+    /// Lookups that found what they looked for.
     pub hits: u64,
-    /// Not found.
+    /// Lookups that did not.
     pub misses: u64,
+}
+
+impl LevelCounters {
+    /// All of them.
+    pub fn lookups(&self) -> u64 {
+        self.hits + self.misses
+    }
 }
 
 /// What a hierarchy has done.

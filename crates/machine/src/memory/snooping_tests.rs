@@ -156,9 +156,9 @@ impl Twin {
     /// A core that has a line in `state` supplies it.
     fn supply(&mut self, state: MesiState) {
         match state {
-            MesiState::Modified => self.counts.modified += 1,
-            MesiState::Exclusive => self.counts.exclusive += 1,
-            MesiState::Shared => self.counts.shared += 1,
+            MesiState::Modified => self.counts.supplied.modified += 1,
+            MesiState::Exclusive => self.counts.supplied.exclusive += 1,
+            MesiState::Shared => self.counts.supplied.shared += 1,
             MesiState::Invalid => panic!("nothing to supply"),
         }
     }
@@ -429,7 +429,10 @@ fn a_modified_line_comes_from_its_owner_by_the_distance_between_them() {
         assert_eq!((read.at - now, read.served), (ns(4 + far + 10 + far), Served::Snoop));
         assert_eq!([0, owner].map(|core| memory.state(CoreId(core), Line(5))), [MesiState::Shared; 2]);
         let counters = memory.snoop_counters().unwrap();
-        assert_eq!((counters.broadcasts, counters.lookups, counters.modified, counters.invalidations), (2, 6, 1, 0));
+        assert_eq!(
+            (counters.broadcasts, counters.lookups, counters.supplied.modified, counters.invalidations),
+            (2, 6, 1, 0)
+        );
         // The LLC is up to date.
         let third = (1..4).find(|&core| core != owner).unwrap();
         assert_eq!(access(&mut memory, third, 5, Access::Load, now * 2).served, Served::Llc);
@@ -595,7 +598,7 @@ fn what_another_core_has_of_an_application_without_an_llc_comes_from_there() {
     );
     assert_eq!(memory.dram_counters().reads, 1);
     let counters = memory.snoop_counters().unwrap();
-    assert_eq!((counters.exclusive, counters.shared, counters.invalidations), (1, 1, 2));
+    assert_eq!((counters.supplied.exclusive, counters.supplied.shared, counters.invalidations), (1, 1, 2));
     // Not before the other one has it.
     let slow = access(&mut memory, 1, 9, Access::Load, now * 3);
     let early = access(&mut memory, 0, 9, Access::Load, now * 3 + ns(1));
@@ -616,7 +619,7 @@ fn every_line_of_a_device_is_asked_for_and_comes_from_who_has_modified_it() {
     memory.dma_write(Line(7), 1, now * 2);
     assert_eq!(memory.state(CoreId(2), Line(7)), MesiState::Invalid);
     let counters = memory.snoop_counters().unwrap() - before;
-    assert_eq!((counters.broadcasts, counters.modified, counters.invalidations), (2, 1, 1));
+    assert_eq!((counters.broadcasts, counters.supplied.modified, counters.invalidations), (2, 1, 1));
 }
 
 #[test]

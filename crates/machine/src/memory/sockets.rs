@@ -212,7 +212,7 @@ pub struct LinkCounters {
 }
 
 /// What went between sockets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SocketCounters {
     /// Lines that cores, devices and copy engines read from the DRAM of their own socket.
     pub local_reads: u64,
@@ -225,6 +225,7 @@ pub struct SocketCounters {
     /// Lines written to another socket's DRAM.
     pub remote_writes: u64,
     /// Each link by its sockets: from, to.
+    #[serde(skip)]
     pub links: Vec<(u32, u32, LinkCounters)>,
 }
 

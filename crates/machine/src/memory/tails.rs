@@ -7,6 +7,8 @@
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::Serialize;
 use units::{Line, Ps};
 
 use super::Hierarchy;
@@ -16,7 +18,7 @@ use crate::MachineError;
 pub const MOST_CACHED: u32 = 4096;
 
 /// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,

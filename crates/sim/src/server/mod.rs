@@ -33,6 +33,8 @@ use machine::nic::{
 };
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use probe::{RegionSpec, Sharing};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stats::{Attribution, Reason};
 use traffic::Source;
 use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
@@ -132,18 +134,22 @@ pub struct Pause {
 }
 
 /// Counters of a core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct CoreCounters {
     /// Packets it took from its ring.
     pub packets: u64,
     /// Bursts.
+    #[serde(skip)]
     pub bursts: u64,
     /// Time in bursts.
+    #[serde(skip)]
     pub busy: Ps,
     /// Instructions, polling in vain not counted.
+    #[serde(skip)]
     pub instructions: u64,
     /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
     /// `rte_eth_stats`).
+    #[serde(skip)]
     pub rx_nombuf: u64,
 }
 
