@@ -459,22 +459,18 @@ impl Facts<'_> {
         let wanted: u64 = self.result.measured.counts.cores.iter().map(|c| c.rx_nombuf).sum();
         if wanted > 0 || lost(Loss::NoMbuf) > 0 {
             let pool = scenario.mempool.size;
-            let held = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
-            let queued = u64::from(scenario.machine.cores)
-                * u64::from(scenario.nic.ports)
-                * u64::from(scenario.nic.tx_descriptors);
-            let cached = u64::from(scenario.machine.cores) * u64::from(scenario.mempool.cache) * 3 / 2;
-            let enough = held + queued + cached + u64::from(scenario.machine.cores) * u64::from(scenario.nic.burst);
+            let holders = scenario.holders();
             reasons.push(format!(
-                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, transmit queues {}, the cores' caches {}.",
+                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, {}transmit queues {}, the cores' caches {}.",
                 count(wanted),
                 count(lost(Loss::NoMbuf)),
                 count(pool.into()),
-                count(held),
-                count(queued),
-                count(cached)
+                count(holders.received()),
+                if holders.queued() > 0 { format!("software queues {}, ", count(holders.queued())) } else { String::new() },
+                count(holders.sent()),
+                count(holders.cached())
             ));
-            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={enough}), or shorter rings and queues."));
+            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={}), or shorter rings and queues.", holders.most()));
         }
         let rate = scenario.nic.pcie.rate;
         let span = self.result.measured.counts.span.as_secs();

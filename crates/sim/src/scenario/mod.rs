@@ -22,6 +22,7 @@ pub use functions::{
     CheckSpec, ClassificationSpec, FilterSpec, ForwardingSpec, FunctionKind, FunctionSpec, InspectionSpec, LookupSpec,
     TraceSpec, UserPlaneSpec,
 };
+pub use machine::nic::Holders;
 pub use neighbours::NeighbourSpec;
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};

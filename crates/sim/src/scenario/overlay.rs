@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use machine::nic::PipelineSpec;
+use machine::nic::{Holders, PipelineSpec};
 use toml::de::{DeTable, DeValue};
 
 use super::error::ScenarioError;
@@ -230,35 +230,31 @@ pub(super) fn mib(bytes: u64) -> String {
     format!("{} MiB", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
-/// takes of what can hold mbufs, to the next power of two. A pool that stayed as it is would starve, and what was
-/// asked for would not be seen.
+/// Makes a preset's pool as large as more cores, longer rings or software queues want it, to the next power of two. A pool
+/// that stayed as it is would starve, and what was asked for would not be seen.
 pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
     let mut number = |path: &[&str]| {
-        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u64::try_from(n).ok()).filter(|&n| n < 1 << 24)
+        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 1 << 24)
     };
     let cores = number(&["machine", "cores"]).unwrap_or(0);
-    let receiving = number(&["pipeline", "rx_cores"]).unwrap_or(cores).min(cores);
-    let queued = match number(&["pipeline", "rx_cores"]) {
-        Some(_) => {
-            (cores - receiving).saturating_mul(number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE.into()))
-        }
-        None => 0,
+    let receiving = number(&["pipeline", "rx_cores"]);
+    let holders = Holders {
+        cores,
+        receiving: receiving.unwrap_or(cores).min(cores),
+        ports: number(&["nic", "ports"]).unwrap_or(0),
+        rx_descriptors: number(&["nic", "rx_descriptors"]).unwrap_or(0),
+        tx_descriptors: number(&["nic", "tx_descriptors"]).unwrap_or(0),
+        burst: number(&["nic", "burst"]).unwrap_or(0),
+        cache: number(&["mempool", "cache"]).unwrap_or(0),
+        queue: receiving.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
     };
-    let sent = number(&["nic", "ports"]).unwrap_or(0).saturating_mul(number(&["nic", "tx_descriptors"]).unwrap_or(0));
-    let held = [
-        receiving.saturating_mul(number(&["nic", "rx_descriptors"]).unwrap_or(0)),
-        cores.saturating_mul(sent),
-        cores.saturating_mul(number(&["mempool", "cache"]).unwrap_or(0)),
-        queued,
-    ];
-    let wanted = held.into_iter().fold(0, u64::saturating_add);
+    let wanted = holders.most();
     let size = get_mut(merged, &["mempool", "size"])?;
     let before = size.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n < wanted)?;
-    let grown = i64::try_from(wanted.checked_next_power_of_two()?).ok()?;
+    let grown = i64::try_from(holders.pool()?).ok()?;
     *size = toml::Value::Integer(grown);
     Some(format!(
-        "mempool.size is {grown} in place of the machine's {before}: rings, queues and caches hold up to {wanted} mbufs (set it for \
+        "mempool.size is {grown} in place of the machine's {before}: rings, queues, bursts and caches hold up to {wanted} mbufs (set it for \
          another one)"
     ))
 }

@@ -463,7 +463,7 @@ impl Server {
                 _ => {
                     // Scenario::check has held the inequality that makes this possible.
                     let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
-                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
+                        scenario.mempool.check("mempool", &scenario.holders())?;
                         continue;
                     };
                     Input::Nic(rx)

@@ -145,7 +145,7 @@ impl<'a> Idle<'a> {
         for i in 0..m.cores as u16 {
             let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
                 // This says what is wrong with the pool.
-                scenario.mempool.check("mempool", m.cores, nic.rx_descriptors, nic.burst)?;
+                scenario.mempool.check("mempool", &scenario.holders())?;
                 continue;
             };
             let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
