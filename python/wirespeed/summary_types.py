@@ -469,6 +469,10 @@ class Core(TypedDict, total=False):
     """Its number."""
     packets: int
     """Packets it took from its ring."""
+    doorbells: int
+    """Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a
+    transmit queue, for what a burst sends there.
+    """
     busy: float
     """Share of time in bursts."""
     polling: float

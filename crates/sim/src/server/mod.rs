@@ -147,6 +147,9 @@ pub struct CoreCounters {
     /// Instructions, polling in vain not counted.
     #[serde(skip)]
     pub instructions: u64,
+    /// Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a transmit queue,
+    /// for what a burst sends there.
+    pub doorbells: u64,
     /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
     /// `rte_eth_stats`).
     #[serde(skip)]
@@ -339,6 +342,18 @@ struct Worker {
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
     counters: CoreCounters,
+}
+
+impl Worker {
+    /// Doorbells of its burst: its receive queue's if it was refilled, and one of each port that something goes to.
+    fn doorbells(&self) -> u64 {
+        let refilled = matches!(&self.input, Input::Nic(rx) if rx.is_refilled());
+        let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
+            Next::Ends(Fate::Sent(PortId(port))) => ports | 1 << port,
+            _ => ports,
+        });
+        u64::from(refilled) + u64::from(ports.count_ones())
+    }
 }
 
 /// A packet of the burst that a core works on.
@@ -933,6 +948,7 @@ impl Server {
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
+        worker.counters.doorbells += worker.doorbells();
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
