@@ -153,9 +153,9 @@ class Level(TypedDict, total=False):
     name: str
     """`L1d`, `L2`, `LLC`, `DDIO` or `DMA read`."""
     hits: int
-    """Found."""
+    """Lookups that found what they looked for."""
     misses: int
-    """Not found."""
+    """Lookups that did not."""
     hit_rate: float | None
     """Hits over lookups."""
 

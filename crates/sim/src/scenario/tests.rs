@@ -312,6 +312,7 @@ fn times_that_cannot_be_are_refused() {
         let found = error(&format!("machine.{field}=1000 s"));
         assert!(found.contains(&format!("machine.{field} = ")) && found.contains("at most 1 ms"), "{found}");
     }
+    assert!(error("nic.doorbell=2 ms").contains("nic.doorbell = 2 ms: allowed is at most 1 ms"));
     assert!(error("traffic.load=1e-12").contains("traffic.load: 2000000 packets may take"));
     assert!(read("", &["traffic.load=1e-6"]).is_ok());
 }

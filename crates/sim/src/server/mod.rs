@@ -37,7 +37,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Attribution, Reason};
 use traffic::Source;
-use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate, Span};
 
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
@@ -211,6 +211,8 @@ pub struct Server {
     cores: Vec<Worker>,
     function: Function,
     poll: Ps,
+    /// What one takes a core.
+    doorbell: Ps,
     burst: usize,
     /// When each port is free to send.
     port_free: Vec<Ps>,
@@ -341,6 +343,8 @@ struct Worker {
     started: Ps,
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
+    /// What the doorbells at the end of its burst take.
+    ringing: Ps,
     counters: CoreCounters,
 }
 
@@ -498,6 +502,7 @@ impl Server {
                 started: Ps::ZERO,
                 in_burst: Vec::new(),
                 packets: Vec::new(),
+                ringing: Ps::ZERO,
                 counters: CoreCounters::default(),
             });
         }
@@ -517,6 +522,7 @@ impl Server {
                 .clone()
                 .map(|spec| Pipeline { workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16), spec }),
             receiving: scenario.receiving_cores() as usize,
+            doorbell: nic.doorbell.map_or(Ps::ZERO, Span::ps),
             up: Link::new(&nic.pcie),
             credits: Credits::new(&nic.pcie),
             down: Link::new(&nic.pcie),
@@ -948,7 +954,9 @@ impl Server {
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
-        worker.counters.doorbells += worker.doorbells();
+        let doorbells = worker.doorbells();
+        worker.counters.doorbells += doorbells;
+        worker.ringing = self.doorbell * doorbells;
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
@@ -1046,8 +1054,9 @@ impl Server {
             }
             match step {
                 Step::Done(at) => {
-                    self.cores[i].state = State::Finishing;
-                    self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
+                    let worker = &mut self.cores[i];
+                    worker.state = State::Finishing;
+                    self.engine.schedule(at.max(now) + worker.ringing, PRIORITY_CORE, Event::Core(i));
                     return;
                 }
                 Step::At(at) => {
@@ -1082,6 +1091,7 @@ impl Server {
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
             let spent = || {
                 let mut attribution = worker.core.attribution(index);
+                attribution.charge(Reason::Core, worker.ringing);
                 let waited = worker.started - entry.visible;
                 match &entry.before {
                     Some(before) => {

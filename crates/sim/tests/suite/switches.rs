@@ -273,6 +273,19 @@ fn a_doorbell_is_rung_for_each_refill_and_for_each_port_of_a_burst() {
 }
 
 #[test]
+fn a_core_is_busy_for_as_long_as_its_doorbells_take() {
+    const PACKETS: u64 = 2000;
+    let busy = |more: &[&str]| {
+        let light = ["machine.cores=1", "nic.ports=1", "traffic.load=0.005"];
+        let core = run(&[&light[..], more].concat(), PACKETS).1.cores()[0];
+        (core.busy, core.doorbells)
+    };
+    let ((without, rung), (with, _)) = (busy(&[]), busy(&["nic.doorbell=200 ns"]));
+    let (longer, closed_form) = ((with - without).as_ns(), rung as f64 * 200.0);
+    assert!((longer / closed_form - 1.0).abs() < 0.02, "{longer} ns, and {rung} doorbells take {closed_form} ns");
+}
+
+#[test]
 fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
     let error = |set: &[&str]| server(set, 1).map(|_| ()).unwrap_err();
     assert!(error(&["nic.output_block=0"]).contains("nic.output_block = 0: allowed is 1 to 1024 lines"));
