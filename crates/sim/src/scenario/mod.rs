@@ -9,6 +9,7 @@ mod idle;
 pub mod neighbours;
 mod overlay;
 mod own_machine;
+mod own_part;
 mod policy;
 mod presets;
 mod read;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use machine::dram::Part;
 use machine::nic::{Holders, PipelineSpec};
 use toml::de::{DeTable, DeValue};
 
@@ -156,21 +157,25 @@ fn mask_in_value(value: &toml::Spanned<DeValue>, text: &str, path: &str) -> Opti
 /// A module has one channel, or two of half its width; stacks have 16 and more.
 const MODULE_CHANNELS: u32 = 2;
 
-/// Gives a machine the DRAM of a shipped standard. Its controller stays, and where the standard is one of modules so do
-/// its channels, each as many as a module has (two with DDR5). A stack brings its own.
-pub(super) fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
-    if !machine::dram::presets::NAMES.contains(&name) {
-        return Err(format!("{name:?}: no such standard: {}", known(&machine::dram::presets::NAMES, name)));
+/// Gives a machine the DRAM of a part. Its controller stays, and where the part is one of modules so do its channels, each as
+/// many as a module has (two with DDR5). A stack brings its own.
+pub(super) fn apply_standard(merged: &mut toml::Table, part: &Part) -> Result<(), String> {
+    if let Part::Shipped(name) = part
+        && !machine::dram::presets::NAMES.contains(&name.as_str())
+    {
+        let known = known(&machine::dram::presets::NAMES, name);
+        return Err(format!("{name:?}: no such standard: {known}, or a file that ends in .toml"));
     }
     let dram = table(table(merged, "machine"), "dram");
     let overhead = match dram.get("overhead").cloned().map(toml::Value::try_into::<units::Span>) {
         Some(Ok(overhead)) => overhead,
         _ => units::Span::from_ns(0.0),
     };
-    let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
+    let spec = machine::dram::DramSpec::of_part(part, overhead).map_err(|e| e.to_string())?;
     let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
     // Those of the devices that it replaces.
     dram.remove("currents");
+    dram.remove("standard");
     if spec.channels <= MODULE_CHANNELS
         && let Some(toml::Value::Integer(channels)) = dram.get("channels")
     {
@@ -321,8 +326,14 @@ const NAMED_CHANGES: usize = 3;
 /// The name of a machine, with what of it is another than its preset, `usual`, has.
 pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String {
     let mut changes = Vec::new();
+    // A part goes by its name.
+    let told = |machine: &MachineSpec| {
+        let mut told = machine.clone();
+        told.dram.standard = told.dram.standard.map(|part| Part::from(part.name()));
+        toml::Table::try_from(&told)
+    };
     if let Some(preset) = resolve(usual.clone(), usual).scenario
-        && let (Ok(was), Ok(is)) = (toml::Table::try_from(&preset.machine), toml::Table::try_from(machine))
+        && let (Ok(was), Ok(is)) = (told(&preset.machine), told(machine))
     {
         changed("", &was, &is, &mut changes);
     }
