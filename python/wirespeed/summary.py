@@ -308,15 +308,26 @@ _MEASURED: Final = frozenset(
 """Parts of a summary that are of packets, or that the machine counts, from the end of warm-up on."""
 
 
+_OF_LOSS: Final = frozenset(("loss", "loss_half_width", "loss_upper_95"))
+
+
 def measured(summary: Summary) -> Summary:
     """The summary as readers see it: what the machine counted stands there only where a packet was measured.
 
-    A run that is stopped in its warm-up has counts all the same: of the warm-up's last moment, and of no packet.
+    A run that is stopped in its warm-up has counts all the same: of the warm-up's last moment, and of no packet. A run
+    that could not have lost a packet has no loss.
     """
-    if summary.get("packets") or "packets" not in summary:
-        return summary
-    kept = {name: part for name, part in summary.items() if name not in _MEASURED}
-    return cast(Summary, kept)
+    without: frozenset[str] = frozenset()
+    if not summary.get("packets") and "packets" in summary:
+        without = _MEASURED
+    elif not loss_is_known(summary):
+        without = _OF_LOSS
+    return cast(Summary, {name: part for name, part in summary.items() if name not in without})
+
+
+def loss_is_known(summary: Summary) -> bool:
+    """Whether the run could have lost a packet; where it could not, that none was lost says nothing."""
+    return (summary.get("verdict") or {}).get("loss_is_known") is not False
 
 
 def levels(summary: Summary) -> list[Level]:
@@ -375,6 +386,8 @@ def loss_text(summary: Summary) -> tuple[str, str]:
     loss = summary.get("loss")
     if not packets:
         return q.MISSING, "no packet was measured"
+    if not loss_is_known(summary):
+        return q.MISSING, f"{q.count(packets)} packets are too few to lose one"
     if not lost:
         upper = summary.get("loss_upper_95")
         bound = f"< {q.probability(upper)} at 95 %" if q.is_number(upper) else ""

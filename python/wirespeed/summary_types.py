@@ -36,6 +36,10 @@ class Verdict(TypedDict, total=False):
     """Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was
     rejected, or the run was ended early.
     """
+    loss_is_known: bool
+    """Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in
+    all that were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
+    """
     headline: str
     """The answer in one sentence."""
     reasons: list[str]

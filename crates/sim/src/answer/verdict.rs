@@ -90,6 +90,9 @@ pub struct Verdict {
     /// Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was rejected,
     /// or the run was ended early.
     pub keeps_wire_speed: Option<bool>,
+    /// Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in all that
+    /// were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
+    pub loss_is_known: bool,
     /// The answer in one sentence.
     pub headline: String,
     /// Why: what was measured that makes it so.
@@ -99,13 +102,19 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    fn new(status: Status, headline: String, reasons: Vec<String>, advice: Vec<String>) -> Verdict {
+    fn new(
+        status: Status,
+        loss_is_known: bool,
+        headline: String,
+        reasons: Vec<String>,
+        advice: Vec<String>,
+    ) -> Verdict {
         let keeps_wire_speed = match status {
             Status::LineRate => Some(true),
             Status::Loses | Status::Found => Some(false),
             Status::Carries | Status::Rejects | Status::Partial | Status::Nothing => None,
         };
-        Verdict { status, keeps_wire_speed, headline, reasons, advice }
+        Verdict { status, keeps_wire_speed, loss_is_known, headline, reasons, advice }
     }
 }
 
@@ -116,6 +125,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
         let headline = "No verdict: no packet was measured.".into();
         return Verdict::new(
             Status::Nothing,
+            false,
             headline,
             vec!["The run ended before its warm-up was over.".into()],
             Vec::new(),
@@ -166,7 +176,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    Verdict::new(status, headline, reasons, advice)
+    Verdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
 }
 
 /// What was cut as warm-up, and why so much.
