@@ -37,7 +37,7 @@ help: ## Print this
 	@echo 'make licences    refresh THIRD-PARTY.md'
 	@echo 'make papers      refresh the numbers in the READMEs of papers from their last full run; RUN=1 runs them before'
 	@echo 'make notebooks   refresh the notebooks that Jupyter opens'
-	@echo 'make schema      refresh docs/schema/scenario.schema.json'
+	@echo 'make schema      refresh docs/schema, and Python'"'"'s types of a summary'
 	@echo 'make sample      refresh the sample of a run in README.md'
 	@echo 'make modules     refresh docs/reference/modules.md, the list of modules'
 	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
@@ -146,8 +146,10 @@ licences: $(STAMPS)/venv
 notebooks: $(STAMPS)/dev
 	$(BIN)/python tests/house/notebooks.py
 
-schema: $(STAMPS)/package
+schema: $(STAMPS)/package $(STAMPS)/dev
 	$(BIN)/wirespeed schema > docs/schema/scenario.schema.json
+	$(BIN)/wirespeed schema --of summary > docs/schema/summary.schema.json
+	$(BIN)/python tests/house/summary_types.py
 
 # CUDA's compiler as Python packages: the extra `cuda` of pyproject.toml.
 kernel-compiler: $(STAMPS)/cuda

@@ -1,6 +1,7 @@
-"""Makes the scenario reference out of the JSON Schema, so that it cannot be stale by itself.
+"""Makes the references of scenarios and summaries out of their JSON Schemas, so that they cannot be stale.
 
-A page that holds the line `<!-- scenario reference -->` gets one table per section of a scenario there.
+A page that holds the line `<!-- scenario reference -->` gets one table per section of a scenario there; one that holds
+`<!-- summary reference -->` gets a table of all fields of a run's summary.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SCHEMA = Path(__file__).parent / "schema" / "scenario.schema.json"
-MARK = "<!-- scenario reference -->"
+SCHEMAS = Path(__file__).parent / "schema"
 
 Node = dict[str, Any]
 
@@ -27,7 +27,35 @@ def on_pre_build(**_: Any) -> None:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
-    return markdown.replace(MARK, reference(json.loads(SCHEMA.read_text()))) if MARK in markdown else markdown
+    for document, made in (("scenario", reference), ("summary", fields)):
+        mark = f"<!-- {document} reference -->"
+        if mark in markdown:
+            schema = json.loads((SCHEMAS / f"{document}.schema.json").read_text())
+            markdown = markdown.replace(mark, made(schema))
+    return markdown
+
+
+def fields(schema: Node) -> str:
+    """A row for each field of a document, by its dotted name; `[]` stands for each of a list."""
+    definitions = schema.get("$defs", {})
+    rows = ["| field | value | what it is |\n|---|---|---|"]
+
+    def add(name: str, node: Node) -> None:
+        target = resolved(node, definitions)
+        words = [about(node, definitions)]
+        words += [
+            f"`{arm['const']}`: {arm.get('description', '')}" for arm in target.get("oneOf", []) if "const" in arm
+        ]
+        rows.append(f"| `{name}` | {kind(node, definitions)} | {cell(' '.join(words))} |")
+        path = name
+        while "items" in target:
+            target, path = resolved(target["items"], definitions), f"{path}[]"
+        for inner, child in target.get("properties", {}).items():
+            add(f"{path}.{inner}", child)
+
+    for name, node in schema["properties"].items():
+        add(name, node)
+    return "\n".join(rows)
 
 
 def reference(schema: Node) -> str:

@@ -13,7 +13,7 @@ from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
-from wirespeed.summary import Summary
+from wirespeed.summary_types import Summary
 from wirespeed.sweep import sweep
 from wirespeed.tables import Table
 from wirespeed.tune import tune

@@ -30,6 +30,7 @@ __all__ = [
     "microengines_spec",
     "paper_file",
     "paper_files",
+    "pool_of",
     "preset",
     "presets",
     "preview_slices",
@@ -52,6 +53,7 @@ __all__ = [
     "slices_spec",
     "study_network_processor",
     "study_packet_buffers",
+    "summary_schema",
     "survey",
     "version",
 ]
@@ -130,7 +132,19 @@ def resq_descriptors(io_bytes: int, packet_bytes: int) -> int: ...
 def version() -> str: ...
 def commit() -> str: ...
 def schema() -> str: ...
+def summary_schema() -> str: ...
 def exclusions() -> str: ...
+def pool_of(
+    *,
+    cores: int,
+    receiving: int,
+    ports: int,
+    rx_descriptors: int,
+    tx_descriptors: int,
+    burst: int,
+    cache: int,
+    queue: int,
+) -> int: ...
 def file_settings() -> list[str]: ...
 def refuse_counted_masks(text: str, origin: str) -> None: ...
 def presets() -> list[tuple[str, str, str]]: ...

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from wirespeed.gate import Judgement
-from wirespeed.result import Comparison, change_text, judgement, nothing_text, value_text
+from wirespeed.result import SIDES, Comparison, change_text, judgement, nothing_text, value_text
 from wirespeed.summary import label
 
 TITLES: Final[Mapping[str, str]] = {
@@ -44,6 +44,13 @@ def sentence(pair: Comparison) -> str:
     """What differs surely between a and b, of what decides; or that there is nothing to compare."""
     if nothing := nothing_text(pair):
         return nothing
+    if not pair.without_loss:
+        return _sure(pair, "carried rate, loss or sojourn")
+    few = "both runs" if len(pair.without_loss) == len(SIDES) else f"the run of {pair.without_loss[0]}"
+    return f"{_sure(pair, 'carried rate or sojourn')} Loss is not known: {few} offered too few packets to lose one."
+
+
+def _sure(pair: Comparison, compared: str) -> str:
     sure: dict[str, list[str]] = {"better": [], "worse": []}
     small: list[str] = []
     for name in ANSWERED:
@@ -56,9 +63,9 @@ def sentence(pair: Comparison) -> str:
     if not pair.identical_traffic:
         begin = "The runs saw different traffic; b is"
     elif not any(sure.values()) and small:
-        return f"No difference of {LEAST_PCT:g} % or more in carried rate, loss or sojourn; sure but small: {small[0]}."
+        return f"No difference of {LEAST_PCT:g} % or more in {compared}; sure but small: {small[0]}."
     elif not any(sure.values()):
-        return "No sure difference in carried rate, loss or sojourn."
+        return f"No sure difference in {compared}."
     else:
         begin = "b is"
     told = [f"{word}: {', '.join(found)}" for word, found in sure.items() if found]

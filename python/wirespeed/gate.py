@@ -7,7 +7,8 @@ loss: none, or `%`).
 A condition *fails* a build only where it holds significantly: for every value within the 95 % half-width around what
 was measured. One that holds only for the measured value itself is reported as *within noise*; more packets decide it.
 It fails too where the other operand has no value and the baseline has one: a machine that forwards nothing has no p99
-to be below a limit. Where neither has one it is *not known*, and that is no pass.
+to be below a limit. Where neither has one it is *not known*, and that is no pass; nor is the loss of a run of so few
+packets that none could be lost.
 """
 
 from __future__ import annotations
@@ -166,6 +167,9 @@ def _without(condition: Condition, metric: Metric, metrics: Mapping[str, Metric]
     if has["b"] and (has["a"] or not condition.relative):
         return None
     nothing = {side: ": nothing was carried" if side in dead else "" for side in ("a", "b")}
+    if name == "loss" and not has["b"] and q.is_number(metrics.get("carried_mpps", {}).get("b")):
+        why = "b offered too few packets to lose one (rings and NIC memory take them in; raise run.packets)"
+        return Judgement(condition, "not known", math.nan, math.nan, why)
     if has["a"]:
         return Judgement(condition, "fails", math.nan, math.nan, f"b has no {name}{nothing['b']}")
     if has["b"]:

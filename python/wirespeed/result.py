@@ -14,7 +14,8 @@ from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
-from wirespeed.summary import Summary, headline
+from wirespeed.summary import headline
+from wirespeed.summary_types import Summary
 from wirespeed.tables import ParquetStream, Table
 
 if TYPE_CHECKING:
@@ -130,8 +131,15 @@ class Comparison:
     @property
     def unmeasured(self) -> tuple[Side, ...]:
         """The sides whose run measured no packet, as one that is stopped in its warm-up: then nothing is compared."""
+        return tuple(side for side in SIDES if (self.document.get(side) or {}).get("packets") == 0)
+
+    @property
+    def without_loss(self) -> tuple[Side, ...]:
+        """The sides whose run measured packets, but too few to lose one: of them no loss is known."""
         loss = self.metrics.get("loss")
-        return () if loss is None else tuple(side for side in SIDES if not q.is_number(loss.get(side)))
+        if loss is None:
+            return ()
+        return tuple(side for side in SIDES if not q.is_number(loss.get(side)) and side not in self.unmeasured)
 
     @property
     def identical_traffic(self) -> bool:

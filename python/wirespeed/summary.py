@@ -1,6 +1,6 @@
 """The summary of a run: the document that `wirespeed run --format json` prints, and how it is read.
 
-The dictionaries are typed as they are written by the extension. The functions below turn them into what a reader sees
+`summary_types` has its parts as the extension writes them. The functions below turn them into what a reader sees
 (ordered attribution, drops with their kind, key numbers), once, for the terminal, the report and the notebook alike.
 They accept documents with parts missing or not finite: a partial result is still a result.
 
@@ -13,433 +13,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, Literal, cast
 
 from wirespeed import quantities as q
-
-Status = Literal["line_rate", "carries", "rejects", "loses", "partial", "found", "nothing"]
-
-
-class Verdict(TypedDict, total=False):
-    """The answer in words: one headline, why, and what to change.
-
-    `status`: all of line rate is carried; all that was offered, which is less; packets are rejected by a function's
-    verdict; packets are lost for want of a resource; the run was stopped; a search found a rate below line rate;
-    nothing was measured or found.
-    """
-
-    keeps_wire_speed: bool | None
-    status: Status
-    headline: str
-    reasons: list[str]
-    advice: list[str]
-
-
-class Sojourn(TypedDict, total=False):
-    """Time from the last bit received to the first bit sent, per packet, after warm-up; intervals at 95 %."""
-
-    mean: float
-    half_width: float
-    min: float
-    p50: float
-    p50_half_width: float
-    p50_low: float
-    p50_high: float | None
-    p99: float
-    p99_half_width: float
-    p99_low: float
-    p99_high: float | None
-    p999: float
-    p999_half_width: float
-    p999_low: float
-    p999_high: float | None
-    max: float
-
-
-class PacketClass(TypedDict, total=False):
-    """Packets of one class of size (or of one flow class), and where their time goes."""
-
-    name: str
-    packets: int
-    sojourn_ns: Sojourn
-    attribution_ns: dict[str, float]
-
-
-class Level(TypedDict, total=False):
-    """One level of the memory system; for DDIO a hit is a write in place."""
-
-    name: str
-    hits: int
-    misses: int
-    hit_rate: float
-
-
-class Member(TypedDict, total=False):
-    """What one function of a chain did."""
-
-    name: str
-    packets: int
-    dropped: int
-    references: int
-    reference_share: float
-    instructions: int
-    instruction_share: float
-
-
-class FlowTable(TypedDict, total=False):
-    """What the user plane's flow tables did, all cores together."""
-
-    flows_per_core: int
-    hits: int
-    misses: int
-    stale: int
-    evictions: int
-    hit_rate: float
-
-
-class Neighbour(TypedDict, total=False):
-    """What another program on the machine did."""
-
-    name: str
-    cores: int
-    working_set_bytes: int
-    references_per_s: float
-    llc_lookups: int
-    llc_miss_rate: float | None
-
-
-class LlcApplication(TypedDict, total=False):
-    """What was done at the LLC for an application that it tells apart (`machine.applications`)."""
-
-    of: str
-    slices: int | None
-    ways: int | None
-    llc_lookups: int
-    llc_miss_rate: float | None
-    skipped: int
-    skipped_share: float | None
-    skips: bool
-    changes: int
-    flushed: int
-    bypassed: int
-
-
-class StackedTables(TypedDict, total=False):
-    """What the stacked DRAM did that holds tables (`machine.stacked`)."""
-
-    holds: list[str]
-    channels: int
-    banks: int
-    reads: int
-    writes: int
-    interleaved_share: float | None
-    bank_wait_ns: float | None
-    busy: float
-
-
-class PacketBuffer(TypedDict, total=False):
-    """What the allocator of `[buffer]` did: packets that got memory, requests that did not, the share left unused."""
-
-    allocation: str
-    size_bytes: int
-    longest_bytes: int
-    packets: int
-    stalls: int
-    stalls_with_room: int
-    too_long: int
-    fragmentation: float
-
-
-class DramControllers(TypedDict, total=False):
-    """What controllers at the level of commands did; there only with `machine.dram.controller`.
-
-    Latencies are from the controller's door and back. `banks` counts row hits, misses and conflicts of each bank,
-    channel by channel.
-    """
-
-    map: str
-    queue: int
-    order: str
-    writes: str
-    page: str
-    refresh: str
-    read_latency_ns: dict[str, float | None]
-    forwarded: int
-    activates: int
-    refreshes: int
-    drain_switches: int
-    links: dict[str, float] | None
-    banks: list[list[int]]
-
-
-class Dram(TypedDict, total=False):
-    """DRAM accesses by what they met in the row buffer, and how the data bus spent its time (`share`).
-
-    `energy_nj` is by cause, and `energy_nj_per_packet` all of it over the packets carried; both are null where the
-    currents of the devices are not known, and `energy_missing` says why.
-    """
-
-    reads: int
-    writes: int
-    row_hits: int
-    row_misses: int
-    row_conflicts: int
-    bandwidth_gb_per_s: float
-    peak_gb_per_s: float
-    share: dict[str, float]
-    energy_nj: dict[str, float] | None
-    energy_nj_per_packet: float | None
-    energy_missing: str | None
-    controllers: DramControllers
-
-
-class CopyTable(TypedDict, total=False):
-    """What a copy table did, in lines: copied, read, written to DRAM after all, searched for, left to software."""
-
-    fills: int
-    hits: int
-    settled: int
-    searches: int
-    fallbacks: int
-
-
-class CopyEngine(TypedDict, total=False):
-    """What a copy engine did: who it is, copies, lines written and cleaned before, accesses that waited."""
-
-    by: str
-    copies: int
-    lines: int
-    cleaned: int
-    waits: int
-
-
-class Core(TypedDict, total=False):
-    """One core: shares of time, and its work per packet."""
-
-    core: int
-    packets: int
-    busy: float
-    polling: float
-    instructions_per_packet: float
-    cycles_per_packet: float
-
-
-class CurvePoint(TypedDict, total=False):
-    """One point of a curve over load; `load` is the offered share of line rate."""
-
-    load: float
-    offered_mpps: float
-    carried_mpps: float
-    loss: float
-    lost: int
-    packets: int
-    warmup_packets: int
-    p50_ns: float
-    p99_ns: float
-
-
-# `pass` is a keyword in Python, hence the functional form.
-Trial = TypedDict(
-    "Trial",
-    {
-        "load": float,
-        "offered_mpps": float,
-        "carried_mpps": float,
-        "loss": float,
-        "lost": int,
-        "packets": int,
-        "warmup_packets": int,
-        "p50_ns": float,
-        "p99_ns": float,
-        "pass": bool,
-    },
-    total=False,
-)
-
-
-class Interval(TypedDict, total=False):
-    """One interval of the run's time series: packets by their arrival, cores and memory by when they worked."""
-
-    start_ns: float
-    width_ns: float
-    offered_mpps: float
-    carried_mpps: float
-    loss: float
-    sojourn_mean_ns: float
-    ring_packets: float
-    mbufs_descriptors: float
-    mbufs_queued: float
-    mbufs_sending: float
-    mbufs_free: float
-    llc_hit_rate: float
-    dram_gb_per_s: float
-    core_busy: float
-
-
-class ControlInterval(TypedDict, total=False):
-    """One interval of the policy that sets the LLC's ways: what was in force, seen and decided."""
-
-    at_ns: float
-    io_ways: int
-    core_ways: int
-    state: str | None
-    decided_io_ways: int | None
-    received: int
-    busy: float
-    received_pps: float | None
-    ddio_write_miss_rate: float | None
-    llc_miss_rate: list[float | None]
-    llc_bytes: list[int]
-
-
-class Policy(TypedDict, total=False):
-    """The policy that set the LLC's ways, and what came of it."""
-
-    kind: str
-    interval_ns: float
-    changes: int
-    io_ways: int | None
-    ways: int
-    intervals: list[ControlInterval]
-
-
-class Search(TypedDict, total=False):
-    """An RFC 2544 search: the highest load at which the loss is within `loss_limit`, and its trials."""
-
-    kind: str
-    mpps: float
-    gbps: float
-    load: float
-    loss_limit: float
-    packets: int
-    sufficient_packets: int
-    trials: list[Trial]
-
-
-class Finding(TypedDict, total=False):
-    """Something in the input that could not be used, at a byte offset."""
-
-    offset: int
-    what: str
-
-
-class DamageCount(TypedDict, total=False):
-    """How much of one kind of damage there is, and the first of it."""
-
-    kind: str
-    count: int
-    offset: int
-    what: str
-
-
-class Traffic(TypedDict, total=False):
-    """Where the packets came from and what was wrong with them; equal ids, equal packets."""
-
-    id: str
-    source: str
-    packets_in_file: int
-    damage: list[Finding]
-    damage_count: int
-    damage_by_kind: list[DamageCount]
-    damage_skipped_bytes: int
-    mean_frame_bytes: float
-
-
-class RoutingTable(TypedDict, total=False):
-    """The routing table and what was wrong with it."""
-
-    source: str
-    format: str
-    compression: str
-    duplicates: int
-    damage: list[Finding]
-    damage_count: int
-    damage_by_kind: list[DamageCount]
-    damage_skipped_bytes: int
-
-
-class WarmUp(TypedDict, total=False):
-    """What was cut at the start, and why; `end` is given, settled or limit."""
-
-    packets: int
-    end: str
-    mbufs: int
-    stored: int
-    settled_after: int | None
-    why: str
-
-
-class InputFile(TypedDict, total=False):
-    """A file that decides over the result, by its content."""
-
-    kind: str
-    name: str
-    blake3: str
-
-
-class Summary(TypedDict, total=False):
-    """The documented object that describes one run; `schema` is `wirespeed.run/1`."""
-
-    schema: str
-    run_id: str
-    seed: int
-    version: str
-    commit: str
-    name: str
-    partial: bool
-    verdict: Verdict
-    packets: int
-    warmup_packets: int
-    warmup: WarmUp
-    stationary: bool
-    offered_mpps: float
-    carried_mpps: float
-    offered_gbps: float
-    carried_gbps: float
-    offered_l2_gbps: float
-    carried_l2_gbps: float
-    line_rate_gbps: float
-    load: float
-    loss: float
-    loss_half_width: float
-    loss_upper_95: float
-    drops: dict[str, int]
-    drop_kinds: dict[str, str]
-    lost: int
-    rejected: int
-    sojourn_ns: Sojourn
-    attribution_ns: dict[str, float]
-    attribution_labels: dict[str, str]
-    classes: list[PacketClass]
-    sojourn_cdf: list[list[float]]
-    levels: list[Level]
-    copy_table: CopyTable | None
-    copy_engine: CopyEngine | None
-    members: list[Member] | None
-    flow_table: FlowTable | None
-    neighbours: list[Neighbour]
-    applications: list[LlcApplication]
-    stacked: StackedTables | None
-    packet_buffer: PacketBuffer | None
-    llc_bytes: dict[str, int]
-    dram: Dram
-    cores: list[Core]
-    curve: list[CurvePoint]
-    series: list[Interval]
-    search: Search | None
-    policy: Policy | None
-    traffic: Traffic
-    routes: dict[str, int]
-    table: RoutingTable
-    inputs: list[InputFile]
-    machine: dict[str, Any]
-    notes: list[str]
-    batches: dict[str, list[float]]
-    wall_s: float
-    load_s: float
-    simulated_s: float
-    packets_per_wall_s: float
-
+from wirespeed.summary_types import Level, RoutingTable, Status, Summary, Traffic
 
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 
@@ -731,15 +308,26 @@ _MEASURED: Final = frozenset(
 """Parts of a summary that are of packets, or that the machine counts, from the end of warm-up on."""
 
 
+_OF_LOSS: Final = frozenset(("loss", "loss_half_width", "loss_upper_95"))
+
+
 def measured(summary: Summary) -> Summary:
     """The summary as readers see it: what the machine counted stands there only where a packet was measured.
 
-    A run that is stopped in its warm-up has counts all the same: of the warm-up's last moment, and of no packet.
+    A run that is stopped in its warm-up has counts all the same: of the warm-up's last moment, and of no packet. A run
+    that could not have lost a packet has no loss.
     """
-    if summary.get("packets") or "packets" not in summary:
-        return summary
-    kept = {name: part for name, part in summary.items() if name not in _MEASURED}
-    return cast(Summary, kept)
+    without: frozenset[str] = frozenset()
+    if not summary.get("packets") and "packets" in summary:
+        without = _MEASURED
+    elif not loss_is_known(summary):
+        without = _OF_LOSS
+    return cast(Summary, {name: part for name, part in summary.items() if name not in without})
+
+
+def loss_is_known(summary: Summary) -> bool:
+    """Whether the run could have lost a packet; where it could not, that none was lost says nothing."""
+    return (summary.get("verdict") or {}).get("loss_is_known") is not False
 
 
 def levels(summary: Summary) -> list[Level]:
@@ -798,6 +386,8 @@ def loss_text(summary: Summary) -> tuple[str, str]:
     loss = summary.get("loss")
     if not packets:
         return q.MISSING, "no packet was measured"
+    if not loss_is_known(summary):
+        return q.MISSING, f"{q.count(packets)} packets are too few to lose one"
     if not lost:
         upper = summary.get("loss_upper_95")
         bound = f"< {q.probability(upper)} at 95 %" if q.is_number(upper) else ""
@@ -826,7 +416,8 @@ def energy_text(summary: Summary) -> str | None:
     dram = summary.get("dram") or {}
     each, parts = dram.get("energy_nj_per_packet"), dram.get("energy_nj") or {}
     if q.is_number(each) and parts.get("total"):
-        shares = ", ".join(f"{name} {q.share(nj / parts['total'])}" for name, nj in parts.items() if name != "total")
+        causes = {name: nj for name, nj in parts.items() if name != "total" and q.is_number(nj)}
+        shares = ", ".join(f"{name} {q.share(nj / parts['total'])}" for name, nj in causes.items())
         return f"{q.digits(each)} nJ a packet: {shares}"
     why = dram.get("energy_missing")
     return f"not known: {why}" if why else None

@@ -22,7 +22,6 @@ from wirespeed.result import Comparison
 from wirespeed.summary import (
     Family,
     Slice,
-    Summary,
     copying,
     curve_text,
     damages,
@@ -39,6 +38,7 @@ from wirespeed.summary import (
     stacked_text,
     warnings,
 )
+from wirespeed.summary_types import Summary
 
 # The widest that a summary gets: beyond this the eye loses the line.
 _WIDEST: Final = 100
@@ -383,7 +383,7 @@ def _dram_controllers(summary: Summary) -> list[RenderableType]:
     parts = ", ".join(f"{each.label} {q.share(each.share)}" for each in slices)
     reads = found["read_latency_ns"]
     known = [(name, reads.get(name)) for name in ("mean", "p50", "p99", "p999")]
-    latency = ", ".join(f"{name} {q.digits(ns)}" for name, ns in known if ns is not None)
+    latency = ", ".join(f"{name} {q.digits(ns)}" for name, ns in known if q.is_number(ns))
     about = f"{found['order']}, writes {found['writes']}, page {found['page']}, refresh {found['refresh']}"
     out: list[RenderableType] = [Text(), Text("DRAM", "bold"), _indented(about, "dim"), Padding(_Bar(slices), (0, 2))]
     out.append(_indented(f"data buses: {parts}, idle {q.share(split['idle'])}"))
@@ -442,7 +442,7 @@ def _neighbours(summary: Summary) -> list[RenderableType]:
     for each in found:
         pace = q.short_count(round(each.get("references_per_s") or 0))
         table.add_row(Text(str(each.get("name", ""))), pace, q.share(each.get("llc_miss_rate")))
-    owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if held}
+    owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if q.is_number(held) and held}
     shares = ", ".join(f"{name} {q.digits(held / 2**20)} MiB" for name, held in owners.items())
     return [Text(), Text("Neighbours", "bold"), table, _indented(f"of the LLC at the end: {shares}")]
 

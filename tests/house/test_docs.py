@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import hooks
+import jsonschema
 import pyarrow as pa
 import pytest
 import sample
 import suites
+import summary_types
 
 import wirespeed
+from wirespeed import _wirespeed
 from wirespeed.advise import techniques
 from wirespeed.sweep.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "schema" / "scenario.schema.json"
+SUMMARY = ROOT / "docs" / "schema" / "summary.schema.json"
 RESULTS = ROOT / "docs" / "reference" / "results.md"
 QUICK = {"run.packets": 5_000, "run.curve": [0.5], "run.curve_packets": 1_000, "run.search_packets": 1_000}
 QUICK |= {"run.search_resolution": 0.5, "function.forward.prefixes": 5_000}
@@ -31,6 +35,14 @@ def test_the_schema_is_not_stale() -> None:
     assert printed == kept, f"{SCHEMA.relative_to(ROOT)} is not what `wirespeed schema` prints: run `make schema`"
 
 
+def test_the_schema_of_a_summary_and_its_types_in_python_are_not_stale() -> None:
+    kept = SUMMARY.read_text() if SUMMARY.exists() else ""
+    assert _wirespeed.summary_schema() + "\n" == kept, f"{SUMMARY.relative_to(ROOT)} is stale: run `make schema`"
+    assert summary_types.text() == summary_types.FILE.read_text(), (
+        f"{summary_types.FILE.name} is stale: run `make schema`"
+    )
+
+
 def test_the_sample_of_the_readme_is_what_is_printed() -> None:
     assert sample.kept() == sample.printed(), "README.md shows another run: run `make sample`"
 
@@ -40,25 +52,22 @@ def result() -> wirespeed.Result:
     return wirespeed.run("forwarding", set=QUICK, search="pdr")
 
 
-def keys(value: Any) -> Iterator[str]:
-    """The names of all fields, of objects in objects too; tables of reasons have their own list."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            if key not in {"attribution_ns", "attribution_labels", "drops"}:
-                yield from keys(inner)
-    elif isinstance(value, list):
-        for inner in value[:1]:
-            yield from keys(inner)
-
-
 def documented() -> set[str]:
-    return set(re.findall(r"`(?:\w+\.)*(\w+)(?:\[\])?`", RESULTS.read_text()))
+    names = set(re.findall(r"`(?:\w+\.)*(\w+)(?:\[\])?`", RESULTS.read_text()))
+    rows = hooks.fields(json.loads(SUMMARY.read_text())).splitlines()[2:]
+    return names | {row.split("`")[1].rpartition(".")[2] for row in rows}
 
 
-def test_every_field_of_the_summary_is_described(result: wirespeed.Result) -> None:
-    missing = sorted(set(keys(result.summary)) - documented())
-    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)}"
+def test_a_summary_is_as_its_schema_has_it_and_every_field_is_described(result: wirespeed.Result) -> None:
+    schema = json.loads(SUMMARY.read_text())
+    objects = [schema, *schema["$defs"].values()]
+    for node in objects:
+        # What the schema does not name is no field.
+        node["additionalProperties"] = False
+    jsonschema.validate(result.summary, schema, jsonschema.Draft202012Validator)
+    rows = hooks.fields(schema).splitlines()[2:]
+    assert len(rows) > 250
+    assert [row for row in rows if row.endswith("|  |")] == []
 
 
 def test_every_reason_is_described(result: wirespeed.Result) -> None:

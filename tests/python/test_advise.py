@@ -572,6 +572,20 @@ def test_where_packets_are_rejected_both_rates_say_what_they_count(advice):
     assert any("12.0 % of the packets are rejected" in line and "not lost" in line for line in text.now(document))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"machine.cores": 8},
+        {"nic.rx_descriptors": 1633},
+        {"machine.cores": 8, "pipeline.rx_cores": 1, "pipeline.queue": 4096},
+        {"machine.cores": 16, "pipeline.rx_cores": 8, "nic.rx_descriptors": 4096},
+    ],
+)
+def test_the_pool_that_is_advised_is_the_one_that_a_scenario_grows_to(settings):
+    of = resolved(**settings)
+    assert techniques._pool(of, of["machine"]["cores"]) == of["mempool"]["size"] > 16384
+
+
 LONG_RINGS = {"nic.rx_descriptors": 4096, "mempool.size": 32768}
 """With such rings the pool is the smallest there can be; with shorter ones it is not."""
 
@@ -585,7 +599,7 @@ def test_a_pool_is_as_small_as_the_rings_of_the_set_allow():
     (override,) = pool.overrides
     size = int(override.removeprefix("mempool.size="))
     assert size < int(of["mempool"]["size"])
-    assert size == 16384  # 4 cores with 256 received, 2 ports of 1024 sent, a burst of 32, a cache of 256: 10368
+    assert size == 16384  # 4 cores with 256 received, 2 ports of 1024 sent, a burst of 32, a cache up to 384: 10880
     api.resolve("forwarding", set=[*fit["short_rings"].overrides, override])
     more = techniques.pool_behind(of, [fit["short_rings"], fit["core"], fit["long_bursts"]])
     assert int(more.overrides[0].partition("=")[2]) >= size

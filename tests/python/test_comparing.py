@@ -12,8 +12,10 @@ from rich.console import Console
 
 import stock
 import wirespeed
-from wirespeed import comparing, gate, terminal
+from wirespeed import comparing, gate, summary, terminal
 from wirespeed.result import Comparison
+from wirespeed.sweep import metrics
+from wirespeed.sweep import text as sweep_text
 
 SMALL = ["run.packets=3000", "run.warmup=500", "run.curve=[]", "function.forward.prefixes=1000"]
 
@@ -25,8 +27,8 @@ def metric(name, a, b, change, wide, better=None, unit="ns"):
     }  # fmt: skip
 
 
-def pair(*metrics, identical=True):
-    about = {side: {"name": "x", "run_id": side} for side in "ab"}
+def pair(*metrics, identical=True, without=""):
+    about = {side: {"name": "x", "run_id": side, "packets": 0 if side in without else 1000} for side in "ab"}
     return Comparison(json.dumps({**about, "identical_traffic": identical, "metrics": metrics}))
 
 
@@ -59,7 +61,54 @@ def of_a_run_without_packets(side):
     p99 = metric("p99", 100.0, 100.0, None, None) | {side: None}
     change = -100.0 if side == "b" else None
     ring = metric("ring", None, None, change, 1.0) | values | {other: 40.0, "significant": True}
-    return pair(loss, p99, ring, identical=False)
+    return pair(loss, p99, ring, identical=False, without=side)
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Runs of so few packets that rings and NIC memory take in all, at two loads."""
+    return [wirespeed.run("forwarding", set=[*SMALL, f"traffic.load={load}"]) for load in (0.2, 0.9)]
+
+
+def test_a_run_that_could_not_lose_a_packet_has_no_loss_anywhere(few):
+    for run in few:
+        assert run.summary["verdict"]["status"] == "nothing"
+        assert not run.summary["verdict"]["loss_is_known"]
+        assert (run.summary["lost"], run.summary["loss"]) == (0, 0.0)
+        assert summary.loss_text(run.summary) == ("–", "3,000 packets are too few to lose one")
+        assert "loss" not in metrics.columns(run.summary)
+    found = wirespeed.compare(*few)
+    loss = found.metrics["loss"]
+    assert (loss["a"], loss["b"], loss["significant"], loss["better"]) == (None, None, False, None)
+    assert found.unmeasured == ()
+    assert comparing.sentence(found).endswith("Loss is not known: both runs offered too few packets to lose one.")
+    for condition in ("loss > 0", "loss < 1", "loss > +5%"):
+        judged = gate.judge(gate.parse(condition), found.metrics)
+        assert judged.outcome == "not known", condition
+        assert "too few packets to lose one" in judged.sentence
+    assert gate.judge(gate.parse("p99 > 1 s"), found.metrics).outcome == "ok"
+
+
+def test_a_loss_beside_one_that_is_not_known_is_judged_by_itself(few):
+    long = wirespeed.run("forwarding", set=["run.packets=30000", *SMALL[1:], "traffic.load=0.2"])
+    assert long.summary["verdict"]["loss_is_known"]
+    found = wirespeed.compare(few[0], long)
+    assert comparing.sentence(found).endswith("Loss is not known: the run of a offered too few packets to lose one.")
+    assert gate.judge(gate.parse("loss > 0.001"), found.metrics).outcome == "ok"
+    assert gate.judge(gate.parse("loss > +5%"), found.metrics).outcome == "not known"
+    assert gate.judge(gate.parse("loss > 0.001"), wirespeed.compare(long, few[0]).metrics).outcome == "not known"
+
+
+def test_a_sweep_says_where_loss_is_not_known():
+    packets = {"run.packets": [3000, 30000]}
+    with ThreadPoolExecutor(2) as pool:
+        study = wirespeed.sweep("forwarding", packets, set=[*SMALL[1:], "traffic.load=0.2"], executor=pool)
+    short, long = study.document["results"]
+    assert "loss" not in short
+    assert "carried_mpps" in short
+    assert long["loss"]["mean"] == 0.0
+    (line,) = [line for line in sweep_text.widths(study.document) if line.startswith("loss is not known")]
+    assert line.startswith("loss is not known of run.packets=3000")
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
@@ -92,7 +141,7 @@ def test_with_a_run_that_measured_nothing_there_is_nothing_to_compare(side):
 
 
 def test_two_runs_that_measured_nothing_are_not_called_alike():
-    found = pair(metric("loss", None, None, None, None, unit="1"), metric("ring", 0.0, 0.0, None, None))
+    found = pair(metric("loss", None, None, None, None, unit="1"), metric("ring", 0.0, 0.0, None, None), without="ab")
     assert comparing.sentence(found) == "Neither run measured a packet after warm-up: there is nothing to compare."
     assert repr(found).startswith("<wirespeed comparison: Neither run")
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed import InputError, scenarios
+import wirespeed
+from wirespeed import InputError, _wirespeed, scenarios
 
 # TOML knows no surrogates, and integers of 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -49,6 +50,25 @@ def test_a_file_comes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / name).write_text("mine = 1\n")
     monkeypatch.chdir(tmp_path)
     assert scenarios.find(name).text == "mine = 1\n"
+
+
+def test_a_copy_of_a_shipped_standard_as_a_part_of_ones_own_gives_the_same_bits(tmp_path: Path) -> None:
+    few = {"run.packets": 2000, "run.warmup": 300, "run.curve": [], "function.forward.prefixes": 1000}
+    part = tmp_path / "part.toml"
+    part.write_text(_wirespeed.preset("dram", "ddr4-2666v"))
+    for more in ({}, {"machine.dram.controller.queue": 32}):
+        found = []
+        for standard in ("ddr4-2666v", str(part)):
+            run = wirespeed.run("forwarding", set={**few, **more, "machine.dram.standard": standard})
+            own = {"run_id", "name", "wall_s", "load_s", "packets_per_wall_s"}
+            found.append({name: value for name, value in run.summary.items() if name not in own})
+        assert found[0] == found[1]
+        assert found[0]["dram"]["energy_nj"]
+    # All that the file says is in the resolved scenario: a study of a file that has changed is another one.
+    resolved = wirespeed.resolve("forwarding", set={"machine.dram.standard": str(part)})
+    part.write_text(part.read_text().replace("RFC = ", "RFC = 1"))
+    assert wirespeed.resolve("forwarding", set={"machine.dram.standard": str(part)}) != resolved
+    assert wirespeed.resolve(resolved) == resolved
 
 
 def test_settings_after_a_comma_belong_to_the_scenario(tmp_path: Path) -> None:

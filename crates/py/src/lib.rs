@@ -80,6 +80,37 @@ fn schema() -> String {
     sim::Scenario::schema()
 }
 
+/// The JSON Schema of a run's summary.
+#[pyfunction]
+fn summary_schema() -> String {
+    sim::answer::summary::schema()
+}
+
+/// Mbufs of a pool of which no driver ever finds it empty, a power of two. `receiving` are those of the `cores` that have a
+/// receive ring, and `queue` is what a software queue of each of the others holds.
+///
+/// # Errors
+/// InputError: more mbufs than there are numbers.
+#[pyfunction]
+#[pyo3(signature = (*, cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue))]
+#[allow(clippy::too_many_arguments, reason = "Python gives each by its name")]
+fn pool_of(
+    cores: u32,
+    receiving: u32,
+    ports: u32,
+    rx_descriptors: u32,
+    tx_descriptors: u32,
+    burst: u32,
+    cache: u32,
+    queue: u32,
+) -> PyResult<u64> {
+    let holders =
+        sim::scenario::Holders { cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue };
+    let too_many =
+        || InputError::new_err("mempool.size: more mbufs than there are numbers (have fewer or shorter rings)");
+    holders.pool().ok_or_else(too_many)
+}
+
 /// Paths of the settings of a scenario that may name files.
 #[pyfunction]
 fn file_settings() -> Vec<&'static str> {
@@ -496,6 +527,6 @@ mod _wirespeed {
     #[pymodule_export]
     use super::{
         InputError, Run, Scenario, Stock, Table, commit, compare, exclusions, file_settings, inspect, inspect_table,
-        preset, presets, refuse_counted_masks, run, schema, version,
+        pool_of, preset, presets, refuse_counted_masks, run, schema, summary_schema, version,
     };
 }

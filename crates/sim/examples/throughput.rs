@@ -26,11 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (reason, time) in m.attribution.iter().filter(|(_, t)| t.0 > 0) {
         println!("{:>14} {:10.1} ns", reason.name(), time.as_ns() / m.carried.packets as f64);
     }
-    println!("{:?}\n{:?}", result.measured.memory, result.measured.dram);
-    for core in &result.measured.cores {
+    println!("{:?}\n{:?}", result.measured.counts.memory, result.measured.counts.dram);
+    for core in &result.measured.counts.cores {
         println!(
             "{core:?} busy {:.3} instr/pkt {:.1} ns/pkt {:.1}",
-            core.busy.as_secs() / result.measured.span.as_secs(),
+            core.busy.as_secs() / result.measured.counts.span.as_secs(),
             core.instructions as f64 / core.packets as f64,
             core.busy.as_ns() / core.packets as f64
         );

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Entries that a [`Damage`] list keeps; the rest is only counted.
 pub const DAMAGE_KEPT: usize = 64;
 
 /// Why a part of an input was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DamageKind {
     /// The input ends inside a record.
@@ -39,7 +40,7 @@ impl fmt::Display for Finding {
 }
 
 /// How much of one kind of damage there is, and where it begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DamageCount {
     /// Why.
     pub kind: DamageKind,

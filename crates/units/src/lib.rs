@@ -14,4 +14,4 @@ pub use id::{
     Addr, Bytes, CLASSES, Cbm, Clos, CoreId, DEVICE, LINE_BYTES, Line, LockId, PacketId, PortId, QueueId, Ticket,
 };
 pub use quantity::{Frequency, PacketRate, Quantity, QuantityError, Rate, Size, Span};
-pub use time::Ps;
+pub use time::{Ps, as_ns};

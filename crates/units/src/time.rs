@@ -54,6 +54,19 @@ impl Ps {
     }
 }
 
+/// How documents write a span whose name ends in `_ns`: for `#[serde(with = "units::as_ns")]`.
+pub mod as_ns {
+    use serde::Serializer;
+
+    use super::Ps;
+
+    /// # Errors
+    /// Those of `to`.
+    pub fn serialize<S: Serializer>(span: &Ps, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(span.as_ns())
+    }
+}
+
 impl Add for Ps {
     type Output = Ps;
     #[inline]

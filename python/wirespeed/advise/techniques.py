@@ -6,13 +6,12 @@ They are those of the five systems that this project rebuilds, as far as they ca
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from wirespeed import _wirespeed, units
 from wirespeed import cost as hardware
-from wirespeed import units
 from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "bios", "software", "core", "hardware"]
@@ -313,14 +312,18 @@ def _packet_buffer(of: Resolved) -> Built:
 
 
 def _pool(of: Resolved, cores: int) -> int:
-    """Mbufs that rings of so many cores can hold: received, sent and not yet freed, in bursts and caches.
-
-    As DPDK's l3fwd sizes its pool; then a power of two.
-    """
-    nic = of["nic"]
-    sent = int(nic["ports"]) * int(nic["tx_descriptors"])
-    each = int(nic["rx_descriptors"]) + sent + int(nic["burst"]) + int(of["mempool"]["cache"])
-    return int(1 << math.ceil(math.log2(cores * each)))
+    """Mbufs of a pool of which so many cores never find it empty: a power of two."""
+    nic, pipeline = of["nic"], of.get("pipeline") or {}
+    return _wirespeed.pool_of(
+        cores=cores,
+        receiving=min(int(pipeline.get("rx_cores", cores)), cores),
+        ports=int(nic["ports"]),
+        rx_descriptors=int(nic["rx_descriptors"]),
+        tx_descriptors=int(nic["tx_descriptors"]),
+        burst=int(nic["burst"]),
+        cache=int(of["mempool"]["cache"]),
+        queue=int(pipeline.get("queue", 0)),
+    )
 
 
 def _bytes(size: object) -> int:

@@ -65,7 +65,7 @@ overhead = 24          # same: header and framing of a write
 latency = "250 ns"     # assumed: half of the 500 to 600 ns that a 64 B DMA read takes there
 
 [mempool]
-size = 16384           # cores x (rx + ports x tx + cache) rounded up, as l3fwd sizes its pool
+size = 16384           # cores x (rx + ports x tx + burst + 1.5 cache), rounded up to a power of two
 cache = 256            # MEMPOOL_CACHE_SIZE of DPDK's l3fwd
 kind = "fifo"          # ring_mp_mc, DPDK's default
 """

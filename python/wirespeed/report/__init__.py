@@ -18,8 +18,6 @@ from wirespeed.report import charts
 from wirespeed.report.palette import colour, ink
 from wirespeed.summary import (
     Slice,
-    Sojourn,
-    Summary,
     copying,
     curve_packets_text,
     curve_text,
@@ -38,6 +36,7 @@ from wirespeed.summary import (
     stacked_text,
     warnings,
 )
+from wirespeed.summary_types import Summary
 
 # Parts of the stacked bar that are narrower than this share of its row carry no number.
 _LABELLED_SHARE: Final = 0.08
@@ -111,11 +110,20 @@ def stacked(summary: Summary) -> list[Row]:
     labels = summary.get("attribution_labels")
     found = summary.get("classes") or []
     classes = [
-        _row(c.get("name", ""), c.get("packets"), c.get("sojourn_ns"), c.get("attribution_ns"), labels) for c in found
+        _row(
+            c.get("name", ""),
+            c.get("packets"),
+            q.interval((c.get("sojourn_ns") or {}).get("mean"), None),
+            c.get("attribution_ns"),
+            labels,
+        )
+        for c in found
     ]
     # Those that got through, as in the classes: what is lost or rejected has no sojourn.
     through = sum(c.get("packets") or 0 for c in found) if found else summary.get("packets")
-    whole = _row("all packets", through, summary.get("sojourn_ns"), summary.get("attribution_ns"), labels)
+    sojourn = summary.get("sojourn_ns") or {}
+    mean = q.interval(sojourn.get("mean"), sojourn.get("half_width"))
+    whole = _row("all packets", through, mean, summary.get("attribution_ns"), labels)
     rows = [row for row in [whole, *classes] if row.parts]
     longest = max((row.width for row in rows), default=1.0)
     return [Row(r.name, r.packets, r.mean, r.width / longest, r.parts) for r in rows]
@@ -131,12 +139,11 @@ def legend(rows: Sequence[Row]) -> list[Slice]:
 def _row(
     name: str,
     packets: int | None,
-    sojourn: Sojourn | None,
+    mean: str,
     attribution_ns: dict[str, float] | None,
     labels: dict[str, str] | None,
 ) -> Row:
     parts = slices(attribution_ns, labels)
-    mean = q.interval((sojourn or {}).get("mean"), (sojourn or {}).get("half_width"))
     return Row(name, q.count(packets), mean, sum(part.ns for part in parts), parts)
 
 

@@ -19,7 +19,7 @@ import vl_convert
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
-from wirespeed.summary import ControlInterval, CurvePoint, Interval, Sojourn
+from wirespeed.summary_types import ControlInterval, CurvePoint, Interval, Sojourn
 
 WIDTH: Final = 430
 HEIGHT: Final = 230

@@ -6,7 +6,8 @@ from html import escape
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
-from wirespeed.summary import Summary, curve_text, headline, key_numbers, mark, slices, warnings
+from wirespeed.summary import curve_text, headline, key_numbers, mark, slices, warnings
+from wirespeed.summary_types import Summary
 
 
 def card(summary: Summary) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
-from wirespeed.summary import Summary, measured
+from wirespeed.summary import measured
+from wirespeed.summary_types import Summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,11 @@ def widths(document: Mapping[str, Any]) -> list[str]:
             f"the runs of {where} see the same packets: the capture is the same for every seed; {of_what}"
             "more packets (run.packets) say more, more runs do not"
         )
+    few = [result for result in sound if result["runs"] and "loss" not in result]
+    if few and "loss" in document["metrics"]:
+        lines.append(
+            f"loss is not known of {_places(few, sound)}: rings and NIC memory take in all packets; raise run.packets"
+        )
     for each in map(until.parse, document["until"]):
         name = each.metric.name
         lacking = [result for result in sound if name not in result]

@@ -20,6 +20,9 @@
 //! DPDK's `rte_hash` (`lib/hash/rte_cuckoo_hash.h`); that the flow is looked for before anything else, and that an old one
 //! gives way, is the exact match cache of Open vSwitch (`lib/dpif-netdev-private-dfc.h`).
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::headers::Parsed;
 use super::lines::{IS_V4, NONE};
 
@@ -35,7 +38,9 @@ const USED_SHIFT: u32 = 20;
 const FREE: u16 = 0;
 
 /// What a flow table has done, of all cores together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub, Serialize, JsonSchema,
+)]
 pub struct FlowCounters {
     /// Packets whose flow was there and as its session is.
     pub hits: u64,

@@ -122,7 +122,7 @@ pub struct NotHeld {
 }
 
 /// What a packet buffer has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct BufferCounters {
     /// Packets that got memory.
     pub packets: u64,
@@ -133,8 +133,10 @@ pub struct BufferCounters {
     /// Requests for more than the longest packet that the buffer was built for; they are among the stalls.
     pub too_long: u64,
     /// Bytes of packets, summed over all grants while they were held: see [`BufferCounters::fragmentation`].
+    #[serde(skip)]
     used: u64,
     /// Bytes that nobody else could have, summed likewise.
+    #[serde(skip)]
     taken: u64,
 }
 

@@ -194,11 +194,12 @@ impl Commanded {
         let error = |field: &str, came: String, allowed: String, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
-        let Some(name) = &spec.standard else {
+        let Some(part) = &spec.standard else {
             let allowed = format!("with dram.standard, one of {}", presets::NAMES.join(", "));
             return error("controller", "no standard".into(), allowed, "its commands keep the timings of a standard");
         };
-        let of_standard = DramSpec::of_standard(name, spec.overhead)?;
+        let name = part.name();
+        let of_standard = DramSpec::of_part(part, spec.overhead)?;
         let usual = of_standard.page;
         let same = DramSpec { channels: spec.channels, page: spec.page, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
@@ -212,7 +213,7 @@ impl Commanded {
             let came = format!("{page} with {path}.page = {}", spec.page);
             return error("controller.page", came, "one that says the same".into(), "leave one of them out");
         }
-        let mut standard = presets::preset(name).unwrap_or_else(presets::ddr4_2400u);
+        let mut standard = part.standard().unwrap_or_else(presets::ddr4_2400u);
         let (round_robin, map) = setting.address_map(&mut standard, spec.channels, path)?;
         let interleave = round_robin.then(|| Divisor::new(spec.channels));
         let mut decoder = Decoder::new(&map, &standard)?;
@@ -240,7 +241,7 @@ impl Commanded {
         let links = match (&setting.links, name.starts_with("hmc")) {
             (_, true) if homes > 1 => {
                 let allowed = "a standard without links to a cube with several sockets".into();
-                return error("standard", name.clone(), allowed, "use DDR or HBM, or leave out machine.sockets");
+                return error("standard", name.into(), allowed, "use DDR or HBM, or leave out machine.sockets");
             }
             (None, false) => None,
             (Some(_), false) => {

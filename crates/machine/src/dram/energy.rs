@@ -5,12 +5,14 @@
 //! energy by this: controllers of commands, and banks that are reserved in order of arrival. Left out: termination and
 //! I/O, power-down, the controller and the wires to it.
 
-use super::presets;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::standard::{Currents, Standard};
-use super::{DramSpec, MachineError};
+use super::{DramSpec, MachineError, Part, presets};
 
 /// Energy by cause, in nJ.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Energy {
     /// Activates with their precharges.
     pub activate: f64,
@@ -102,7 +104,15 @@ impl EnergyModel {
 impl DramSpec {
     /// The standard whose currents these devices have: the one that is named for currents, or that of the timings.
     pub fn of_currents(&self) -> Option<&str> {
-        self.currents.as_deref().or(self.standard.as_deref())
+        self.currents.as_deref().or(self.standard.as_ref().map(Part::name))
+    }
+
+    /// That standard; [`None`] where none is named, or nobody ships it.
+    pub(super) fn devices(&self) -> Option<Standard> {
+        match &self.currents {
+            Some(name) => presets::preset(name),
+            None => self.standard.as_ref()?.standard(),
+        }
     }
 
     /// What work on these devices takes; none where no currents are known.
@@ -111,7 +121,7 @@ impl DramSpec {
     /// Currents of a standard that is not shipped.
     pub fn energy(&self, path: &str) -> Result<Option<EnergyModel>, MachineError> {
         let Some(name) = self.of_currents() else { return Ok(None) };
-        let Some(standard) = presets::preset(name) else {
+        let Some(standard) = self.devices() else {
             let allowed = presets::NAMES.join(", ");
             let remedy = "see wirespeed presets --kind dram".into();
             return Err(MachineError::new(format!("{path}.currents"), name, allowed, remedy));
@@ -192,7 +202,7 @@ mod tests {
     fn energy_is_not_known_without_currents_and_currents_have_to_be_shipped() {
         let (spec, _) = two_ranks(PagePolicy::Open);
         let with = |standard: Option<&str>, currents: Option<&str>| {
-            let [standard, currents] = [standard, currents].map(|name| name.map(String::from));
+            let (standard, currents) = (standard.map(Part::from), currents.map(String::from));
             DramSpec { standard, currents, ..spec.clone() }.energy("machine.dram").map(|model| model.is_some())
         };
         assert_eq!(with(None, None), Ok(false));

@@ -21,6 +21,7 @@ mod counters;
 pub mod energy;
 pub mod hmc;
 pub mod map;
+mod part;
 pub mod policy;
 pub mod presets;
 mod setting;
@@ -30,6 +31,7 @@ pub mod stats;
 
 pub use commanded::{CommandReport, Commanded, Finished};
 pub use energy::{Energy, EnergyModel, Work};
+pub use part::Part;
 pub use setting::{ControllerSetting, LinkSetting, SERVER_MAP};
 
 use ::stats::{Path, Reason};
@@ -45,11 +47,12 @@ use crate::{MachineError, Response, Served};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DramSpec {
-    /// The shipped standard whose organisation and timings the fields below have where nothing else is said
-    /// (`wirespeed presets --kind dram`). Of stacks (HBM, HMC) there is one; modules are on the machine's channels,
+    /// The part whose organisation and timings the fields below have where nothing else is said: a shipped standard by its name
+    /// (`wirespeed presets --kind dram`), a file of one's own that ends in `.toml` (`wirespeed presets ddr4-2400u` prints one
+    /// to begin with), or a table that says the same. Of stacks (HBM, HMC) there is one; modules are on the machine's channels,
     /// each of which DDR5 makes two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standard: Option<String>,
+    pub standard: Option<Part>,
     /// The shipped standard whose currents the devices have, for their energy; if left out that of `standard`. Without
     /// either, or where that standard has no currents, energy is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,20 +118,28 @@ impl DramSpec {
     /// # Errors
     /// No standard of that name, or one that lacks a timing.
     pub fn of_standard(name: &str, overhead: Span) -> Result<DramSpec, MachineError> {
+        DramSpec::of_part(&Part::from(name), overhead)
+    }
+
+    /// The same of a part, which may be one's own.
+    ///
+    /// # Errors
+    /// A name that nobody ships, or timings that are missing.
+    pub fn of_part(part: &Part, overhead: Span) -> Result<DramSpec, MachineError> {
         let unknown = || {
             MachineError::new(
                 "machine.dram.standard",
-                name.to_string(),
+                part.name().to_string(),
                 presets::NAMES.join(", "),
                 "see wirespeed presets --kind dram".into(),
             )
         };
-        let standard = presets::preset(name).ok_or_else(unknown)?;
+        let standard = part.standard().ok_or_else(unknown)?;
         let clock_ns = 1e3 / f64::from(standard.clock_mhz);
         let span = |timing: &str| Ok(Span::from_ns(f64::from(standard.timing(timing)?) * clock_ns));
         let bursts = LINE_BYTES.div_ceil(u64::from(standard.access_bytes)) as f64;
         Ok(DramSpec {
-            standard: Some(name.into()),
+            standard: Some(part.clone()),
             currents: None,
             page: if standard.page == policy::Page::Closed { PagePolicy::Closed } else { PagePolicy::Open },
             channels: standard.channels,
@@ -149,7 +160,7 @@ impl DramSpec {
 }
 
 /// What a DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, JsonSchema)]
 pub struct DramCounters {
     /// Lines read.
     pub reads: u64,
@@ -162,6 +173,7 @@ pub struct DramCounters {
     /// Found another row open.
     pub row_conflicts: u64,
     /// Data-bus time in use, over all channels.
+    #[serde(skip)]
     pub bus_busy: Ps,
 }
 
@@ -185,6 +197,7 @@ pub struct Dram {
     /// Those of the first channel, then those of the next.
     banks: Vec<Bank>,
     /// But for the time of the buses, which the lines tell.
+    #[serde(skip)]
     counters: DramCounters,
     /// Nothing waits, and nothing takes a bank or a bus.
     untimed: bool,
@@ -296,7 +309,7 @@ impl Dram {
             );
         }
         spec.energy(path)?;
-        let devices = spec.of_currents().and_then(presets::preset);
+        let devices = spec.devices();
         let open = spec.all_hits.then_some(0);
         Ok(Dram {
             ranks: devices.map_or(1, |standard| spec.ranks(&standard)),

@@ -11,7 +11,7 @@ use super::energy::EnergyModel;
 use super::standard::Standard;
 
 /// Shares of the data buses' peak; they sum to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// Data.
     pub data: f64,

@@ -60,9 +60,10 @@ impl Default for ApplicationSpec {
 }
 
 /// What was done for an application at the LLC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct ApplicationCounters {
     /// Its lookups.
+    #[serde(skip)]
     pub llc: LevelCounters,
     /// L2 misses that went to memory past the LLC.
     pub skipped: u64,
@@ -105,6 +106,7 @@ struct Application {
     uses_llc: bool,
     skip: Option<SkipLogic>,
     reuse: Option<Reuse>,
+    #[serde(skip)]
     counters: ApplicationCounters,
 }
 

@@ -38,7 +38,7 @@ impl Default for CopyTableSpec {
 }
 
 /// What a copy table has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct CopyCounters {
     /// Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too).
     pub fills: u64,
@@ -61,6 +61,7 @@ pub(super) struct Copies {
     pub(super) table: IndexTable,
     moves: Moves,
     latency: Ps,
+    #[serde(skip)]
     counters: CopyCounters,
 }
 

@@ -811,7 +811,7 @@ fn what_an_engine_takes_from_private_caches_is_broadcast() {
     let before = memory.snoop_counters().unwrap();
     copy_of(&mut memory, 1, SRC, DST, later(3));
     let counters = memory.snoop_counters().unwrap() - before;
-    assert_eq!((counters.broadcasts, counters.modified, counters.invalidations), (2, 1, 1));
+    assert_eq!((counters.broadcasts, counters.supplied.modified, counters.invalidations), (2, 1, 1));
     assert_eq!(memory.state(CoreId(0), Line(SRC / 64)), MesiState::Shared);
     assert_eq!(memory.state(CoreId(0), Line(DST / 64)), MesiState::Invalid);
 

@@ -6,6 +6,7 @@
 
 use std::ops::Sub;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{CoreId, LINE_BYTES, Line, Ps};
@@ -20,7 +21,7 @@ const MESSAGE: u64 = 16;
 const PAGE_LINES: u64 = 4096 / LINE_BYTES;
 
 /// What one direction of a link has carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Bytes, those of messages without data included.
     pub bytes: u64,
@@ -31,7 +32,7 @@ pub struct LinkCounters {
 }
 
 /// What went between sockets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SocketCounters {
     /// Lines that cores, devices and copy engines read from the DRAM of their own socket.
     pub local_reads: u64,
@@ -44,6 +45,7 @@ pub struct SocketCounters {
     /// Lines written to another socket's DRAM.
     pub remote_writes: u64,
     /// Each link by its sockets: from, to.
+    #[serde(skip)]
     pub links: Vec<(u32, u32, LinkCounters)>,
 }
 
@@ -70,6 +72,7 @@ struct Link {
     /// When the latest message's request was made.
     latest: Ps,
     free: Ps,
+    #[serde(skip)]
     counters: LinkCounters,
 }
 
@@ -90,6 +93,7 @@ pub(super) struct Fabric {
     homes: Homes,
     /// Nothing takes a link: see [`super::warm`].
     pub(super) untimed: bool,
+    #[serde(skip)]
     counters: SocketCounters,
 }
 

@@ -69,7 +69,7 @@ pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
-pub use snooping::{MesiState, SnoopCounters};
+pub use snooping::{MesiState, SnoopCounters, Supplied};
 pub use sockets::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
@@ -133,17 +133,24 @@ pub struct MemorySpec {
 
 /// Hits and misses of one level.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign, Serialize, Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign, Serialize, JsonSchema,
 )]
 pub struct LevelCounters {
-    /// Found.
+    /// Lookups that found what they looked for.
     pub hits: u64,
-    /// Not found.
+    /// Lookups that did not.
     pub misses: u64,
 }
 
+impl LevelCounters {
+    /// All of them.
+    pub fn lookups(&self) -> u64 {
+        self.hits + self.misses
+    }
+}
+
 /// What a hierarchy has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize)]
 pub struct MemoryCounters {
     /// L1 of all cores.
     pub l1: LevelCounters,
@@ -248,6 +255,7 @@ pub struct Hierarchy {
     /// class 0's.
     class_ways: Vec<Option<Cbm>>,
     /// Lookups of the LLC by class.
+    #[serde(skip)]
     class_llc: Vec<LevelCounters>,
     /// Masks may have gaps.
     gaps: bool,
@@ -269,6 +277,7 @@ pub struct Hierarchy {
     applications: Option<Box<Applications>>,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
+    #[serde(skip)]
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]

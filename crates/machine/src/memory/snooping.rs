@@ -14,6 +14,7 @@
 //! States change as with the directory, which stays to say who has to be looked up here; what differs is when answers
 //! come. Left out: snoop filters, reading memory before the answers are in, wires for answers that are busy.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
@@ -37,22 +38,31 @@ pub enum MesiState {
 }
 
 /// What snooping has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct SnoopCounters {
     /// Requests that all private caches heard of.
     pub broadcasts: u64,
     /// Private caches that were looked up for them: those of a core count as one.
     pub lookups: u64,
-    /// Lines that came from a core that had them modified.
-    pub modified: u64,
-    /// The same, exclusive.
-    pub exclusive: u64,
-    /// The same, shared.
-    pub shared: u64,
+    /// Lines that came from a core, by the state in which it had them.
+    pub supplied: Supplied,
     /// Lines that cores gave up for others that write, one for each core.
     pub invalidations: u64,
     /// Time that broadcasts waited for the wires, each as long as the core that heard of it last.
+    #[serde(rename = "waited_ns", with = "units::as_ns")]
+    #[schemars(with = "f64")]
     pub waited: Ps,
+}
+
+/// Lines that came from a core, by the state in which it had them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+pub struct Supplied {
+    /// Modified.
+    pub modified: u64,
+    /// Exclusive.
+    pub exclusive: u64,
+    /// Shared.
+    pub shared: u64,
 }
 
 /// A broadcast; all zeros where a directory knows.
@@ -79,6 +89,7 @@ pub(super) struct Snooping {
     heard: Vec<Ps>,
     /// Who supplies the line of the present request if a private cache does, and when its data leave.
     supplier: Option<(u32, MesiState, Ps)>,
+    #[serde(skip)]
     counters: SnoopCounters,
 }
 
@@ -230,9 +241,9 @@ impl Hierarchy {
         let snooping = self.snooping.as_mut()?;
         let (core, state, leaves) = snooping.supplier?;
         match state {
-            MesiState::Modified => snooping.counters.modified += 1,
-            MesiState::Exclusive => snooping.counters.exclusive += 1,
-            MesiState::Shared | MesiState::Invalid => snooping.counters.shared += 1,
+            MesiState::Modified => snooping.counters.supplied.modified += 1,
+            MesiState::Exclusive => snooping.counters.supplied.exclusive += 1,
+            MesiState::Shared | MesiState::Invalid => snooping.counters.supplied.shared += 1,
         }
         let there = snooping.stop(to);
         let way = snooping.wires.distance(core, there) + self.llc.carry_between(core, there, leaves);

@@ -8,7 +8,7 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
 use super::{
     ApplicationSpec, Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash,
-    SnoopCounters, Ways,
+    SnoopCounters, Supplied, Ways,
 };
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
@@ -156,9 +156,9 @@ impl Twin {
     /// A core that has a line in `state` supplies it.
     fn supply(&mut self, state: MesiState) {
         match state {
-            MesiState::Modified => self.counts.modified += 1,
-            MesiState::Exclusive => self.counts.exclusive += 1,
-            MesiState::Shared => self.counts.shared += 1,
+            MesiState::Modified => self.counts.supplied.modified += 1,
+            MesiState::Exclusive => self.counts.supplied.exclusive += 1,
+            MesiState::Shared => self.counts.supplied.shared += 1,
             MesiState::Invalid => panic!("nothing to supply"),
         }
     }
@@ -429,7 +429,10 @@ fn a_modified_line_comes_from_its_owner_by_the_distance_between_them() {
         assert_eq!((read.at - now, read.served), (ns(4 + far + 10 + far), Served::Snoop));
         assert_eq!([0, owner].map(|core| memory.state(CoreId(core), Line(5))), [MesiState::Shared; 2]);
         let counters = memory.snoop_counters().unwrap();
-        assert_eq!((counters.broadcasts, counters.lookups, counters.modified, counters.invalidations), (2, 6, 1, 0));
+        assert_eq!(
+            (counters.broadcasts, counters.lookups, counters.supplied.modified, counters.invalidations),
+            (2, 6, 1, 0)
+        );
         // The LLC is up to date.
         let third = (1..4).find(|&core| core != owner).unwrap();
         assert_eq!(access(&mut memory, third, 5, Access::Load, now * 2).served, Served::Llc);
@@ -447,7 +450,7 @@ fn an_exclusive_line_is_supplied_and_shared_and_a_store_to_it_asks_nobody() {
     let read = access(&mut memory, 0, 5, Access::Load, ns(200_000));
     assert_eq!(read.at, ns(200_000 + 4 + 1 + 10 + 1));
     let found = memory.snoop_counters().unwrap();
-    assert_eq!((found.exclusive, found.shared, found.broadcasts), (1, 1, 3));
+    assert_eq!((found.supplied.exclusive, found.supplied.shared, found.broadcasts), (1, 1, 3));
     access(&mut memory, 3, 9, Access::Load, ns(300_000));
     let before = memory.snoop_counters().unwrap();
     let store = access(&mut memory, 3, 9, Access::Store, ns(400_000));
@@ -511,8 +514,8 @@ fn a_bus_takes_one_request_after_the_other() {
     // The LLC hears what goes to core 0, and needs no transfer of its own.
     assert_eq!(read, [ns(4 + 3 + 10 + 3), ns(4 + 3 + 10 + 3 + 5), ns(4 + 3 + 10 + 3 + 10)]);
     let counters = memory.snoop_counters().unwrap() - before;
-    let expected =
-        SnoopCounters { broadcasts: 3, lookups: 9, modified: 3, waited: ns(3 + 6), ..SnoopCounters::default() };
+    let supplied = Supplied { modified: 3, ..Supplied::default() };
+    let expected = SnoopCounters { broadcasts: 3, lookups: 9, supplied, waited: ns(3 + 6), ..SnoopCounters::default() };
     assert_eq!(counters, expected);
 }
 
@@ -595,7 +598,7 @@ fn what_another_core_has_of_an_application_without_an_llc_comes_from_there() {
     );
     assert_eq!(memory.dram_counters().reads, 1);
     let counters = memory.snoop_counters().unwrap();
-    assert_eq!((counters.exclusive, counters.shared, counters.invalidations), (1, 1, 2));
+    assert_eq!((counters.supplied.exclusive, counters.supplied.shared, counters.invalidations), (1, 1, 2));
     // Not before the other one has it.
     let slow = access(&mut memory, 1, 9, Access::Load, now * 3);
     let early = access(&mut memory, 0, 9, Access::Load, now * 3 + ns(1));
@@ -616,7 +619,7 @@ fn every_line_of_a_device_is_asked_for_and_comes_from_who_has_modified_it() {
     memory.dma_write(Line(7), 1, now * 2);
     assert_eq!(memory.state(CoreId(2), Line(7)), MesiState::Invalid);
     let counters = memory.snoop_counters().unwrap() - before;
-    assert_eq!((counters.broadcasts, counters.modified, counters.invalidations), (2, 1, 1));
+    assert_eq!((counters.broadcasts, counters.supplied.modified, counters.invalidations), (2, 1, 1));
 }
 
 #[test]

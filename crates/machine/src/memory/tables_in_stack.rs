@@ -40,17 +40,20 @@ impl Default for StackedTablesSpec {
 }
 
 /// What a stacked DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct StackedCounters {
     /// Lines read.
     pub reads: u64,
     /// Lines written, each on every channel.
     pub writes: u64,
     /// Reads that began while another bank of their channel was busy.
+    #[serde(skip)]
     pub interleaved: u64,
     /// Time that reads waited for a bank.
+    #[serde(skip)]
     pub waited: Ps,
     /// Time that banks were busy, those of all copies together.
+    #[serde(skip)]
     pub busy: Ps,
 }
 
@@ -60,6 +63,7 @@ pub(super) struct TablesInStack {
     memories: Vec<Stacked>,
     link: Ps,
     ranges: Vec<Range<u64>>,
+    #[serde(skip)]
     counters: StackedCounters,
 }
 

@@ -7,6 +7,7 @@
 //! has. Lines that the LLC's I/O ways take in do not come here. Left out: its own port, which is taken to keep up.
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::Path;
 use units::{Line, Ps};
@@ -19,7 +20,7 @@ use crate::MachineError;
 pub const MOST_CACHED: u32 = 4096;
 
 /// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,
@@ -48,6 +49,7 @@ pub(super) struct Tails {
     /// Lines that went to DRAM by [`Hierarchy::hold`] and [`Hierarchy::clean_tail`], for tests.
     #[cfg(test)]
     pub(super) log: Vec<Line>,
+    #[serde(skip)]
     counters: TailCounters,
 }
 

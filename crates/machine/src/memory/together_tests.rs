@@ -20,7 +20,7 @@ pub(super) struct Features {
     /// Entries of the copy table.
     copies: Option<u32>,
     /// Controllers by command.
-    controllers: bool,
+    pub controllers: bool,
     /// Where two sockets have their memory.
     sockets: Option<HomeSocket>,
     /// The first eight lines, and the next: who skips the LLC, bypasses it, has slices of its own.

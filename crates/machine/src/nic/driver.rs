@@ -232,6 +232,11 @@ impl RxQueue {
         0
     }
 
+    /// Whether mbufs wait for the doorbell.
+    pub fn is_refilled(&self) -> bool {
+        !self.spare.is_empty()
+    }
+
     /// The tail register is written: what was refilled is the NIC's.
     pub fn doorbell(&mut self) {
         self.posted.extend(self.spare.drain(..));

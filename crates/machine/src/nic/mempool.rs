@@ -38,11 +38,11 @@ pub struct MempoolSpec {
 }
 
 impl MempoolSpec {
-    /// Checks the ranges and that the program can start: each ring filled, a burst in hand.
+    /// Checks the ranges and that the program can start: each ring of `holders` filled, a burst in hand.
     ///
     /// # Errors
     /// A value outside its range, or a pool too small, with the inequality and its numbers.
-    pub fn check(&self, path: &str, cores: u32, rx_descriptors: u32, burst: u32) -> Result<(), MachineError> {
+    pub fn check(&self, path: &str, holders: &Holders) -> Result<(), MachineError> {
         if self.size > 1 << 24 {
             return Err(MachineError::new(
                 format!("{path}.size"),
@@ -60,18 +60,91 @@ impl MempoolSpec {
                 "DPDK's limit".into(),
             ));
         }
-        let least = u64::from(cores) * (u64::from(rx_descriptors) + u64::from(burst));
+        let Holders { receiving, rx_descriptors, burst, .. } = holders;
+        let least = holders.least();
         if u64::from(self.size) < least {
             return Err(MachineError::new(
                 format!("{path}.size"),
                 self.size.to_string(),
                 format!(
-                    "cores x (nic.rx_descriptors + nic.burst) <= {path}.size, here {cores} x ({rx_descriptors} + {burst}) = {least}"
+                    "cores x (nic.rx_descriptors + nic.burst) <= {path}.size, here {receiving} x ({rx_descriptors} + {burst}) = {least}"
                 ),
                 "enlarge the pool or shorten the rings".into(),
             ));
         }
         Ok(())
+    }
+}
+
+/// What can hold mbufs of a pool at one time. The sum is DPDK's in `l3fwd` (`NB_MBUF`), but for what that leaves out: a cache
+/// is emptied only when it has half as much again as its size (`CACHE_FLUSHTHRESH_MULTIPLIER`), and software queues hold
+/// mbufs, too. In a pipeline only cores that work send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holders {
+    /// All cores of the program.
+    pub cores: u32,
+    /// Those that receive, with a ring each; all but in a pipeline.
+    pub receiving: u32,
+    /// Ports, to each of which each sending core has a transmit queue.
+    pub ports: u32,
+    /// Descriptors of a receive ring.
+    pub rx_descriptors: u32,
+    /// Descriptors of a transmit queue.
+    pub tx_descriptors: u32,
+    /// Packets of a burst.
+    pub burst: u32,
+    /// What a core keeps for itself.
+    pub cache: u32,
+    /// Entries of a working core's software queue.
+    pub queue: u32,
+}
+
+impl Holders {
+    fn working(&self) -> u64 {
+        u64::from(self.cores.saturating_sub(self.receiving))
+    }
+
+    /// Mbufs in receive rings.
+    pub fn received(&self) -> u64 {
+        u64::from(self.receiving) * u64::from(self.rx_descriptors)
+    }
+
+    /// Mbufs in software queues.
+    pub fn queued(&self) -> u64 {
+        self.working() * u64::from(self.queue)
+    }
+
+    /// Mbufs in transmit queues.
+    pub fn sent(&self) -> u64 {
+        let sending = if self.working() == 0 { self.cores.into() } else { self.working() };
+        (sending * u64::from(self.ports)).saturating_mul(self.tx_descriptors.into())
+    }
+
+    /// Mbufs of packets that cores work on.
+    pub fn in_hand(&self) -> u64 {
+        u64::from(self.cores) * u64::from(self.burst)
+    }
+
+    /// Mbufs in the cores' caches.
+    pub fn cached(&self) -> u64 {
+        (u64::from(self.cores) * u64::from(self.cache)).saturating_mul(3) / 2
+    }
+
+    /// With so many mbufs no driver ever finds the pool empty.
+    pub fn most(&self) -> u64 {
+        [self.received(), self.queued(), self.sent(), self.in_hand(), self.cached()]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+
+    /// With so many the program can start: each ring filled, a burst in hand.
+    pub fn least(&self) -> u64 {
+        u64::from(self.receiving) * (u64::from(self.rx_descriptors) + u64::from(self.burst))
+    }
+
+    /// A pool for them: [`Holders::most`], to the next power of two; [`None`] where that is no number.
+    pub fn pool(&self) -> Option<u64> {
+        self.most().checked_next_power_of_two()
     }
 }
 
@@ -304,9 +377,53 @@ mod tests {
         assert!(count.by_access[Access::Atomic as usize] <= 2);
     }
 
+    const NONE: Holders = Holders {
+        cores: 0,
+        receiving: 0,
+        ports: 0,
+        rx_descriptors: 0,
+        tx_descriptors: 0,
+        burst: 0,
+        cache: 0,
+        queue: 0,
+    };
+
+    #[test]
+    fn whatever_holds_mbufs_is_counted_once() {
+        let all = Holders {
+            cores: 5,
+            receiving: 2,
+            ports: 4,
+            rx_descriptors: 1 << 10,
+            tx_descriptors: 1 << 9,
+            burst: 32,
+            cache: 256,
+            queue: 1 << 11,
+        };
+        let pipeline = 2 * 1024 + 3 * 2048 + 3 * 4 * 512 + 5 * 32 + 5 * 384;
+        assert_eq!((all.most(), all.pool(), all.least()), (pipeline, Some(32768), 2 * 1056));
+        let alone = Holders { receiving: 5, ..all };
+        assert_eq!(alone.most(), 5 * (1024 + 4 * 512 + 32 + 384));
+        let huge = Holders { cores: u32::MAX, tx_descriptors: u32::MAX, ports: u32::MAX, ..all };
+        assert_eq!((huge.most(), huge.pool()), (u64::MAX, None));
+    }
+
+    #[test]
+    fn a_cache_holds_half_as_much_again_as_its_size_and_no_more() {
+        let mut pool = Mempool::new(&spec(MempoolKind::Fifo, 200), 1);
+        let mut held = Vec::new();
+        assert!(pool.get_bulk(CoreId(0), 1500, &mut held, &mut Null));
+        let most = held.chunks(25).map(|back| {
+            pool.put_bulk(CoreId(0), back, &mut Null);
+            pool.caches[0].len() as u64
+        });
+        assert_eq!(most.max(), Some(Holders { cores: 1, cache: 200, ..NONE }.cached()));
+    }
+
     #[test]
     fn a_pool_that_cannot_start_is_told_the_inequality() {
-        let error = spec(MempoolKind::Fifo, 0).check("mempool", 4, 512, 32).unwrap_err().to_string();
+        let holders = Holders { cores: 4, receiving: 4, rx_descriptors: 512, burst: 32, ..NONE };
+        let error = spec(MempoolKind::Fifo, 0).check("mempool", &holders).unwrap_err().to_string();
         assert_eq!(
             error,
             "mempool.size = 2000: allowed is cores x (nic.rx_descriptors + nic.burst) <= mempool.size, \

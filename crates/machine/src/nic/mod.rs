@@ -14,7 +14,7 @@ mod rss;
 
 pub use driver::{Received, Refill, RxQueue, TxQueue};
 pub use layout::{MBUF_STRIDE, ServerLayout};
-pub use mempool::{Mempool, MempoolKind, MempoolSpec};
+pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, Link, PcieSpec};
 pub use queue::{PipelineSpec, SoftQueue, Spread, choose_worker};
 pub use rss::{RSS_KEY, Toeplitz};
@@ -22,7 +22,7 @@ pub use rss::{RSS_KEY, Toeplitz};
 use probe::RegionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Rate, Size};
+use units::{Ps, Rate, Size, Span};
 
 use crate::MachineError;
 use crate::memory::MOST_CACHED;
@@ -71,6 +71,10 @@ pub struct NicSpec {
     /// nobody else holds them). Otherwise it reads the first two lines of each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fast_free: bool,
+    /// What a doorbell takes a core, which is a store that no cache takes; nothing when left out. The driver rings one for each
+    /// refill of its receive queue, and one for each port that a burst goes to, at the end of the burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doorbell: Option<Span>,
     /// Lines of a packet that the NIC reads of a transmit queue before it reads of the next one that has something to send.
     /// When left out it asks for each packet of a batch in one go, as soon as the descriptors are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +88,8 @@ pub struct NicSpec {
     /// The host link.
     pub pcie: PcieSpec,
 }
+
+const MOST_OF_A_DOORBELL: Ps = Ps::from_ns(1_000_000);
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
@@ -116,6 +122,14 @@ impl NicSpec {
                     "a ring holds at least a burst, and the driver refills and frees 32 at a time",
                 );
             }
+        }
+        if let Some(doorbell) = self.doorbell.filter(|time| time.ps() > MOST_OF_A_DOORBELL) {
+            return error(
+                "doorbell",
+                doorbell.to_string(),
+                "at most 1 ms",
+                "a store over PCIe takes less than a microsecond",
+            );
         }
         if let Some(block) = self.output_block
             && !(1..=1024).contains(&block)

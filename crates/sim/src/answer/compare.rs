@@ -16,7 +16,8 @@ const METRICS: [(&str, &str, &str, bool); 7] = [
     ("dram_energy", "nJ", "/dram/energy_nj_per_packet", false),
 ];
 
-/// Compares the documents of two runs (see [`crate::summary()`]): `wirespeed.compare/1`.
+/// Compares the documents of two runs (see [`crate::summary()`]): `wirespeed.compare/1`. A run that could not have lost a packet has
+/// no loss.
 ///
 /// Where both saw the same packets, batch `i` of one is paired with batch `i` of the other; else, and
 /// where losses have shifted the batches, they are taken as independent (Welch). Quantiles have no
@@ -44,14 +45,17 @@ pub fn compare(a: &Value, b: &Value) -> Result<Value, ScenarioError> {
         .filter(|(name, _, at, _)| {
             *name != "dram_energy" || [a, b].iter().all(|d| d.pointer(at).is_some_and(Value::is_number))
         })
-        .map(|(name, unit, at, more)| metric(name, unit, [a.pointer(at), b.pointer(at)], [a, b], identical, Some(more)))
+        .map(|(name, unit, at, more)| {
+            let values = [a, b].map(|d| d.pointer(at).filter(|_| name != "loss" || loss_is_known(d)));
+            metric(name, unit, values, [a, b], identical, Some(more))
+        })
         .collect();
     for reason in Reason::ALL {
         let value = |document: &'_ Value| document["attribution_ns"].get(reason.name()).cloned();
         let values = [value(a), value(b)];
         metrics.push(metric(reason.name(), "ns", [values[0].as_ref(), values[1].as_ref()], [a, b], identical, None));
     }
-    let about = |document: &Value| json!({ "run_id": document["run_id"], "name": document["name"] });
+    let about = |document: &Value| json!({ "run_id": document["run_id"], "name": document["name"], "packets": document["packets"] });
     Ok(json!({
         "schema": "wirespeed.compare/1",
         "a": about(a),
@@ -70,7 +74,7 @@ fn metric(
     more_is_better: Option<bool>,
 ) -> Value {
     let [a, b] = values.map(|v| v.and_then(Value::as_f64));
-    let widths = documents.map(|d| half_width(d, name));
+    let widths = [0, 1].map(|i| [a, b][i].and_then(|_| half_width(documents[i], name)));
     let difference = b.zip(a).map(|(b, a)| b - a);
     let (half_width, significant) = match batches(name, documents, identical) {
         // Batches are full ones only: the difference is that of all packets, its width theirs.
@@ -90,10 +94,15 @@ fn metric(
         "a_half_width": widths[0],
         "b_half_width": widths[1],
         "change_pct": difference.and_then(percent),
-        "half_width_pct": percent(half_width),
+        "half_width_pct": difference.and(percent(half_width)),
         "significant": significant,
         "better": difference.filter(|d| *d != 0.0).and_then(|d| more_is_better.map(|more| (d > 0.0) == more)),
     })
+}
+
+/// Whether the run could have lost a packet; documents of before do not say.
+fn loss_is_known(document: &Value) -> bool {
+    document["verdict"]["loss_is_known"].as_bool().unwrap_or(true)
 }
 
 /// The half-width of the difference of two quantiles towards zero, from the ends of their intervals
@@ -208,6 +217,21 @@ mod tests {
         assert_eq!(of(&compare(&b, &a).unwrap(), "p99")["significant"], true);
         b["sojourn_ns"]["p99"] = json!(90.0);
         assert_eq!(of(&compare(&a, &b).unwrap(), "p99")["significant"], false);
+    }
+
+    #[test]
+    fn a_run_that_could_not_lose_a_packet_has_no_loss() {
+        let (a, mut b) = (run(100.0, &[1.0, 2.0]), run(110.0, &[1.0, 2.0]));
+        b["verdict"] = json!({ "status": "nothing", "loss_is_known": false });
+        let out = compare(&a, &b).unwrap();
+        let loss = of(&out, "loss");
+        assert_eq!((&loss["a"], &loss["b"], &loss["significant"]), (&json!(0.0), &Value::Null, &json!(false)));
+        assert_eq!(
+            (&loss["b_half_width"], &loss["change_pct"], &loss["better"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+        assert_eq!(of(&out, "p99")["b"], 110.0);
+        assert_eq!(out["b"]["packets"], 1000);
     }
 
     #[test]

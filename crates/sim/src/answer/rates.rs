@@ -37,5 +37,5 @@ pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
 
 /// Bytes a second to and from DRAM.
 pub(crate) fn dram_bandwidth(measured: &Measured) -> f64 {
-    ((measured.dram.reads + measured.dram.writes) * LINE_BYTES) as f64 / measured.span.as_secs()
+    ((measured.counts.dram.reads + measured.counts.dram.writes) * LINE_BYTES) as f64 / measured.counts.span.as_secs()
 }

@@ -12,10 +12,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use stats::Reason;
 
-use crate::answer::summary::{VERSION, run_id, series};
+use crate::answer::summary::{Interval, VERSION, run_id, series};
 use crate::run::RunResult;
 use crate::run::measure::CLASSES;
 use crate::scenario::ScenarioError;
@@ -249,22 +249,15 @@ fn packets(result: &RunResult, id: &str) -> RecordBatch {
     c.batch()
 }
 
+/// A column for each field of an interval, in their order.
 fn series_table(result: &RunResult, id: &str) -> RecordBatch {
-    let bins = series(&result.scenario, &result.measured.measure);
+    let intervals = series(&result.scenario, &result.measured.measure);
+    let rows: Vec<Value> = intervals.iter().map(|i| serde_json::to_value(i).unwrap_or_default()).collect();
+    let schema = schemars::schema_for!(Interval);
     let mut c = Columns::default();
-    c.text("run_id", bins.iter().map(|_| id));
-    c.float("start_ns", bins.iter().map(|b| b.start_ns));
-    c.float("width_ns", bins.iter().map(|b| b.width_ns));
-    c.float("offered_mpps", bins.iter().map(|b| b.offered_mpps));
-    c.float("carried_mpps", bins.iter().map(|b| b.carried_mpps));
-    c.float("loss", bins.iter().map(|b| b.loss));
-    c.float("sojourn_mean_ns", bins.iter().map(|b| b.sojourn_mean_ns));
-    c.float("ring_packets", bins.iter().map(|b| b.ring_packets));
-    for (i, state) in ["descriptors", "queued", "sending", "free"].into_iter().enumerate() {
-        c.float(&format!("mbufs_{state}"), bins.iter().map(|b| b.mbufs[i]));
+    c.text("run_id", rows.iter().map(|_| id));
+    for name in schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        c.float(name, rows.iter().map(|row| row[name].as_f64().unwrap_or(f64::NAN)));
     }
-    c.float("llc_hit_rate", bins.iter().map(|b| b.llc_hit_rate));
-    c.float("dram_gb_per_s", bins.iter().map(|b| b.dram_gb_per_s));
-    c.float("core_busy", bins.iter().map(|b| b.core_busy));
     c.batch()
 }

@@ -2,7 +2,8 @@
 
 use machine::buffer::Allocation;
 use machine::dram::stats::Shares;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stats::Reason;
 
 use crate::answer::rates::{Rates, dram_bandwidth, is_stationary};
@@ -60,73 +61,60 @@ const MEMORY: [Reason; 16] = [
     Reason::Copy,
 ];
 
-/// How a run ended, for symbols and colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Line rate was offered, and nothing was lost.
     LineRate,
     /// Less than line rate was offered, and nothing was lost.
     Carries,
-    /// Packets were lost.
+    /// Packets were lost for want of a resource.
     Loses,
-    /// The function rejected many packets, and nothing was lost.
+    /// Nothing was lost, but the function rejected more than 1 %.
     Rejects,
     /// The run was ended early.
     Partial,
     /// A search found a rate below line rate.
     Found,
-    /// Nothing was measured, no rate was found, or too few packets were offered to lose one.
+    /// No verdict: no packet was measured, also of a run ended early; no rate was found; or so few packets were offered that
+    /// rings and NIC memory take in all, so that none could be lost.
     Nothing,
 }
 
-impl Status {
-    /// As the summary has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Status::LineRate => "line_rate",
-            Status::Carries => "carries",
-            Status::Loses => "loses",
-            Status::Rejects => "rejects",
-            Status::Partial => "partial",
-            Status::Found => "found",
-            Status::Nothing => "nothing",
-        }
-    }
-}
-
 /// The answer in words.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// How the run ended.
     pub status: Status,
-    /// One sentence.
+    /// Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was rejected,
+    /// or the run was ended early.
+    pub keeps_wire_speed: Option<bool>,
+    /// Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in all that
+    /// were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
+    pub loss_is_known: bool,
+    /// The answer in one sentence.
     pub headline: String,
-    /// What was measured that makes it so.
+    /// Why: what was measured that makes it so.
     pub reasons: Vec<String>,
     /// What to try, each with the setting that tries it.
     pub advice: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether line rate was carried without loss; [`None`] where that was not tried: less was offered, much of it was rejected, or the run was
-    /// ended early.
-    pub fn keeps_wire_speed(&self) -> Option<bool> {
-        match self.status {
+    fn new(
+        status: Status,
+        loss_is_known: bool,
+        headline: String,
+        reasons: Vec<String>,
+        advice: Vec<String>,
+    ) -> Verdict {
+        let keeps_wire_speed = match status {
             Status::LineRate => Some(true),
             Status::Loses | Status::Found => Some(false),
             Status::Carries | Status::Rejects | Status::Partial | Status::Nothing => None,
-        }
-    }
-
-    /// As the summary has it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "status": self.status.name(),
-            "keeps_wire_speed": self.keeps_wire_speed(),
-            "headline": self.headline,
-            "reasons": self.reasons,
-            "advice": self.advice,
-        })
+        };
+        Verdict { status, keeps_wire_speed, loss_is_known, headline, reasons, advice }
     }
 }
 
@@ -134,12 +122,14 @@ impl Verdict {
 pub fn verdict(result: &RunResult) -> Verdict {
     let facts = Facts::of(result);
     if facts.packets == 0 {
-        return Verdict {
-            status: Status::Nothing,
-            headline: "No verdict: no packet was measured.".into(),
-            reasons: vec!["The run ended before its warm-up was over.".into()],
-            advice: Vec::new(),
-        };
+        let headline = "No verdict: no packet was measured.".into();
+        return Verdict::new(
+            Status::Nothing,
+            false,
+            headline,
+            vec!["The run ended before its warm-up was over.".into()],
+            Vec::new(),
+        );
     }
     let mut reasons = Vec::new();
     let mut advice = Vec::new();
@@ -186,7 +176,7 @@ pub fn verdict(result: &RunResult) -> Verdict {
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    Verdict { status, headline, reasons, advice }
+    Verdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
 }
 
 /// What was cut as warm-up, and why so much.
@@ -234,7 +224,7 @@ impl Facts<'_> {
         let rates = Rates::of(m);
         let lost: u64 = m.lost.values().sum();
         let offered_mpps = rates.mpps(&m.offered);
-        let span = result.measured.span.as_secs();
+        let span = result.measured.counts.span.as_secs();
         Facts {
             result,
             packets: m.offered.packets,
@@ -243,7 +233,7 @@ impl Facts<'_> {
             offered_gbps: rates.gbps(m.offered.l1_bytes),
             offered_mpps,
             served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
-            busy: result.measured.cores.iter().map(|c| c.busy.as_secs() / span).collect(),
+            busy: result.measured.counts.cores.iter().map(|c| c.busy.as_secs() / span).collect(),
             stationary: is_stationary(m),
         }
     }
@@ -476,31 +466,28 @@ impl Facts<'_> {
                 ));
             }
         }
-        let wanted: u64 = self.result.measured.cores.iter().map(|c| c.rx_nombuf).sum();
+        let wanted: u64 = self.result.measured.counts.cores.iter().map(|c| c.rx_nombuf).sum();
         if wanted > 0 || lost(Loss::NoMbuf) > 0 {
             let pool = scenario.mempool.size;
-            let held = u64::from(scenario.receiving_cores()) * u64::from(scenario.nic.rx_descriptors);
-            let queued = u64::from(scenario.machine.cores)
-                * u64::from(scenario.nic.ports)
-                * u64::from(scenario.nic.tx_descriptors);
-            let cached = u64::from(scenario.machine.cores) * u64::from(scenario.mempool.cache) * 3 / 2;
-            let enough = held + queued + cached + u64::from(scenario.machine.cores) * u64::from(scenario.nic.burst);
+            let holders = scenario.holders();
             reasons.push(format!(
-                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, transmit queues {}, the cores' caches {}.",
+                "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, {}transmit queues {}, the cores' caches {}.",
                 count(wanted),
                 count(lost(Loss::NoMbuf)),
                 count(pool.into()),
-                count(held),
-                count(queued),
-                count(cached)
+                count(holders.received()),
+                if holders.queued() > 0 { format!("software queues {}, ", count(holders.queued())) } else { String::new() },
+                count(holders.sent()),
+                count(holders.cached())
             ));
-            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={enough}), or shorter rings and queues."));
+            advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={}), or shorter rings and queues.", holders.most()));
         }
         let rate = scenario.nic.pcie.rate;
-        let span = self.result.measured.span.as_secs();
+        let span = self.result.measured.counts.span.as_secs();
         let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
-        let (up, down) = (gbps(self.result.measured.pcie_bytes.0), gbps(self.result.measured.pcie_bytes.1));
-        let (carried_up, carried_down) = self.result.measured.pcie_carried;
+        let (up, down) =
+            (gbps(self.result.measured.counts.pcie_bytes.0), gbps(self.result.measured.counts.pcie_bytes.1));
+        let (carried_up, carried_down) = self.result.measured.counts.pcie_carried;
         let (busy_up, busy_down) = (gbps(carried_up) / rate.gbps(), gbps(carried_down) / rate.gbps());
         let fifo = lost(Loss::NicFifoFull);
         if fifo > 0 {
@@ -515,7 +502,7 @@ impl Facts<'_> {
         if buffer > 0
             && let Some(spec) = &scenario.buffer
         {
-            let done = self.result.measured.buffer.unwrap_or_default();
+            let done = self.result.measured.counts.buffer.unwrap_or_default();
             let too_long = done.too_long.min(buffer);
             if too_long > 0 {
                 reasons.push(format!(
@@ -681,7 +668,7 @@ impl Facts<'_> {
 
     fn memory(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
-        let c = &self.result.measured.memory;
+        let c = &self.result.measured.counts.memory;
         let missed = |l: &machine::memory::LevelCounters| l.misses as f64 / (l.hits + l.misses).max(1) as f64;
         let writes = missed(&c.dma_write);
         let has_ddio = scenario.machine.llc.io_ways.count() != 0;
@@ -743,8 +730,8 @@ impl Facts<'_> {
         }
         let (llc, reads) = (missed(&c.llc), missed(&c.dma_read));
         if c.llc.hits + c.llc.misses > 0 && self.packets > 0 {
-            let each =
-                c.llc.misses as f64 / self.result.measured.cores.iter().map(|c| c.packets).sum::<u64>().max(1) as f64;
+            let each = c.llc.misses as f64
+                / self.result.measured.counts.cores.iter().map(|c| c.packets).sum::<u64>().max(1) as f64;
             reasons.push(format!(
                 "{} of the cores' LLC lookups miss: {} DRAM reads a packet.",
                 percent(llc),

@@ -18,6 +18,8 @@ use std::time::Duration;
 use functions::{Forward, Function, NextHop, Socket, Vhost};
 use machine::buffer::Allocation;
 use packet::Prefix;
+use schemars::JsonSchema;
+use serde::Serialize;
 use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableFormat};
 
 use units::Size;
@@ -112,7 +114,7 @@ impl Routing {
 }
 
 /// A file that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InputFile {
     /// What it is for: capture, profile, table.
     pub kind: &'static str,

@@ -4,6 +4,7 @@
 //! trial of a search. What to simulate next follows from what is known ([`schedule`]), so the result is the
 //! same, bit for bit, on any number of threads.
 
+pub mod counts;
 pub mod measure;
 pub mod predict;
 pub mod rows;

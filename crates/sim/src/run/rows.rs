@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use engine::Seed;
 use machine::MachineError;
 use machine::buffer::{Allocation, BufferSpec, RowSeries, RowWindow};
-use machine::dram::DramSpec;
 use machine::dram::map::Decoder;
+use machine::dram::{DramSpec, Part};
 use serde_json::{Value, json};
 use units::{LINE_BYTES, Line, Ps, Size};
 
@@ -213,7 +213,7 @@ impl Places {
     fn new(dram: &DramSpec) -> Result<Places, MachineError> {
         let channels = u64::from(dram.channels);
         let Some((controller, mut standard)) =
-            dram.controller.as_ref().zip(dram.standard.as_deref().and_then(machine::dram::presets::preset))
+            dram.controller.as_ref().zip(dram.standard.as_ref().and_then(Part::standard))
         else {
             return Ok(Places { row_bytes: dram.row.bytes(), channels, of: Of::Banks });
         };

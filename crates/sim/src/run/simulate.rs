@@ -14,27 +14,21 @@
 //! going to be measured (four times as many while mbufs are unused), warm-up ends there and the result says so.
 
 use engine::Seed;
-use functions::upf::FlowCounters;
-use functions::{Function, Share};
-use machine::buffer::BufferCounters;
-use machine::dram::{CommandReport, DramCounters, Work};
-use machine::memory::{
-    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SnoopCounters,
-    SocketCounters, StackedCounters, TailCounters,
-};
+use functions::Function;
+use machine::dram::CommandReport;
+use machine::memory::ApplicationState;
+use schemars::JsonSchema;
+use serde::Serialize;
 use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
 
+use crate::run::counts::Counts;
 use crate::run::measure::{Activity, Measure};
 use crate::run::schedule::Watch;
 use crate::run::steer::{ControlInterval, Steer};
-use crate::scenario::clos::{CLASSES, RX_CLASS, WORK_CLASS};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::clos;
-use crate::server::neighbours::NeighbourCounters;
-use crate::server::owners::{self, ApplicationFound};
-use crate::server::{CoreCounters, Departure, Fate, Loss, Observer, Pause, Server};
+use crate::server::{Departure, Fate, Loss, Observer, Pause, Server};
 
 /// Events between two looks at whether to stop.
 const EVENTS_PER_CHECK: usize = 20_000;
@@ -52,55 +46,14 @@ pub struct Measured {
     pub measure: Measure,
     /// What was cut before.
     pub warmup: WarmUp,
-    /// Memory counters of the measured part.
-    pub memory: MemoryCounters,
-    /// Lookups of the LLC in the measured part by cores that receive, and by those that work on what others have received.
-    pub classes: [LevelCounters; 2],
-    /// What each class of service did in the measured part, and has at its end.
-    pub clos: [ClassCounters; CLASSES],
-    /// Counters of the copy table in the measured part; zeros without one.
-    pub copies: CopyCounters,
-    /// What the copy engine did; zeros without one.
-    pub engine: EngineCounters,
-    /// What was done at the LLC for the applications that it tells apart.
-    pub applications: Vec<ApplicationFound>,
-    /// What the stacked DRAM did in the measured part; none without one.
-    pub stacked: Option<StackedCounters>,
-    /// What the NIC's SRAM for the tails of receive queues did in the measured part; none without it.
-    pub tails: Option<TailCounters>,
-    /// DRAM counters of the measured part.
-    pub dram: DramCounters,
-    /// What DRAM did in the measured part that takes energy.
-    pub dram_work: Work,
-    /// Core counters of the measured part.
-    pub cores: Vec<CoreCounters>,
-    /// Payload bytes over PCIe in the measured part: to the host, from the host.
-    pub pcie_bytes: (u64, u64),
-    /// The same with framing and headers.
-    pub pcie_carried: (u64, u64),
-    /// The time the counters cover: from the end of warm-up to the last departure.
-    pub span: Ps,
+    /// What the server counted in the measured part: from the end of warm-up to the last departure.
+    pub counts: Counts,
     /// DRAM peak in bytes a second.
     pub dram_peak: f64,
     /// What DRAM controllers did in the measured part; none where DRAM answers at once.
     pub controllers: Option<CommandReport>,
-    /// What went between sockets in the measured part; none of one socket.
-    pub sockets: Option<SocketCounters>,
-    /// What snooping did in the measured part; none where a directory knows.
-    pub snooping: Option<SnoopCounters>,
-    /// What the packet buffer did in the measured part; none where packets lie in their mbufs.
-    pub buffer: Option<BufferCounters>,
     /// Packets that were simulated, warm-up included.
     pub simulated: u64,
-    /// Of a chain: what each member did in the measured time; none of a function alone.
-    pub members: Vec<Share>,
-    /// What the user plane's flow tables did in the measured time, all cores together; none without them.
-    pub flow_tables: Option<FlowCounters>,
-    /// What each of the scenario's neighbours did in the measured time.
-    pub neighbours: Vec<NeighbourCounters>,
-    /// Lines of the LLC at the end of the measured time that devices, receiving cores, working cores and others have
-    /// brought in.
-    pub llc_lines: [u64; 4],
     /// Intervals of the policy, from the first packet on; none without one.
     pub control: Vec<ControlInterval>,
     /// The user ended it early.
@@ -108,7 +61,7 @@ pub struct Measured {
 }
 
 /// The packets that were cut at the start, and why so many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WarmUp {
     /// How many were offered before measurement began.
     pub packets: u64,
@@ -124,7 +77,8 @@ pub struct WarmUp {
 }
 
 /// Why measurement began when it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WarmUpEnd {
     /// The scenario says so.
     Given,
@@ -132,17 +86,6 @@ pub enum WarmUpEnd {
     Settled,
     /// They had not, but it had taken as long as it may.
     Limit,
-}
-
-impl WarmUpEnd {
-    /// The name in documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            WarmUpEnd::Given => "given",
-            WarmUpEnd::Settled => "settled",
-            WarmUpEnd::Limit => "limit",
-        }
-    }
 }
 
 /// What simulations of a scenario share.
@@ -178,12 +121,12 @@ impl Setup<'_> {
 
         let warmup = self.warm_up(&mut server, packets, &mut steer, watch);
         server.mark_dram();
-        let from = Snapshot::of(&server);
+        let from = Counts::of(&server);
         let first = server.offered();
         server.offer_in_all(first + packets);
         let mut measure = Measure::new(first, server.now(), Ps::from_secs_f64(packets as f64 / pps));
         let mut last = from.clone();
-        let mut next_sample = from.at + measure.interval / SAMPLES;
+        let mut next_sample = from.span + measure.interval / SAMPLES;
         let mut partial = false;
         loop {
             if !partial && watch.is_stopped() {
@@ -193,10 +136,10 @@ impl Setup<'_> {
             let pause = Pause { offered: u64::MAX, at: next_sample };
             let more = advance(&mut server, pause, &mut measure, &mut steer);
             if server.now() >= next_sample || !more {
-                let now = Snapshot::of(&server);
-                measure.activity(last.at, now.activity_since(&last, &server));
+                let now = Counts::of(&server);
+                measure.activity(last.span, activity(&last, &now, &server));
                 // Intervals may have become longer meanwhile.
-                next_sample = now.at + measure.interval / SAMPLES;
+                next_sample = now.span + measure.interval / SAMPLES;
                 last = now;
             }
             if !more {
@@ -204,29 +147,8 @@ impl Setup<'_> {
             }
             watch.tell(server.offered() - first, packets, false);
         }
-        let to = last;
         Ok(Measured {
-            memory: to.memory - from.memory,
-            classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
-            clos: clos::between(&from.clos, &to.clos),
-            copies: to.copies - from.copies,
-            engine: to.engine - from.engine,
-            applications: owners::between(&from.applications, &to.applications),
-            stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
-            tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
-            dram: to.dram - from.dram,
-            dram_work: to.dram_work - from.dram_work,
-            sockets: to.sockets.zip(from.sockets.clone()).map(|(to, from)| to - from),
-            snooping: to.snooping.zip(from.snooping).map(|(to, from)| to - from),
-            buffer: to.buffer.zip(from.buffer).map(|(to, from)| to - from),
-            cores: to.cores.iter().zip(&from.cores).map(|(&a, &b)| a - b).collect(),
-            neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&a, &b)| a - b).collect(),
-            llc_lines: to.llc_lines,
-            flow_tables: to.flow_tables.zip(from.flow_tables).map(|(to, from)| to - from),
-            members: to.members.iter().zip(&from.members).map(|(&a, &b)| a - b).collect(),
-            pcie_bytes: (to.pcie.0 - from.pcie.0, to.pcie.1 - from.pcie.1),
-            pcie_carried: (to.pcie_carried.0 - from.pcie_carried.0, to.pcie_carried.1 - from.pcie_carried.1),
-            span: to.at.since(from.at),
+            counts: last.since(&from),
             controllers: server.memory().dram_report(server.now()),
             dram_peak: server.memory().dram_peak_bytes_per_s(),
             simulated: server.offered(),
@@ -315,73 +237,21 @@ impl Observer for Transient {
     }
 }
 
-#[derive(Clone)]
-struct Snapshot {
-    at: Ps,
-    memory: MemoryCounters,
-    classes: [LevelCounters; 2],
-    clos: [ClassCounters; CLASSES],
-    copies: CopyCounters,
-    engine: EngineCounters,
-    applications: Vec<ApplicationState>,
-    stacked: Option<StackedCounters>,
-    tails: Option<TailCounters>,
-    dram: DramCounters,
-    dram_work: Work,
-    sockets: Option<SocketCounters>,
-    snooping: Option<SnoopCounters>,
-    buffer: Option<BufferCounters>,
-    cores: Vec<CoreCounters>,
-    pcie: (u64, u64),
-    pcie_carried: (u64, u64),
-    members: Vec<Share>,
-    flow_tables: Option<FlowCounters>,
-    neighbours: Vec<NeighbourCounters>,
-    llc_lines: [u64; 4],
-}
-
-impl Snapshot {
-    fn of(server: &Server) -> Snapshot {
-        Snapshot {
-            at: server.now(),
-            memory: server.memory().counters(),
-            classes: [RX_CLASS, WORK_CLASS].map(|clos| server.memory().class(clos).llc),
-            clos: clos::counters(server.memory()),
-            copies: server.memory().copy_counters(),
-            engine: server.memory().engine_counters(),
-            dram: server.memory().dram_counters(),
-            dram_work: server.memory().dram_work(server.now()),
-            sockets: server.memory().socket_counters(),
-            snooping: server.memory().snoop_counters(),
-            buffer: server.buffer(),
-            applications: server.memory().applications(),
-            stacked: server.memory().stack_counters(),
-            tails: server.memory().tails(),
-            cores: server.cores(),
-            pcie: server.pcie_bytes(),
-            pcie_carried: server.pcie_carried(),
-            members: server.members(),
-            flow_tables: server.flow_tables(),
-            neighbours: server.neighbours(),
-            llc_lines: server.llc_lines(),
-        }
-    }
-
-    fn activity_since(&self, last: &Snapshot, server: &Server) -> Activity {
-        let llc = self.memory.llc - last.memory.llc;
-        let dram = self.dram - last.dram;
-        let busy = |s: &Snapshot| s.cores.iter().map(|c| c.busy.0).sum();
-        let mbufs = server.mbufs();
-        Activity {
-            span: self.at.since(last.at),
-            llc_hits: llc.hits,
-            llc_lookups: llc.hits + llc.misses,
-            dram_lines: dram.reads + dram.writes,
-            dram_work: self.dram_work - last.dram_work,
-            busy: Ps(busy(self)).since(Ps(busy(last))),
-            waiting: server.ring_occupancy() as u64,
-            mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],
-            samples: 1,
-        }
+/// What a server did between two states, and where its packets and mbufs are at the second.
+fn activity(from: &Counts<ApplicationState>, to: &Counts<ApplicationState>, server: &Server) -> Activity {
+    let llc = to.memory.llc - from.memory.llc;
+    let dram = to.dram - from.dram;
+    let busy = |counts: &Counts<ApplicationState>| counts.cores.iter().map(|c| c.busy.0).sum();
+    let mbufs = server.mbufs();
+    Activity {
+        span: to.span.since(from.span),
+        llc_hits: llc.hits,
+        llc_lookups: llc.lookups(),
+        dram_lines: dram.reads + dram.writes,
+        dram_work: to.dram_work - from.dram_work,
+        busy: Ps(busy(to)).since(Ps(busy(from))),
+        waiting: server.ring_occupancy() as u64,
+        mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],
+        samples: 1,
     }
 }

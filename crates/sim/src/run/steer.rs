@@ -14,6 +14,7 @@ use policy::{Allocator, AllocatorSpec, Meter, Outcome, Steering};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::Serialize;
 use units::{Cbm, Clos, LINE_BYTES, Ps};
 
@@ -67,7 +68,7 @@ impl Policy for InLoop {
 }
 
 /// What one interval showed and what was decided.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControlInterval {
     /// When it ended, in nanoseconds of simulated time.
     pub at_ns: f64,

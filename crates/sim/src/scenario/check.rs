@@ -172,7 +172,7 @@ impl Scenario {
                 found.take(application.ways.map_or(Ok(()), |own| own.lowest(&path, ways).map(drop)));
             }
         }
-        found.take(self.mempool.check("mempool", self.receiving_cores(), self.nic.rx_descriptors, self.nic.burst));
+        found.take(self.mempool.check("mempool", &self.holders()));
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
                 let allowed = "allowed are 64 B or more (a server's memory works in lines)";

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::overlay::get_mut;
+use super::own_part;
 use super::spec::{Scenario, TrafficSpec};
 
 /// A setting that may name a file.
@@ -19,6 +20,8 @@ enum At {
     File(fn(&mut Scenario) -> &mut Option<PathBuf>),
     /// The name of something shipped, or a file that ends as given.
     NameOr(fn(&mut Scenario) -> &mut Option<String>, fn(&str) -> bool),
+    /// The same, but what the file says takes the place of its path when the scenario is read.
+    Content(fn(&str) -> bool),
 }
 
 /// All of them.
@@ -40,6 +43,7 @@ pub const FILES: &[FileSetting] = &[
         kind: "machine",
         at: At::NameOr(|s| &mut s.machine.preset, |name| name.ends_with(".toml")),
     },
+    FileSetting { path: "machine.dram.standard", kind: "part", at: At::Content(own_part::is_file) },
 ];
 
 const fn file(path: &'static str, kind: &'static str, at: fn(&mut Scenario) -> &mut Option<PathBuf>) -> FileSetting {
@@ -56,7 +60,7 @@ impl FileSetting {
     pub fn is_file(&self, value: &str) -> bool {
         match self.at {
             At::File(_) => true,
-            At::NameOr(_, is_file) => is_file(value),
+            At::NameOr(_, is_file) | At::Content(is_file) => is_file(value),
         }
     }
 
@@ -65,6 +69,7 @@ impl FileSetting {
         match self.at {
             At::File(at) => at(scenario).clone(),
             At::NameOr(at, is_file) => at(scenario).as_deref().filter(|name| is_file(name)).map(PathBuf::from),
+            At::Content(_) => None,
         }
     }
 
@@ -73,6 +78,7 @@ impl FileSetting {
         match self.at {
             At::File(at) => *at(scenario) = Some(value),
             At::NameOr(at, _) => *at(scenario) = Some(value.to_string_lossy().into_owned()),
+            At::Content(_) => {}
         }
     }
 
@@ -162,7 +168,7 @@ mod tests {
     }
 
     /// Texts that name no file.
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 16] = [
         "name",
         "machine.name",
         "machine.clos.*.neighbours[]",
@@ -172,7 +178,9 @@ mod tests {
         "machine.dram.controller.refresh",
         "machine.dram.controller.writes",
         "machine.dram.currents",
-        "machine.dram.standard",
+        "machine.dram.standard.constraints[].clocks",
+        "machine.dram.standard.name",
+        "machine.dram.standard.source",
         "machine.stacked.holds[]",
         "machine.stacked.memory.service.device.standard",
         "neighbours[].name",
@@ -181,7 +189,9 @@ mod tests {
 
     #[test]
     fn each_is_where_its_path_says() {
-        for setting in FILES.iter().filter(|setting| setting.path != "machine.preset") {
+        for setting in
+            FILES.iter().filter(|setting| !["machine.preset", "machine.dram.standard"].contains(&setting.path))
+        {
             let set = vec![format!("{}=x.toml", setting.path), "function.kind=forward".into()];
             let mut scenario = Scenario::read("", "s.toml", &Overrides { set, ..Overrides::default() }).unwrap();
             assert_eq!(setting.get(&mut scenario), Some("x.toml".into()), "{}", setting.path);

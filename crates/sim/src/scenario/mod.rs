@@ -9,6 +9,7 @@ mod idle;
 pub mod neighbours;
 mod overlay;
 mod own_machine;
+mod own_part;
 mod policy;
 mod presets;
 mod read;
@@ -22,6 +23,7 @@ pub use functions::{
     CheckSpec, ClassificationSpec, FilterSpec, ForwardingSpec, FunctionKind, FunctionSpec, InspectionSpec, LookupSpec,
     TraceSpec, UserPlaneSpec,
 };
+pub use machine::nic::Holders;
 pub use neighbours::NeighbourSpec;
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};

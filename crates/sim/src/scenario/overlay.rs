@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use machine::nic::PipelineSpec;
+use machine::dram::Part;
+use machine::nic::{Holders, PipelineSpec};
 use toml::de::{DeTable, DeValue};
 
 use super::error::ScenarioError;
@@ -156,21 +157,25 @@ fn mask_in_value(value: &toml::Spanned<DeValue>, text: &str, path: &str) -> Opti
 /// A module has one channel, or two of half its width; stacks have 16 and more.
 const MODULE_CHANNELS: u32 = 2;
 
-/// Gives a machine the DRAM of a shipped standard. Its controller stays, and where the standard is one of modules so do
-/// its channels, each as many as a module has (two with DDR5). A stack brings its own.
-pub(super) fn apply_standard(merged: &mut toml::Table, name: &str) -> Result<(), String> {
-    if !machine::dram::presets::NAMES.contains(&name) {
-        return Err(format!("{name:?}: no such standard: {}", known(&machine::dram::presets::NAMES, name)));
+/// Gives a machine the DRAM of a part. Its controller stays, and where the part is one of modules so do its channels, each as
+/// many as a module has (two with DDR5). A stack brings its own.
+pub(super) fn apply_standard(merged: &mut toml::Table, part: &Part) -> Result<(), String> {
+    if let Part::Shipped(name) = part
+        && !machine::dram::presets::NAMES.contains(&name.as_str())
+    {
+        let known = known(&machine::dram::presets::NAMES, name);
+        return Err(format!("{name:?}: no such standard: {known}, or a file that ends in .toml"));
     }
     let dram = table(table(merged, "machine"), "dram");
     let overhead = match dram.get("overhead").cloned().map(toml::Value::try_into::<units::Span>) {
         Some(Ok(overhead)) => overhead,
         _ => units::Span::from_ns(0.0),
     };
-    let spec = machine::dram::DramSpec::of_standard(name, overhead).map_err(|e| e.to_string())?;
+    let spec = machine::dram::DramSpec::of_part(part, overhead).map_err(|e| e.to_string())?;
     let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
     // Those of the devices that it replaces.
     dram.remove("currents");
+    dram.remove("standard");
     if spec.channels <= MODULE_CHANNELS
         && let Some(toml::Value::Integer(channels)) = dram.get("channels")
     {
@@ -230,35 +235,31 @@ pub(super) fn mib(bytes: u64) -> String {
     format!("{} MiB", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Makes a preset's pool as large as more cores, longer rings or software queues want it: by the sum that DPDK's l3fwd
-/// takes of what can hold mbufs, to the next power of two. A pool that stayed as it is would starve, and what was
-/// asked for would not be seen.
+/// Makes a preset's pool as large as more cores, longer rings or software queues want it, to the next power of two. A pool
+/// that stayed as it is would starve, and what was asked for would not be seen.
 pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
     let mut number = |path: &[&str]| {
-        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u64::try_from(n).ok()).filter(|&n| n < 1 << 24)
+        get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 1 << 24)
     };
     let cores = number(&["machine", "cores"]).unwrap_or(0);
-    let receiving = number(&["pipeline", "rx_cores"]).unwrap_or(cores).min(cores);
-    let queued = match number(&["pipeline", "rx_cores"]) {
-        Some(_) => {
-            (cores - receiving).saturating_mul(number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE.into()))
-        }
-        None => 0,
+    let receiving = number(&["pipeline", "rx_cores"]);
+    let holders = Holders {
+        cores,
+        receiving: receiving.unwrap_or(cores).min(cores),
+        ports: number(&["nic", "ports"]).unwrap_or(0),
+        rx_descriptors: number(&["nic", "rx_descriptors"]).unwrap_or(0),
+        tx_descriptors: number(&["nic", "tx_descriptors"]).unwrap_or(0),
+        burst: number(&["nic", "burst"]).unwrap_or(0),
+        cache: number(&["mempool", "cache"]).unwrap_or(0),
+        queue: receiving.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
     };
-    let sent = number(&["nic", "ports"]).unwrap_or(0).saturating_mul(number(&["nic", "tx_descriptors"]).unwrap_or(0));
-    let held = [
-        receiving.saturating_mul(number(&["nic", "rx_descriptors"]).unwrap_or(0)),
-        cores.saturating_mul(sent),
-        cores.saturating_mul(number(&["mempool", "cache"]).unwrap_or(0)),
-        queued,
-    ];
-    let wanted = held.into_iter().fold(0, u64::saturating_add);
+    let wanted = holders.most();
     let size = get_mut(merged, &["mempool", "size"])?;
     let before = size.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n < wanted)?;
-    let grown = i64::try_from(wanted.checked_next_power_of_two()?).ok()?;
+    let grown = i64::try_from(holders.pool()?).ok()?;
     *size = toml::Value::Integer(grown);
     Some(format!(
-        "mempool.size is {grown} in place of the machine's {before}: rings, queues and caches hold up to {wanted} mbufs (set it for \
+        "mempool.size is {grown} in place of the machine's {before}: rings, queues, bursts and caches hold up to {wanted} mbufs (set it for \
          another one)"
     ))
 }
@@ -325,8 +326,14 @@ const NAMED_CHANGES: usize = 3;
 /// The name of a machine, with what of it is another than its preset, `usual`, has.
 pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String {
     let mut changes = Vec::new();
+    // A part goes by its name.
+    let told = |machine: &MachineSpec| {
+        let mut told = machine.clone();
+        told.dram.standard = told.dram.standard.map(|part| Part::from(part.name()));
+        toml::Table::try_from(&told)
+    };
     if let Some(preset) = resolve(usual.clone(), usual).scenario
-        && let (Ok(was), Ok(is)) = (toml::Table::try_from(&preset.machine), toml::Table::try_from(machine))
+        && let (Ok(was), Ok(is)) = (told(&preset.machine), told(machine))
     {
         changed("", &was, &is, &mut changes);
     }

@@ -8,10 +8,10 @@ use super::overlay::{
     apply, apply_standard, clock_alone, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name,
     merge, not_a_number, refuse_counted_masks, table, title, ways_of,
 };
-use super::own_machine;
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{Resolved, as_error, resolve, unbuildable};
 use super::spec::{Scenario, Search};
+use super::{own_machine, own_part};
 
 /// What the command line says beyond the scenario file.
 #[derive(Clone, Debug, Default)]
@@ -170,10 +170,12 @@ fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, toml::Table),
         }
     };
     refuse_counted_masks(&text, &name)?;
-    match toml::from_str(&text) {
-        Ok(usual) => Ok((name, usual)),
-        Err(e) => Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
-    }
+    let mut usual: toml::Table = match toml::from_str(&text) {
+        Ok(usual) => usual,
+        Err(e) => return Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
+    };
+    own_part::taken(&mut usual, &name, Path::new(&name).parent().unwrap_or(Path::new("")))?;
+    Ok((name, usual))
 }
 
 /// `own` over what the machine says, and what moved with it, in words.
@@ -188,8 +190,8 @@ fn laid_over(
     let ways = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
     let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
     let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
-    if let Some(toml::Value::String(standard)) = get_mut(&mut own, &["machine", "dram", "standard"]) {
-        apply_standard(&mut merged, standard).map_err(|e| value(origin, "machine.dram.standard", e))?;
+    if let Some(part) = own_part::taken(&mut own, origin, Path::new(""))? {
+        apply_standard(&mut merged, &part).map_err(|e| value(origin, "machine.dram.standard", e))?;
     }
     merge(&mut merged, own);
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));

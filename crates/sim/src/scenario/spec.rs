@@ -11,7 +11,7 @@ use machine::memory::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MemorySpec, SocketsSpec, StackedTablesSpec,
     TlbSpec,
 };
-use machine::nic::{MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
+use machine::nic::{Holders, MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
@@ -68,6 +68,20 @@ impl Scenario {
     /// Cores that poll a queue of the NIC.
     pub fn receiving_cores(&self) -> u32 {
         self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
+    }
+
+    /// What can hold mbufs.
+    pub fn holders(&self) -> Holders {
+        Holders {
+            cores: self.machine.cores,
+            receiving: self.receiving_cores(),
+            ports: self.nic.ports.into(),
+            rx_descriptors: self.nic.rx_descriptors,
+            tx_descriptors: self.nic.tx_descriptors,
+            burst: self.nic.burst,
+            cache: self.mempool.cache,
+            queue: self.pipeline.as_ref().map_or(0, |p| p.queue),
+        }
     }
 
     /// As TOML, with everything filled in.

@@ -312,6 +312,7 @@ fn times_that_cannot_be_are_refused() {
         let found = error(&format!("machine.{field}=1000 s"));
         assert!(found.contains(&format!("machine.{field} = ")) && found.contains("at most 1 ms"), "{found}");
     }
+    assert!(error("nic.doorbell=2 ms").contains("nic.doorbell = 2 ms: allowed is at most 1 ms"));
     assert!(error("traffic.load=1e-12").contains("traffic.load: 2000000 packets may take"));
     assert!(read("", &["traffic.load=1e-6"]).is_ok());
 }
@@ -321,10 +322,13 @@ fn a_presets_pool_grows_with_what_holds_mbufs() {
     let size = |set: &[&str]| read("", set).unwrap().mempool.size;
     assert_eq!(size(&[]), 16_384, "what the preset says");
     assert_eq!(size(&["machine.cores=1"]), 16_384, "it does not shrink");
-    // 8 x (1024 + 2 x 1024 + 256) = 26,624; 4 x (4096 + 2 x 1024 + 256) = 25,600.
+    // 8 x (1024 + 2 x 1024 + 32 + 384) = 27,904; 4 x (4096 + 2 x 1024 + 32 + 384) = 26,240.
     assert_eq!(size(&["machine.cores=8"]), 32_768);
     assert_eq!(size(&["nic.rx_descriptors=4096"]), 32_768);
-    // 1024 + 8 x (2 x 1024 + 256) + 7 x 4096 = 48,128.
+    // 4 x (1632 + 2 x 1024 + 32 + 384) = 16,384: bursts, and caches with half as much again, are counted.
+    assert_eq!(size(&["nic.rx_descriptors=1632"]), 16_384);
+    assert_eq!(size(&["nic.rx_descriptors=1633"]), 32_768);
+    // 1024 + 7 x 2 x 1024 + 7 x 4096 + 8 x (32 + 384) = 47,360.
     let queues = ["machine.cores=8", "pipeline.rx_cores=1", "pipeline.queue=4096"];
     assert_eq!(size(&queues), 65_536);
     assert_eq!(size(&["machine.cores=8", "mempool.size=20000"]), 20_000, "what is given stays");

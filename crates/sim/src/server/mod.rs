@@ -33,9 +33,11 @@ use machine::nic::{
 };
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use probe::{RegionSpec, Sharing};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stats::{Attribution, Reason};
 use traffic::Source;
-use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate};
+use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate, Span};
 
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
@@ -132,18 +134,25 @@ pub struct Pause {
 }
 
 /// Counters of a core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::Sub, Serialize, JsonSchema)]
 pub struct CoreCounters {
     /// Packets it took from its ring.
     pub packets: u64,
     /// Bursts.
+    #[serde(skip)]
     pub bursts: u64,
     /// Time in bursts.
+    #[serde(skip)]
     pub busy: Ps,
     /// Instructions, polling in vain not counted.
+    #[serde(skip)]
     pub instructions: u64,
+    /// Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a transmit queue,
+    /// for what a burst sends there.
+    pub doorbells: u64,
     /// Mbufs that its driver wanted and the pool did not have, counted at each try (`rx_nombuf` of
     /// `rte_eth_stats`).
+    #[serde(skip)]
     pub rx_nombuf: u64,
 }
 
@@ -204,6 +213,8 @@ pub struct Server {
     cores: Vec<Worker>,
     function: Function,
     poll: Ps,
+    /// What one takes a core.
+    doorbell: Ps,
     burst: usize,
     /// When each port is free to send.
     port_free: Vec<Ps>,
@@ -339,7 +350,21 @@ struct Worker {
     started: Ps,
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
+    /// What the doorbells at the end of its burst take.
+    ringing: Ps,
     counters: CoreCounters,
+}
+
+impl Worker {
+    /// Doorbells of its burst: its receive queue's if it was refilled, and one of each port that something goes to.
+    fn doorbells(&self) -> u64 {
+        let refilled = matches!(&self.input, Input::Nic(rx) if rx.is_refilled());
+        let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
+            Next::Ends(Fate::Sent(PortId(port))) => ports | 1 << port,
+            _ => ports,
+        });
+        u64::from(refilled) + u64::from(ports.count_ones())
+    }
 }
 
 /// A packet of the burst that a core works on.
@@ -471,7 +496,7 @@ impl Worker {
                 _ => {
                     // Scenario::check has held the inequality that makes this possible.
                     let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), pool) else {
-                        scenario.mempool.check("mempool", scenario.receiving_cores(), nic.rx_descriptors, nic.burst)?;
+                        scenario.mempool.check("mempool", &scenario.holders())?;
                         continue;
                     };
                     Input::Nic(rx)
@@ -491,6 +516,7 @@ impl Worker {
                 started: Ps::ZERO,
                 in_burst: Vec::new(),
                 packets: Vec::new(),
+                ringing: Ps::ZERO,
                 counters: CoreCounters::default(),
             });
         }
@@ -538,6 +564,7 @@ impl Server {
                 .clone()
                 .map(|spec| Pipeline { workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16), spec }),
             receiving: scenario.receiving_cores() as usize,
+            doorbell: nic.doorbell.map_or(Ps::ZERO, Span::ps),
             up: Link::new(&nic.pcie),
             credits: Credits::new(&nic.pcie),
             down: Link::new(&nic.pcie),
@@ -969,6 +996,9 @@ impl Server {
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
+        let doorbells = worker.doorbells();
+        worker.counters.doorbells += doorbells;
+        worker.ringing = self.doorbell * doorbells;
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
@@ -1066,8 +1096,9 @@ impl Server {
             }
             match step {
                 Step::Done(at) => {
-                    self.cores[i].state = State::Finishing;
-                    self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
+                    let worker = &mut self.cores[i];
+                    worker.state = State::Finishing;
+                    self.engine.schedule(at.max(now) + worker.ringing, PRIORITY_CORE, Event::Core(i));
                     return;
                 }
                 Step::At(at) => {
@@ -1101,13 +1132,18 @@ impl Server {
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
+            let on_core = || {
+                let mut attribution = worker.core.attribution(index);
+                attribution.charge(Reason::Core, worker.ringing);
+                attribution
+            };
             let fate = match entry.next {
                 Next::Ends(fate) => {
                     self.lost += u64::from(matches!(fate, Fate::Lost(_)));
                     fate
                 }
                 Next::Worker(to) => {
-                    let before = Box::new(entry.spent(worker.core.attribution(index), worker.started));
+                    let before = Box::new(entry.spent(on_core(), worker.started));
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
                     handed.push((to, Handed { received, before }));
                     continue;
@@ -1122,7 +1158,7 @@ impl Server {
                     moved: packet.moved,
                     port,
                     mbuf: entry.mbuf,
-                    attribution: entry.spent(worker.core.attribution(index), worker.started),
+                    attribution: entry.spent(on_core(), worker.started),
                 });
             } else {
                 if let Some(scattered) = &mut self.scattered {

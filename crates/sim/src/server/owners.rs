@@ -1,13 +1,12 @@
-//! Whose lines are whose: what a scenario's names of memory stand for, and what is told of those who own it.
+//! Whose lines are whose: what a scenario's names of memory stand for, and what was done for those who own it.
 
 use std::ops::Range;
 
 use engine::Seed;
-use machine::memory::{ApplicationCounters, ApplicationSpec, ApplicationState, Hierarchy, StackedCounters, Ways};
+use machine::memory::{ApplicationCounters, ApplicationState, Hierarchy};
 use machine::nic::{NEIGHBOURS, ServerLayout};
 use probe::{RegionSpec, Sharing};
-use serde_json::{Value, json};
-use units::{LINE_BYTES, Ps};
+use units::LINE_BYTES;
 
 use crate::scenario::neighbours;
 use crate::scenario::{Scenario, ScenarioError, known};
@@ -135,45 +134,6 @@ pub(crate) fn between(from: &[ApplicationState], to: &[ApplicationState]) -> Vec
         end: *to,
     };
     from.iter().zip(to).map(one).collect()
-}
-
-/// Of the summary: the applications that the LLC tells apart.
-pub(crate) fn applications(scenario: &Scenario, found: &[ApplicationFound]) -> Value {
-    let one = |((name, spec), found): ((&String, &ApplicationSpec), &ApplicationFound)| {
-        let c = &found.counters;
-        let lookups = c.llc.hits + c.llc.misses;
-        json!({
-            "of": name,
-            "slices": found.end.slices,
-            "ways": spec.ways.map(Ways::count),
-            "llc_lookups": lookups,
-            "llc_miss_rate": c.llc.misses as f64 / lookups as f64,
-            "skipped": c.skipped,
-            "skipped_share": c.skipped as f64 / (c.skipped + lookups) as f64,
-            "skips": found.end.skips,
-            "changes": c.changes,
-            "flushed": c.flushed,
-            "bypassed": c.bypassed,
-        })
-    };
-    scenario.machine.applications.iter().zip(found).map(one).collect()
-}
-
-/// Of the summary: the stacked DRAM; null without one.
-pub(crate) fn stacked(scenario: &Scenario, found: Option<StackedCounters>, span: Ps) -> Value {
-    let (Some(spec), Some(c)) = (&scenario.machine.stacked, found) else { return Value::Null };
-    let sockets = scenario.machine.sockets.as_ref().map_or(1, |sockets| sockets.count);
-    let banks = f64::from(spec.memory.channels * spec.memory.banks * sockets);
-    json!({
-        "holds": spec.holds,
-        "channels": spec.memory.channels,
-        "banks": spec.memory.banks,
-        "reads": c.reads,
-        "writes": c.writes,
-        "interleaved_share": c.interleaved as f64 / c.reads as f64,
-        "bank_wait_ns": c.waited.as_ns() / c.reads as f64,
-        "busy": c.busy.as_secs() / (span.as_secs() * banks),
-    })
 }
 
 #[cfg(test)]

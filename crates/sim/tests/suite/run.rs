@@ -141,10 +141,10 @@ fn the_series_has_what_the_machine_did_and_sums_to_what_was_measured() {
     let measured = &result.measured;
     let mut sum = sim::run::measure::Activity::default();
     measured.measure.intervals.iter().for_each(|i| sum += i.activity);
-    assert_eq!(sum.span, measured.span);
-    assert_eq!(sum.llc_hits, measured.memory.llc.hits);
-    assert_eq!(sum.dram_lines, measured.dram.reads + measured.dram.writes);
-    assert_eq!(sum.busy.0, measured.cores.iter().map(|c| c.busy.0).sum::<u64>());
+    assert_eq!(sum.span, measured.counts.span);
+    assert_eq!(sum.llc_hits, measured.counts.memory.llc.hits);
+    assert_eq!(sum.dram_lines, measured.counts.dram.reads + measured.counts.dram.writes);
+    assert_eq!(sum.busy.0, measured.counts.cores.iter().map(|c| c.busy.0).sum::<u64>());
     let document = summary(&result, "test");
     let series = document["series"].as_array().unwrap();
     assert!(series.len() > 50);

@@ -258,6 +258,34 @@ fn a_driver_that_touches_fresh_mbufs_fetches_their_lines_when_it_posts_them() {
 }
 
 #[test]
+fn a_doorbell_is_rung_for_each_refill_and_for_each_port_of_a_burst() {
+    const PACKETS: u64 = 2000;
+    let rung = |ports: &str| {
+        let (ends, server) = run(&["machine.cores=1", ports, "traffic.load=0.05"], PACKETS);
+        assert_eq!(ends.sent, PACKETS);
+        let core = server.cores()[0];
+        assert!(core.bursts > PACKETS / 4, "bursts are short");
+        core.doorbells - core.bursts - PACKETS / 32
+    };
+    assert_eq!(rung("nic.ports=1"), 0);
+    let more = rung("nic.ports=2");
+    assert!(0 < more && more < PACKETS, "{more}: some bursts go to both ports");
+}
+
+#[test]
+fn a_core_is_busy_for_as_long_as_its_doorbells_take() {
+    const PACKETS: u64 = 2000;
+    let busy = |more: &[&str]| {
+        let light = ["machine.cores=1", "nic.ports=1", "traffic.load=0.005"];
+        let core = run(&[&light[..], more].concat(), PACKETS).1.cores()[0];
+        (core.busy, core.doorbells)
+    };
+    let ((without, rung), (with, _)) = (busy(&[]), busy(&["nic.doorbell=200 ns"]));
+    let (longer, closed_form) = ((with - without).as_ns(), rung as f64 * 200.0);
+    assert!((longer / closed_form - 1.0).abs() < 0.02, "{longer} ns, and {rung} doorbells take {closed_form} ns");
+}
+
+#[test]
 fn what_does_not_go_together_is_an_error_that_says_what_to_do() {
     let error = |set: &[&str]| server(set, 1).map(|_| ()).unwrap_err();
     assert!(error(&["nic.output_block=0"]).contains("nic.output_block = 0: allowed is 1 to 1024 lines"));

@@ -46,7 +46,7 @@ fn simulate(point: &Point, packets: u64) -> f64 {
     ];
     let scenario = Scenario::read(SCENARIO, "scenario.toml", &Overrides { set, ..Overrides::default() }).unwrap();
     let result = sim::run(&scenario, Options { threads: 1, ..Options::default() }, &mut |_| true).unwrap();
-    let counted = result.measured.memory.dma_write;
+    let counted = result.measured.counts.memory.dma_write;
     100.0 * counted.hits as f64 / (counted.hits + counted.misses) as f64
 }
 

@@ -10,9 +10,9 @@ use machine::dram::DramCounters;
 use machine::memory::Hierarchy;
 use machine::nic::{Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue};
 use packet::{Packet, RX_DESCRIPTOR_BYTES, layers};
-use stats::Attribution;
+use stats::{Attribution, Reason};
 use traffic::Source;
-use units::{Addr, CoreId, LINE_BYTES, PacketId, PortId, Ps};
+use units::{Addr, CoreId, LINE_BYTES, PacketId, PortId, Ps, Span};
 
 use crate::load::Loaded;
 use crate::scenario::{Scenario, ScenarioError};
@@ -145,7 +145,7 @@ impl<'a> Idle<'a> {
         for i in 0..m.cores as u16 {
             let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
                 // This says what is wrong with the pool.
-                scenario.mempool.check("mempool", m.cores, nic.rx_descriptors, nic.burst)?;
+                scenario.mempool.check("mempool", &scenario.holders())?;
                 continue;
             };
             let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
@@ -256,6 +256,9 @@ impl<'a> Idle<'a> {
             self.pool.put_bulk(id, &freed, script);
         }
         worker.rx.refill(id, &mut self.pool, script);
+        let ports = leaving.iter().fold(0u64, |ports, (port, ..)| ports | 1 << port).count_ones();
+        let doorbells = u64::from(worker.rx.is_refilled()) + u64::from(ports);
+        let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells;
         let layout = &self.layout;
         let places = received.iter().map(|r| BurstPacket {
             id: r.packet.id,
@@ -273,6 +276,7 @@ impl<'a> Idle<'a> {
                 Step::Unlock(..) | Step::At(_) | Step::Wait => {}
             }
         };
+        let end = end + ringing;
         worker.rx.doorbell();
         let n = received.len() as f64;
         let time = (end - now).as_secs();
@@ -282,6 +286,7 @@ impl<'a> Idle<'a> {
         sums.service_squared += time * time / n.max(1.0);
         sums.instructions += (worker.core.instructions() - instructions) as f64;
         sums.attribution += &worker.core.burst_attribution();
+        sums.attribution.charge(Reason::Core, ringing);
         let by_core = self.memory.counters() - memory;
         sums.references += (by_core.l1.hits + by_core.l1.misses) as f64;
         sums.l1_misses += by_core.l1.misses as f64;

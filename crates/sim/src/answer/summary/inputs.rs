@@ -1,0 +1,202 @@
+//! Of the summary: what a run was given, what was wrong with it, and what was decided on the way.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use traffic::{DamageCount, TableFormat};
+
+use super::traffic_id;
+use crate::answer::verdict::warmup_text;
+use crate::load::Routing;
+use crate::run::RunResult;
+use crate::run::simulate;
+use crate::run::steer::ControlInterval;
+use crate::scenario::PolicyKind;
+use crate::scenario::files::file_name;
+
+/// What was cut at the start, and why.
+#[derive(Serialize, JsonSchema)]
+pub struct WarmUp {
+    #[serde(flatten)]
+    cut: simulate::WarmUp,
+    /// All that in words.
+    why: String,
+}
+
+impl WarmUp {
+    pub(super) fn of(cut: &simulate::WarmUp) -> WarmUp {
+        WarmUp { cut: *cut, why: warmup_text(cut) }
+    }
+}
+
+/// The policy that set the LLC's ways, and what came of it.
+#[derive(Serialize, JsonSchema)]
+pub struct Policy {
+    /// Which it is.
+    #[schemars(with = "String")]
+    kind: PolicyKind,
+    /// How often it decides.
+    interval_ns: f64,
+    /// Decisions that changed something.
+    changes: usize,
+    /// Ways of devices at the end.
+    io_ways: Option<u32>,
+    /// Ways of the LLC.
+    ways: u32,
+    /// Its intervals from the first packet on.
+    intervals: Vec<ControlInterval>,
+}
+
+impl Policy {
+    pub(super) fn of(result: &RunResult) -> Option<Policy> {
+        let spec = result.scenario.policy.as_ref()?;
+        let intervals = &result.measured.control;
+        Some(Policy {
+            kind: spec.kind,
+            interval_ns: spec.interval.ps().as_ns(),
+            changes: intervals.iter().filter(|i| i.decided_io_ways.is_some_and(|ways| ways != i.io_ways)).count(),
+            io_ways: intervals.last().map(|i| i.decided_io_ways.unwrap_or(i.io_ways)),
+            ways: result.scenario.machine.llc.ways,
+            intervals: intervals.clone(),
+        })
+    }
+}
+
+/// Something in the input that could not be used.
+#[derive(Serialize, JsonSchema)]
+pub struct Finding {
+    /// Bytes from the start of the (decompressed) input.
+    offset: u64,
+    /// What came and what was expected; of a text with its line.
+    what: String,
+}
+
+/// What could not be read of an input.
+#[derive(Serialize, JsonSchema)]
+pub struct Damage {
+    /// The first findings.
+    damage: Vec<Finding>,
+    /// How many there are.
+    damage_count: u64,
+    /// How many of each kind, with the first of it.
+    damage_by_kind: Vec<DamageCount>,
+    /// Bytes that were skipped to find the next readable record.
+    damage_skipped_bytes: u64,
+}
+
+impl Damage {
+    fn of(damage: &traffic::Damage) -> Damage {
+        let finding = |f: &traffic::Finding| Finding { offset: f.offset, what: f.what.clone() };
+        Damage {
+            damage: damage.first.iter().map(finding).collect(),
+            damage_count: damage.count,
+            damage_by_kind: damage.by_kind.clone(),
+            damage_skipped_bytes: damage.skipped_bytes,
+        }
+    }
+}
+
+/// Where the packets came from. What is wrong with them is of captures.
+#[derive(Serialize, JsonSchema)]
+pub struct Traffic {
+    /// Runs with equal ones see the same packets at the same times.
+    id: String,
+    /// The capture or the profile.
+    source: String,
+    /// Mean frame with FCS.
+    mean_frame_bytes: f64,
+    /// Packets of a capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    packets_in_file: Option<u64>,
+    #[serde(flatten)]
+    damage: Option<Damage>,
+}
+
+impl Traffic {
+    pub(super) fn of(result: &RunResult) -> Traffic {
+        let spec = &result.scenario.traffic;
+        let source = match spec.capture.as_deref().map(file_name) {
+            Some(name) => format!("capture {name}"),
+            None => format!("profile {}", spec.profile.as_deref().unwrap_or("isp")),
+        };
+        Traffic {
+            id: traffic_id(result),
+            source,
+            mean_frame_bytes: result.mean_frame_bytes,
+            packets_in_file: result.capture.as_ref().map(|report| report.packets),
+            damage: result.capture.as_ref().map(|report| Damage::of(&report.damage)),
+        }
+    }
+}
+
+/// The routing table, and what was wrong with it.
+#[derive(Serialize, JsonSchema)]
+pub struct RoutingTable {
+    /// The file's name, or what was made.
+    source: String,
+    /// How it was written.
+    #[schemars(with = "String")]
+    format: TableFormat,
+    /// How that was compressed.
+    #[schemars(with = "String")]
+    compression: traffic::Compression,
+    /// Entries for a prefix that had a route already.
+    duplicates: u64,
+    #[serde(flatten)]
+    damage: Damage,
+}
+
+impl RoutingTable {
+    pub(super) fn of(routing: &Routing) -> RoutingTable {
+        RoutingTable {
+            source: routing.source.clone(),
+            format: routing.format,
+            compression: routing.compression,
+            duplicates: routing.duplicates,
+            damage: Damage::of(&routing.damage),
+        }
+    }
+}
+
+/// Routes in use.
+#[derive(Serialize, JsonSchema)]
+pub struct Routes {
+    /// Of IPv4.
+    pub(super) ipv4: usize,
+    /// Of IPv6.
+    pub(super) ipv6: usize,
+}
+
+/// The machine of the scenario.
+#[derive(Serialize, JsonSchema)]
+pub struct Machine {
+    /// The shipped machine or file that it is made of.
+    preset: Option<String>,
+    /// Its title.
+    name: String,
+    /// Cores that run the packet function.
+    cores: u32,
+    /// Their frequency.
+    core_ghz: f64,
+    /// Ports of the NIC.
+    ports: u16,
+    /// Descriptors of a receive queue.
+    rx_descriptors: u32,
+    /// How many ways of the LLC devices may fill; 0: no DDIO.
+    io_ways: u32,
+}
+
+impl Machine {
+    pub(super) fn of(result: &RunResult) -> Machine {
+        let scenario = &result.scenario;
+        Machine {
+            preset: scenario.machine.preset.clone(),
+            name: scenario.machine.name.clone(),
+            cores: scenario.machine.cores,
+            core_ghz: scenario.machine.core.frequency.ghz(),
+            ports: scenario.nic.ports,
+            rx_descriptors: scenario.nic.rx_descriptors,
+            io_ways: scenario.machine.llc.io_ways.count(),
+        }
+    }
+}

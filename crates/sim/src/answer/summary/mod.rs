@@ -1,0 +1,332 @@
+//! A run as one JSON document, `wirespeed.run/1`: what the command line prints and reports draw.
+//!
+//! [`Summary`] says what is in it: its JSON Schema, the table of fields in the documentation and Python's types are made
+//! from the fields here and the words above them.
+
+mod hardware;
+mod inputs;
+mod packets;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use stats::Reason;
+
+pub(crate) use packets::{Interval, series};
+
+use crate::answer::rates::{Rates, is_stationary};
+use crate::answer::verdict::{Verdict, verdict};
+use crate::load::InputFile;
+use crate::run::RunResult;
+use crate::scenario::{FunctionKind, Scenario};
+use crate::server::Loss;
+use hardware::{
+    Class, CopyEngine, CopyTable, Core, Dram, FlowTable, Level, LlcApplication, LlcByCores, LlcBytes, Member, Mempool,
+    Neighbour, NicCache, PacketBuffer, Pcie, Snooping, Sockets, StackedTables,
+};
+use inputs::{Machine, Policy, Routes, RoutingTable, Traffic, WarmUp};
+use packets::{CurvePoint, PacketClass, Search, Sojourn};
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Hashes the resolved scenario, its seed included, the content of the files it names, and the version: equal ids,
+/// equal results. Where the files lie and what they are called does not matter.
+pub fn run_id(result: &RunResult) -> String {
+    hash(&format!("{VERSION}\n{}", by_content(result).to_toml()))
+}
+
+/// The scenario without its titles, and with the hash of each file's content in place of its path.
+fn by_content(result: &RunResult) -> Scenario {
+    let mut scenario = result.scenario.clone();
+    scenario.name.clear();
+    scenario.machine.name.clear();
+    scenario.rename_files(|setting, _| {
+        let read = result.inputs.iter().find(|file| file.kind == setting.kind)?;
+        Some(read.blake3.as_str().into())
+    });
+    // All that a file of a machine says is in the scenario.
+    if scenario.machine.preset.as_deref().is_some_and(|name| name.ends_with(".toml")) {
+        scenario.machine.preset = None;
+    }
+    scenario
+}
+
+/// Identifies the packets that a run is measured by: two runs with equal ids see the same ones at the
+/// same times, if as many were offered.
+pub fn traffic_id(result: &RunResult) -> String {
+    let s = &by_content(result);
+    let traffic = toml::to_string(&s.traffic).unwrap_or_default();
+    let forward = &s.function.forward;
+    let users = match s.function.kind {
+        FunctionKind::Upf => toml::to_string(&s.function.upf).unwrap_or_default(),
+        _ => String::new(),
+    };
+    hash(&format!(
+        "{traffic}\n{users}{} {} {} {} {:e} {:?} {} {}",
+        s.run.seed,
+        s.run.packets,
+        result.measured.warmup.packets,
+        s.nic.rate,
+        result.load,
+        forward.table,
+        forward.prefixes,
+        forward.next_hops,
+    ))
+}
+
+fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_string()
+}
+
+/// The documented object that describes one run. Where no packet was measured, numbers that cannot be known are null.
+#[derive(Serialize, JsonSchema)]
+pub struct Summary {
+    /// `wirespeed.run/1`; changes when a field changes its meaning.
+    schema: &'static str,
+    /// Hash of the resolved scenario with its seed, of the content of the files it names, and of the version: equal ids,
+    /// equal results, on any machine and wherever the files lie.
+    run_id: String,
+    /// The seed that it was run with.
+    seed: u64,
+    /// The program's version.
+    version: &'static str,
+    /// The program's commit.
+    commit: String,
+    /// The scenario's title.
+    name: String,
+    /// Whether Ctrl-C ended the run early.
+    partial: bool,
+    /// The answer in words.
+    verdict: Verdict,
+    /// Packets offered after warm-up: carried, `lost` and `rejected`. 0 where the run was stopped before; then the machine's
+    /// counts below are of no packet, and terminal and report show none.
+    packets: u64,
+    /// Packets offered before warm-up was over.
+    warmup_packets: u64,
+    /// What was cut at the start, and why.
+    warmup: WarmUp,
+    /// Whether what was measured shows no trend; null where too few packets were sent to tell.
+    stationary: Option<bool>,
+    /// Offered rate over the measured time.
+    offered_mpps: f64,
+    /// Carried rate over the measured time.
+    carried_mpps: f64,
+    /// Offered rate on the wire.
+    offered_gbps: f64,
+    /// Carried rate on the wire.
+    carried_gbps: f64,
+    /// Offered rate of frames with FCS.
+    offered_l2_gbps: f64,
+    /// Carried rate of frames with FCS.
+    carried_l2_gbps: f64,
+    /// Line rate of a port.
+    line_rate_gbps: f64,
+    /// Offered share of it.
+    load: f64,
+    /// Lost over offered packets.
+    loss: f64,
+    /// Half-width of its interval at 95 %.
+    #[schemars(with = "Option<f64>")]
+    loss_half_width: f64,
+    /// The upper end of its interval at 95 %; with none lost 3/`packets`.
+    loss_upper_95: f64,
+    /// Dropped packets by reason, losses and rejections; see below.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    drops: Map<String, Value>,
+    /// Whether each of these is `lost` or `rejected`.
+    #[schemars(with = "BTreeMap<String, String>")]
+    drop_kinds: Map<String, Value>,
+    /// Packets lost for want of a resource.
+    lost: u64,
+    /// Packets rejected by the function's verdict.
+    rejected: u64,
+    /// Time from the last bit received to the first bit sent of carried packets.
+    sojourn_ns: Sojourn,
+    /// Mean nanoseconds a packet by reason; they sum to `sojourn_ns.mean`.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    attribution_ns: Map<String, Value>,
+    /// A few words for each reason.
+    #[schemars(with = "BTreeMap<String, String>")]
+    attribution_labels: Map<String, Value>,
+    /// By frame size.
+    classes: Vec<PacketClass>,
+    /// Pairs of nanoseconds and the share of packets that took at most that.
+    #[schemars(with = "Vec<[f64; 2]>")]
+    sojourn_cdf: Vec<(f64, f64)>,
+    /// The levels of the memory system.
+    levels: Vec<Level>,
+    /// The LLC by the kind of core; empty where classes of service name cores or neighbours.
+    llc_by_cores: Vec<LlcByCores>,
+    /// Each class of service that is set, and all who are in it; null without `machine.clos`.
+    clos: Option<Vec<Class>>,
+    /// What the copy table did; null without one.
+    copy_table: Option<CopyTable>,
+    /// What the copy engine did; null without one.
+    copy_engine: Option<CopyEngine>,
+    /// What went between sockets; null of one socket.
+    sockets: Option<Sockets>,
+    /// What snooping did; null without `machine.llc.coherence = "snoop"`, where a directory knows who has a line.
+    snooping: Option<Snooping>,
+    /// What was done at the LLC for each application that it tells apart.
+    applications: Vec<LlcApplication>,
+    /// What the stacked DRAM did that holds tables; null without `machine.stacked`.
+    stacked: Option<StackedTables>,
+    /// DRAM.
+    dram: Dram,
+    /// PCIe.
+    pcie: Pcie,
+    /// Each core.
+    cores: Vec<Core>,
+    /// The pool of packet buffers.
+    mempool: Mempool,
+    /// What the allocator of `[buffer]` did; null where packets lie in their mbufs.
+    packet_buffer: Option<PacketBuffer>,
+    /// What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`.
+    nic_cache: Option<NicCache>,
+    /// The run at other loads.
+    curve: Vec<CurvePoint>,
+    /// The run by intervals of simulated time.
+    series: Vec<Interval>,
+    /// What the policy that sets the LLC's ways saw and did; null without one.
+    policy: Option<Policy>,
+    /// The search; null without one.
+    search: Option<Search>,
+    /// Where the packets came from.
+    traffic: Traffic,
+    /// The machine.
+    machine: Machine,
+    /// What each function of a chain did, in its order; null of a function alone.
+    members: Option<Vec<Member>>,
+    /// What the user plane's flow tables did; null without `function.upf.processing.flow_table`.
+    flow_table: Option<FlowTable>,
+    /// What each other program on the machine did.
+    neighbours: Vec<Neighbour>,
+    /// Bytes of the LLC at the end, by who has brought them in.
+    llc_bytes: LlcBytes,
+    /// Routes in use.
+    routes: Routes,
+    /// The routing table.
+    table: RoutingTable,
+    /// The files that decide over the result.
+    inputs: Vec<InputFile>,
+    /// What was assumed or found in the input, in words.
+    notes: Vec<String>,
+    /// Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet carried, where it is
+    /// known), the sojourn's `mean` and each reason: what comparisons test.
+    #[schemars(with = "BTreeMap<String, Vec<f64>>")]
+    batches: Map<String, Value>,
+    /// What the host took to simulate. Of all fields only this one, `load_s` and `packets_per_wall_s` differ between two runs
+    /// with the same `run_id`.
+    wall_s: f64,
+    /// What the host took to load tables and traffic.
+    load_s: f64,
+    /// Simulated time after warm-up.
+    simulated_s: f64,
+    /// Packets simulated, warm-up included.
+    simulated_packets: u64,
+    /// Packets simulated a second of the host.
+    packets_per_wall_s: f64,
+}
+
+/// The document; `commit` names the build's commit. What is not finite is null.
+pub fn summary(result: &RunResult, commit: &str) -> Value {
+    // No field is a map with keys that are no text.
+    serde_json::to_value(Summary::of(result, commit)).unwrap_or_default()
+}
+
+/// The JSON Schema of the document.
+pub fn schema() -> String {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Summary>();
+    serde_json::to_string_pretty(&schema).unwrap_or_default()
+}
+
+impl Summary {
+    fn of(result: &RunResult, commit: &str) -> Summary {
+        let (scenario, measured) = (&result.scenario, &result.measured);
+        let m = &measured.measure;
+        let loss = m.loss.estimate();
+        let rates = Rates::of(m);
+        let drops = || m.lost.iter().chain(&m.rejected);
+        let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty() || !class.neighbours.is_empty());
+        Summary {
+            schema: "wirespeed.run/1",
+            run_id: run_id(result),
+            seed: scenario.run.seed,
+            version: VERSION,
+            commit: commit.into(),
+            name: scenario.name.clone(),
+            partial: result.partial,
+            verdict: verdict(result),
+            packets: m.offered.packets,
+            warmup_packets: measured.warmup.packets,
+            warmup: WarmUp::of(&measured.warmup),
+            stationary: is_stationary(m),
+            offered_mpps: rates.mpps(&m.offered),
+            carried_mpps: rates.mpps(&m.carried),
+            offered_gbps: rates.gbps(m.offered.l1_bytes),
+            carried_gbps: rates.gbps(m.carried.l1_bytes),
+            offered_l2_gbps: rates.gbps(m.offered.l2_bytes),
+            carried_l2_gbps: rates.gbps(m.carried.l2_bytes),
+            line_rate_gbps: scenario.nic.rate.gbps(),
+            load: result.load,
+            loss: loss.value,
+            loss_half_width: loss.half_width,
+            loss_upper_95: loss.upper,
+            drops: drops().map(|(name, n)| (name.to_string(), json!(n))).collect(),
+            drop_kinds: drops().map(|(name, _)| (name.to_string(), json!(drop_kind(name)))).collect(),
+            lost: m.lost.values().sum(),
+            rejected: m.rejected.values().sum(),
+            sojourn_ns: Sojourn::of(m),
+            attribution_ns: packets::attribution(&m.attribution, m.sojourn.n()),
+            attribution_labels: Reason::ALL.iter().map(|r| (r.name().into(), json!(r.label()))).collect(),
+            classes: packets::classes(m),
+            sojourn_cdf: packets::cdf(m.sojourn.histogram()),
+            levels: hardware::levels(measured),
+            // Classes tell kinds of cores apart only where nobody has put cores or neighbours into others.
+            llc_by_cores: if named { Vec::new() } else { hardware::llc_by_cores(measured) },
+            clos: hardware::classes_of_service(scenario, measured),
+            copy_table: CopyTable::of(scenario, measured),
+            copy_engine: CopyEngine::of(scenario, measured),
+            sockets: Sockets::of(measured),
+            snooping: Snooping::of(measured),
+            applications: hardware::applications(scenario, measured),
+            stacked: StackedTables::of(scenario, measured),
+            dram: Dram::of(scenario, measured),
+            pcie: Pcie::of(scenario, measured),
+            cores: hardware::cores(scenario, measured),
+            mempool: Mempool::of(scenario, measured),
+            packet_buffer: PacketBuffer::of(scenario, measured),
+            nic_cache: NicCache::of(scenario, measured),
+            curve: result.curve.iter().map(CurvePoint::of).collect(),
+            series: series(scenario, m),
+            policy: Policy::of(result),
+            search: result.search.as_ref().map(|found| Search::of(result, found)),
+            traffic: Traffic::of(result),
+            machine: Machine::of(result),
+            members: hardware::members(measured),
+            flow_table: FlowTable::of(scenario, measured),
+            neighbours: hardware::neighbours(scenario, measured),
+            llc_bytes: LlcBytes::of(measured),
+            routes: Routes { ipv4: result.routing.routes.0, ipv6: result.routing.routes.1 },
+            table: RoutingTable::of(&result.routing),
+            inputs: result.inputs.clone(),
+            notes: result.notes.clone(),
+            batches: packets::batches(scenario, m),
+            wall_s: result.wall_s,
+            load_s: result.load_s,
+            simulated_s: measured.counts.span.as_secs(),
+            simulated_packets: measured.simulated,
+            packets_per_wall_s: measured.simulated as f64 / result.run_wall_s,
+        }
+    }
+}
+
+/// Whether a drop is for want of a resource ("lost") or a function's verdict ("rejected").
+pub fn drop_kind(name: &str) -> &'static str {
+    if Loss::ALL.iter().any(|loss| loss.name() == name) { "lost" } else { "rejected" }
+}

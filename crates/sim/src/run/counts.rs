@@ -1,0 +1,126 @@
+//! What a server counts, component by component: read at two moments, what happened between them.
+//!
+//! A counter more of a component is a field of the component's own counters. A component more has three lines here: its
+//! field, where it is read, and the difference.
+
+use functions::Share;
+use functions::upf::FlowCounters;
+use machine::buffer::BufferCounters;
+use machine::dram::{DramCounters, Work};
+use machine::memory::{
+    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SnoopCounters,
+    SocketCounters, StackedCounters, TailCounters,
+};
+use units::Ps;
+
+use crate::scenario::clos::{CLASSES, RX_CLASS, WORK_CLASS};
+use crate::server::clos;
+use crate::server::neighbours::NeighbourCounters;
+use crate::server::owners::{self, ApplicationFound};
+use crate::server::{CoreCounters, Server};
+
+/// The counts of a server, `A` of each application that the LLC tells apart.
+#[derive(Clone, Debug)]
+pub struct Counts<A = ApplicationFound> {
+    /// When they were read, or the time between.
+    pub span: Ps,
+    /// Memory.
+    pub memory: MemoryCounters,
+    /// Lookups of the LLC by cores that receive, and by those that work on what others have received.
+    pub classes: [LevelCounters; 2],
+    /// What each class of service did, and has at the end.
+    pub clos: [ClassCounters; CLASSES],
+    /// The copy table; zeros without one.
+    pub copies: CopyCounters,
+    /// The copy engine; zeros without one.
+    pub engine: EngineCounters,
+    /// What was done at the LLC for the applications that it tells apart.
+    pub applications: Vec<A>,
+    /// The stacked DRAM; none without one.
+    pub stacked: Option<StackedCounters>,
+    /// The NIC's SRAM for the tails of receive queues; none without it.
+    pub tails: Option<TailCounters>,
+    /// DRAM.
+    pub dram: DramCounters,
+    /// What DRAM did that takes energy.
+    pub dram_work: Work,
+    /// Cores.
+    pub cores: Vec<CoreCounters>,
+    /// Payload bytes over PCIe: to the host, from the host.
+    pub pcie_bytes: (u64, u64),
+    /// The same with framing and headers.
+    pub pcie_carried: (u64, u64),
+    /// What went between sockets; none of one socket.
+    pub sockets: Option<SocketCounters>,
+    /// Snooping; none where a directory knows.
+    pub snooping: Option<SnoopCounters>,
+    /// The packet buffer; none where packets lie in their mbufs.
+    pub buffer: Option<BufferCounters>,
+    /// Of a chain, what each member did; none of a function alone.
+    pub members: Vec<Share>,
+    /// The user plane's flow tables, all cores together; none without them.
+    pub flow_tables: Option<FlowCounters>,
+    /// Each of the scenario's neighbours.
+    pub neighbours: Vec<NeighbourCounters>,
+    /// Lines of the LLC at the end that devices, receiving cores, working cores and others have brought in.
+    pub llc_lines: [u64; 4],
+}
+
+impl Counts<ApplicationState> {
+    /// What `server` has counted so far.
+    pub(crate) fn of(server: &Server) -> Counts<ApplicationState> {
+        let memory = server.memory();
+        Counts {
+            span: server.now(),
+            memory: memory.counters(),
+            classes: [RX_CLASS, WORK_CLASS].map(|clos| memory.class(clos).llc),
+            clos: clos::counters(memory),
+            copies: memory.copy_counters(),
+            engine: memory.engine_counters(),
+            applications: memory.applications(),
+            stacked: memory.stack_counters(),
+            tails: memory.tails(),
+            dram: memory.dram_counters(),
+            dram_work: memory.dram_work(server.now()),
+            cores: server.cores(),
+            pcie_bytes: server.pcie_bytes(),
+            pcie_carried: server.pcie_carried(),
+            sockets: memory.socket_counters(),
+            snooping: memory.snoop_counters(),
+            buffer: server.buffer(),
+            members: server.members(),
+            flow_tables: server.flow_tables(),
+            neighbours: server.neighbours(),
+            llc_lines: server.llc_lines(),
+        }
+    }
+
+    /// What was counted since `from`, an earlier state of the same server.
+    pub(crate) fn since(&self, from: &Counts<ApplicationState>) -> Counts {
+        let to = self;
+        let pair = |to: (u64, u64), from: (u64, u64)| (to.0 - from.0, to.1 - from.1);
+        Counts {
+            span: to.span.since(from.span),
+            memory: to.memory - from.memory,
+            classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
+            clos: clos::between(&from.clos, &to.clos),
+            copies: to.copies - from.copies,
+            engine: to.engine - from.engine,
+            applications: owners::between(&from.applications, &to.applications),
+            stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
+            tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
+            dram: to.dram - from.dram,
+            dram_work: to.dram_work - from.dram_work,
+            cores: to.cores.iter().zip(&from.cores).map(|(&to, &from)| to - from).collect(),
+            pcie_bytes: pair(to.pcie_bytes, from.pcie_bytes),
+            pcie_carried: pair(to.pcie_carried, from.pcie_carried),
+            sockets: to.sockets.clone().zip(from.sockets.clone()).map(|(to, from)| to - from),
+            snooping: to.snooping.zip(from.snooping).map(|(to, from)| to - from),
+            buffer: to.buffer.zip(from.buffer).map(|(to, from)| to - from),
+            members: to.members.iter().zip(&from.members).map(|(&to, &from)| to - from).collect(),
+            flow_tables: to.flow_tables.zip(from.flow_tables).map(|(to, from)| to - from),
+            neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&to, &from)| to - from).collect(),
+            llc_lines: to.llc_lines,
+        }
+    }
+}

@@ -1,0 +1,1028 @@
+"""The summary of a run as the extension writes it, `wirespeed.run/1`.
+
+Made by `make schema` from the fields of the extension: change those.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+# How a run ended.
+Status = Literal[
+    # Line rate was offered, and nothing was lost.
+    "line_rate",
+    # Less than line rate was offered, and nothing was lost.
+    "carries",
+    # Packets were lost for want of a resource.
+    "loses",
+    # Nothing was lost, but the function rejected more than 1 %.
+    "rejects",
+    # The run was ended early.
+    "partial",
+    # A search found a rate below line rate.
+    "found",
+    # No verdict: no packet was measured, also of a run ended early; no rate was found; or so few packets were offered
+    # that rings and NIC memory take in all, so that none could be lost.
+    "nothing",
+]
+
+
+class Verdict(TypedDict, total=False):
+    """The answer in words."""
+
+    status: Status
+    """How the run ended."""
+    keeps_wire_speed: bool | None
+    """Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was
+    rejected, or the run was ended early.
+    """
+    loss_is_known: bool
+    """Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in
+    all that were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
+    """
+    headline: str
+    """The answer in one sentence."""
+    reasons: list[str]
+    """Why: what was measured that makes it so."""
+    advice: list[str]
+    """What to try, each with the setting that tries it."""
+
+
+# Why measurement began when it did.
+WarmUpEnd = Literal[
+    # The scenario says so.
+    "given",
+    # Buffers had been used and the sojourn had settled.
+    "settled",
+    # They had not, but it had taken as long as it may.
+    "limit",
+]
+
+
+class WarmUp(TypedDict, total=False):
+    """What was cut at the start, and why."""
+
+    packets: int
+    """How many were offered before measurement began."""
+    end: WarmUpEnd
+    """What decided."""
+    mbufs: int
+    """Mbufs in the pool."""
+    stored: int
+    """Packets that got an mbuf by then."""
+    settled_after: int | None
+    """Of the packets sent by then, after how many the sojourn had settled by MSER-5; `None` if too few were sent to
+    tell.
+    """
+    why: str
+    """All that in words."""
+
+
+class Sojourn(TypedDict, total=False):
+    """Time from the last bit received to the first bit sent, per packet, after warm-up; intervals at 95 %.
+
+    The ends of an interval lie unevenly about a quantile in the tail.
+    """
+
+    mean: float
+    """Their mean."""
+    min: float
+    """The shortest."""
+    p50: float
+    """Half are not longer."""
+    p99: float
+    """99 % are not longer."""
+    p999: float
+    """99.9 % are not longer."""
+    max: float
+    """The longest."""
+    half_width: float | None
+    """Half-width of the mean's interval; null where too few packets were seen."""
+    p50_half_width: float | None
+    """Half-width of the median's interval."""
+    p50_low: float
+    """The lower end of the median's interval."""
+    p50_high: float | None
+    """The upper end of the median's interval; null where too few packets were seen to bound it."""
+    p99_half_width: float | None
+    """Half-width of the 99 % quantile's interval; null where too few packets were seen to bound it."""
+    p99_low: float
+    """The lower end of the 99 % quantile's interval."""
+    p99_high: float | None
+    """The upper end of the 99 % quantile's interval; null where too few packets were seen to bound it."""
+    p999_half_width: float | None
+    """Half-width of the 99.9 % quantile's interval; null where too few packets were seen to bound it."""
+    p999_low: float
+    """The lower end of the 99.9 % quantile's interval."""
+    p999_high: float | None
+    """The upper end of the 99.9 % quantile's interval; null where too few packets were seen to bound it."""
+
+
+class Times(TypedDict, total=False):
+    """Times of packets, from the last bit received to the first bit sent, in nanoseconds."""
+
+    mean: float
+    """Their mean."""
+    min: float
+    """The shortest."""
+    p50: float
+    """Half are not longer."""
+    p99: float
+    """99 % are not longer."""
+    p999: float
+    """99.9 % are not longer."""
+    max: float
+    """The longest."""
+
+
+class PacketClass(TypedDict, total=False):
+    """Packets of one class of frame size, and where their time goes."""
+
+    name: str
+    """Its frames, in bytes."""
+    packets: int
+    """Packets carried."""
+    sojourn_ns: Times
+    """Time from the last bit received to the first bit sent."""
+    attribution_ns: dict[str, float]
+    """Mean nanoseconds a packet by reason."""
+
+
+class Level(TypedDict, total=False):
+    """One level of the memory system.
+
+    For DDIO a hit is a device write in place; for DMA reads it is a read that a cache served.
+    """
+
+    name: str
+    """`L1d`, `L2`, `LLC`, `DDIO` or `DMA read`."""
+    hits: int
+    """Lookups that found what they looked for."""
+    misses: int
+    """Lookups that did not."""
+    hit_rate: float | None
+    """Hits over lookups."""
+
+
+class LlcByCores(TypedDict, total=False):
+    """What one kind of core asked of the LLC."""
+
+    cores: str
+    """`receiving` (all, where there is no pipeline) or `working`."""
+    lookups: int
+    """Lookups of the LLC."""
+    miss_rate: float
+    """Misses over lookups."""
+
+
+class Class(TypedDict, total=False):
+    """A class of service that is set, and what all who are in it did."""
+
+    clos: int
+    """Its number."""
+    ways: int | None
+    """Its mask of ways."""
+    cores: list[int]
+    """Cores that it names."""
+    neighbours: list[str]
+    """Neighbours that it names."""
+    llc_lookups: int
+    """Lookups of the LLC."""
+    llc_miss_rate: float | None
+    """Misses over lookups."""
+    llc_bytes: int
+    """Bytes that it has brought in and are there at the end."""
+
+
+class CopyTable(TypedDict, total=False):
+    """What the copy table did. All counts are of lines but `searches`."""
+
+    fills: int
+    """Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too)."""
+    hits: int
+    """Reads of a copy that were served from its source."""
+    settled: int
+    """Copies written to DRAM: before a write, for want of an entry, or because the source left the LLC."""
+    searches: int
+    """Searches of a class by target, or of all entries by source: what content-addressable memories do."""
+    fallbacks: int
+    """Pieces of copies, of a line or less, that were left to loads and stores: not a whole line, or not aligned
+    alike.
+    """
+
+
+class CopyEngine(TypedDict, total=False):
+    """What the copy engine did. Its device accesses count in the levels `DDIO` and `DMA read`."""
+
+    by: str
+    """`non-temporal`, `dma` or `controller`."""
+    copies: int
+    """Copies, or with non-temporal stores pieces of a line or less."""
+    lines: int
+    """Lines of the target that it has written."""
+    cleaned: int
+    """Modified lines of the source that had to go to DRAM first."""
+    waits: int
+    """Accesses that waited for a copy under way."""
+
+
+# One direction of a link between sockets.
+Link = TypedDict(
+    "Link",
+    {
+        # The socket that it leaves.
+        "from": int,
+        # The socket that it leads to.
+        "to": int,
+        # Bandwidth, that of messages without data included.
+        "gb_per_s": float,
+        # Share of time that it was busy.
+        "busy": float,
+        # Time that messages waited for those before them.
+        "waited_ns": float,
+    },
+    total=False,
+)
+
+
+class Sockets(TypedDict, total=False):
+    """What went between sockets."""
+
+    local_reads: int
+    """Lines that cores, devices and copy engines read from the DRAM of their own socket."""
+    remote_reads: int
+    """The same of another socket's DRAM."""
+    remote_llc: int
+    """Lines that came from another socket's LLC."""
+    remote_snoops: int
+    """Lines that came from a private cache of another socket."""
+    remote_writes: int
+    """Lines written to another socket's DRAM."""
+    links: list[Link]
+    """Each direction of each link."""
+
+
+class Supplied(TypedDict, total=False):
+    """Lines that came from a core, by the state in which it had them."""
+
+    modified: int
+    """Modified."""
+    exclusive: int
+    """Exclusive."""
+    shared: int
+    """Shared."""
+
+
+class Snooping(TypedDict, total=False):
+    """What snooping did."""
+
+    broadcasts: int
+    """Requests that all private caches heard of."""
+    lookups: int
+    """Private caches that were looked up for them: those of a core count as one."""
+    supplied: Supplied
+    """Lines that came from a core, by the state in which it had them."""
+    invalidations: int
+    """Lines that cores gave up for others that write, one for each core."""
+    waited_ns: float
+    """Time that broadcasts waited for the wires, each as long as the core that heard of it last."""
+
+
+class LlcApplication(TypedDict, total=False):
+    """What was done at the LLC for an application that it tells apart (`machine.applications`)."""
+
+    of: str
+    """Its name."""
+    slices: int | None
+    """Slices that hold only its lines at the end; null: what everyone has."""
+    ways: int | None
+    """Ways that it is held to; null: all."""
+    llc_lookups: int
+    """Lookups of the LLC."""
+    llc_miss_rate: float | None
+    """Misses over lookups."""
+    skipped_share: float | None
+    """Skipped over all L2 misses."""
+    skips: bool
+    """Whether it skips the LLC at the end."""
+    skipped: int
+    """L2 misses that went to memory past the LLC."""
+    bypassed: int
+    """Lines that left L2 and were not put into the LLC."""
+    changes: int
+    """How often it began to skip the LLC, or to use it."""
+    flushed: int
+    """Lines that had to leave the LLC since the application does not use it any more, or slices changed hands."""
+
+
+class StackedTables(TypedDict, total=False):
+    """What the stacked DRAM did that holds tables (`machine.stacked`)."""
+
+    holds: list[str]
+    """What lies there."""
+    channels: int
+    """Its channels."""
+    banks: int
+    """Banks of a channel."""
+    reads: int
+    """Lines read."""
+    writes: int
+    """Lines written, each on every channel."""
+    interleaved_share: float | None
+    """Share of reads that began while another bank of their channel was busy."""
+    bank_wait_ns: float | None
+    """Mean time that a read waited for a bank."""
+    busy: float
+    """Share of time that banks were busy."""
+
+
+class ReadLatency(TypedDict, total=False):
+    """Latencies of reads from the controllers' door and back, waiting before it included."""
+
+    mean: float
+    """Their mean."""
+    min: float
+    """The shortest."""
+    p50: float
+    """Half are not longer."""
+    p99: float
+    """99 % are not longer."""
+    p999: float
+    """99.9 % are not longer."""
+    max: float
+    """The longest."""
+    n: int
+    """How many."""
+    p90: float
+    """90 % are not longer."""
+
+
+# Shares of time for which packets were on a cube's links.
+CubeLinks = TypedDict(
+    "CubeLinks",
+    {
+        # Requests.
+        "to": float,
+        # Answers.
+        "from": float,
+    },
+    total=False,
+)
+
+
+class DramControllers(TypedDict, total=False):
+    """What controllers at the level of commands did."""
+
+    map: str
+    """Where a line lies."""
+    queue: int
+    """Entries of a channel's queue."""
+    order: str
+    """Which request is next."""
+    writes: str
+    """Where writes wait."""
+    page: str
+    """When rows are closed."""
+    refresh: str
+    """Which refresh is used."""
+    read_latency_ns: ReadLatency
+    """Latencies of reads from the controllers' door and back, waiting before it included."""
+    forwarded: int
+    """Reads answered from the write queue."""
+    activates: int
+    """Rows opened."""
+    refreshes: int
+    """Refresh commands."""
+    drain_switches: int
+    """Starts and ends of write drains."""
+    links: CubeLinks | None
+    """Shares of time for which packets were on a cube's links; null without a cube."""
+    banks: list[list[int]]
+    """Row hits, misses and conflicts of each bank, channel by channel."""
+
+
+class DramEnergy(TypedDict, total=False):
+    """DRAM energy by cause."""
+
+    total: float
+    """All of it."""
+    activate: float
+    """Activates with their precharges."""
+    read: float
+    """Read bursts."""
+    write: float
+    """Write bursts."""
+    refresh: float
+    """Refreshes."""
+    background: float
+    """Standby, rows open or closed."""
+
+
+class Dram(TypedDict, total=False):
+    """DRAM accesses by what they met in the row buffer, and how the data bus spent its time."""
+
+    reads: int
+    """Lines read."""
+    writes: int
+    """Lines written."""
+    row_hits: int
+    """Found their row open."""
+    row_misses: int
+    """Found the bank closed."""
+    row_conflicts: int
+    """Found another row open."""
+    bandwidth_gb_per_s: float
+    """Bandwidth, reads and writes."""
+    peak_gb_per_s: float
+    """What all channels can move."""
+    share: dict[str, float]
+    """Shares of the data buses' time: `data` and `idle`; with `machine.dram.controller` also `turnaround`,
+    `bank_group` (bursts of one bank group are further apart), `row_miss`, `bank_conflict` and `refresh`.
+    """
+    controllers: DramControllers
+    """What controllers at the level of commands did; missing without `machine.dram.controller`."""
+    energy_nj_per_packet: float | None
+    """DRAM energy over packets carried; null where the currents of the devices are not known
+    (`machine.dram.currents` or `standard`).
+    """
+    energy_missing: str | None
+    """Why energy is not known; null where it is."""
+    energy_nj: DramEnergy | None
+    """DRAM energy by cause; null where it is not known."""
+
+
+class Pcie(TypedDict, total=False):
+    """What went over PCIe, each way."""
+
+    to_host_gbps: float
+    """Payload towards the host."""
+    from_host_gbps: float
+    """Payload from the host."""
+    to_host_link_gbps: float
+    """The same towards the host with framing and headers."""
+    from_host_link_gbps: float
+    """The same from the host with framing and headers."""
+    rate_gbps: float
+    """What the link carries each way, framing and headers included."""
+
+
+class Core(TypedDict, total=False):
+    """One core: shares of time, and its work per packet."""
+
+    core: int
+    """Its number."""
+    packets: int
+    """Packets it took from its ring."""
+    doorbells: int
+    """Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a
+    transmit queue, for what a burst sends there.
+    """
+    busy: float
+    """Share of time in bursts."""
+    polling: float
+    """Share of time in which it looked for packets in vain."""
+    packets_per_burst: float | None
+    """Packets of a burst, on average."""
+    instructions_per_packet: float | None
+    """Instructions a packet, polling in vain not counted."""
+    cycles_per_packet: float | None
+    """Busy cycles a packet."""
+
+
+class Mempool(TypedDict, total=False):
+    """The pool of packet buffers."""
+
+    size: int
+    """Its mbufs."""
+    starved: bool
+    """Whether drivers found it empty."""
+    rx_nombuf: int
+    """Mbufs that drivers wanted in vain, counted at each try."""
+
+
+class PacketBuffer(TypedDict, total=False):
+    """What the allocator of `[buffer]` did."""
+
+    allocation: str
+    """Which allocator it is."""
+    size_bytes: int
+    """The buffer's memory."""
+    longest_bytes: int
+    """The longest packet that it is built for."""
+    packets: int
+    """Packets that got memory."""
+    stalls: int
+    """Requests that had to wait: there was no memory, or the frontier's next page was not empty."""
+    stalls_with_room: int
+    """Requests that had to wait although enough cells were free somewhere."""
+    too_long: int
+    """Requests for more than the longest packet that the buffer was built for; they are among the stalls."""
+    fragmentation: float
+    """The share of the memory taken that holds no byte of a packet, averaged over the grants."""
+
+
+class NicCache(TypedDict, total=False):
+    """What became of the lines that the NIC wrote past the LLC into its SRAM for the tails of receive queues."""
+
+    cells: int
+    """Lines of a queue."""
+    written: int
+    """By the NIC into them."""
+    gathered: int
+    """To DRAM: together with others of their queue, or by themselves before a copy engine in the memory controller
+    reads them there or a part of them is written past the caches.
+    """
+    bypassed: int
+    """Given up as the NIC read them to send them, from here or from a cache that had them, too."""
+    replaced: int
+    """Taken over by a core or the LLC, or written anew."""
+    to_cores: int
+    """Loads of cores and reads of DMA engines that they have answered; the line stays until it is written."""
+
+
+class CurvePoint(TypedDict, total=False):
+    """A run at one load: a point of the curve."""
+
+    load: float
+    """Offered share of line rate."""
+    offered_mpps: float
+    """Offered rate."""
+    carried_mpps: float
+    """Carried rate."""
+    loss: float
+    """Lost over offered packets."""
+    lost: int
+    """Packets lost for want of a resource."""
+    packets: int
+    """Packets offered after warm-up."""
+    warmup_packets: int
+    """Packets offered before."""
+    p50_ns: float
+    """Median sojourn."""
+    p99_ns: float
+    """The sojourn that 99 % do not exceed."""
+
+
+class Interval(TypedDict, total=False):
+    """One interval of the run's time series: packets by their arrival, cores and memory by when they worked.
+
+    The table `series` has a column for each field.
+    """
+
+    start_ns: float
+    """When it began, from the end of warm-up on."""
+    width_ns: float
+    """How long it is."""
+    offered_mpps: float
+    """Offered rate of the packets that arrived in it."""
+    carried_mpps: float
+    """Carried rate of the packets that arrived in it."""
+    loss: float | None
+    """Lost over offered packets."""
+    sojourn_mean_ns: float | None
+    """Their mean sojourn."""
+    ring_packets: float | None
+    """Packets in all receive rings, on average."""
+    mbufs_descriptors: float | None
+    """Mbufs in receive descriptors, to be filled or with packets that wait, on average."""
+    mbufs_queued: float | None
+    """Mbufs in software queues, on average."""
+    mbufs_sending: float | None
+    """Mbufs in bursts and transmit rings, on average."""
+    mbufs_free: float | None
+    """Mbufs in the pool and its caches, on average."""
+    llc_hit_rate: float | None
+    """Share of the cores' LLC lookups that hit."""
+    dram_gb_per_s: float | None
+    """DRAM bandwidth."""
+    core_busy: float | None
+    """Share of time that cores were busy, on average over them."""
+
+
+class ControlInterval(TypedDict, total=False):
+    """What one interval showed and what was decided."""
+
+    at_ns: float
+    """When it ended, in nanoseconds of simulated time."""
+    io_ways: int
+    """Ways of devices in force during it."""
+    core_ways: int
+    """Ways of receiving cores in force during it."""
+    state: str | None
+    """The allocator's state at its end; nothing of other policies."""
+    decided_io_ways: int | None
+    """Ways of devices from its end on, where the policy changed something."""
+    received: int
+    """Packets that receiving cores took during it: counted, and not as read."""
+    busy: float
+    """The share of it that receiving cores were busy in the mean: counted, and not as read."""
+    received_pps: float | None
+    """Packets received a second, as read."""
+    ddio_write_miss_rate: float | None
+    """Share of device writes that missed, as read."""
+    llc_miss_rate: list[float | None]
+    """LLC miss rate of receiving and of working cores, as read."""
+    llc_bytes: list[int]
+    """Bytes of LLC that devices, receiving cores, working cores and others have brought in."""
+
+
+class Policy(TypedDict, total=False):
+    """The policy that set the LLC's ways, and what came of it."""
+
+    kind: str
+    """Which it is."""
+    interval_ns: float
+    """How often it decides."""
+    changes: int
+    """Decisions that changed something."""
+    io_ways: int | None
+    """Ways of devices at the end."""
+    ways: int
+    """Ways of the LLC."""
+    intervals: list[ControlInterval]
+    """Its intervals from the first packet on."""
+
+
+# One trial of a search.
+Trial = TypedDict(
+    "Trial",
+    {
+        # Offered share of line rate.
+        "load": float,
+        # Offered rate.
+        "offered_mpps": float,
+        # Carried rate.
+        "carried_mpps": float,
+        # Lost over offered packets.
+        "loss": float,
+        # Packets lost for want of a resource.
+        "lost": int,
+        # Packets offered after warm-up.
+        "packets": int,
+        # Packets offered before.
+        "warmup_packets": int,
+        # Median sojourn.
+        "p50_ns": float,
+        # The sojourn that 99 % do not exceed.
+        "p99_ns": float,
+        # Whether its loss is within the limit.
+        "pass": bool,
+    },
+    total=False,
+)
+
+
+class Search(TypedDict, total=False):
+    """A search by RFC 2544: the highest load at which the loss is within `loss_limit`, and its trials."""
+
+    kind: str
+    """`ndr`, without loss, or `pdr`, with a loss within `loss_limit`."""
+    mpps: float
+    """The rate found; 0 where none was."""
+    gbps: float
+    """The same in bits."""
+    load: float
+    """The same as a share of line rate."""
+    loss_limit: float
+    """The loss that passes."""
+    packets: int
+    """Packets of a trial."""
+    sufficient_packets: int
+    """Packets that an overload by the resolution needs to fill receive rings and NIC memory."""
+    trials: list[Trial]
+    """All of them, in their order."""
+
+
+class Finding(TypedDict, total=False):
+    """Something in the input that could not be used."""
+
+    offset: int
+    """Bytes from the start of the (decompressed) input."""
+    what: str
+    """What came and what was expected; of a text with its line."""
+
+
+# Why a part of an input was not used.
+DamageKind = Literal[
+    # The input ends inside a record.
+    "truncated",
+    # The compressed stream is broken; what it gave before is used.
+    "compression",
+    # A length or field that cannot be.
+    "corrupt",
+    # A record of a kind that is not read.
+    "unsupported",
+]
+
+
+class DamageCount(TypedDict, total=False):
+    """How much of one kind of damage there is, and where it begins."""
+
+    kind: DamageKind
+    """Why."""
+    count: int
+    """How many findings of this kind."""
+    offset: int
+    """Where the first of them is, in bytes from the start of the (decompressed) input."""
+    what: str
+    """What came there; of a text with its line."""
+
+
+class Traffic(TypedDict, total=False):
+    """Where the packets came from. What is wrong with them is of captures."""
+
+    id: str
+    """Runs with equal ones see the same packets at the same times."""
+    source: str
+    """The capture or the profile."""
+    mean_frame_bytes: float
+    """Mean frame with FCS."""
+    packets_in_file: int
+    """Packets of a capture."""
+    damage: list[Finding]
+    """The first findings."""
+    damage_count: int
+    """How many there are."""
+    damage_by_kind: list[DamageCount]
+    """How many of each kind, with the first of it."""
+    damage_skipped_bytes: int
+    """Bytes that were skipped to find the next readable record."""
+
+
+class Machine(TypedDict, total=False):
+    """The machine of the scenario."""
+
+    preset: str | None
+    """The shipped machine or file that it is made of."""
+    name: str
+    """Its title."""
+    cores: int
+    """Cores that run the packet function."""
+    core_ghz: float
+    """Their frequency."""
+    ports: int
+    """Ports of the NIC."""
+    rx_descriptors: int
+    """Descriptors of a receive queue."""
+    io_ways: int
+    """How many ways of the LLC devices may fill; 0: no DDIO."""
+
+
+class Member(TypedDict, total=False):
+    """What one function of a chain did."""
+
+    name: str
+    """Its name."""
+    packets: int
+    """Packets that came to it."""
+    dropped: int
+    """Packets that it dropped."""
+    references: int
+    """Its references, prefetches not counted."""
+    reference_share: float
+    """Its share of the chain's."""
+    instructions: int
+    """Its instructions."""
+    instruction_share: float
+    """Its share of the chain's."""
+
+
+class FlowTable(TypedDict, total=False):
+    """What the user plane's flow tables did, all cores together."""
+
+    flows_per_core: int
+    """Flows that a core has room for."""
+    hits: int
+    """Packets whose flow was there and as its session is."""
+    misses: int
+    """Packets whose flow was not."""
+    stale: int
+    """Of the misses, those whose flow was there but older than its session's latest change."""
+    evictions: int
+    """Flows that had to leave for another."""
+    hit_rate: float | None
+    """Hits over packets."""
+
+
+class Neighbour(TypedDict, total=False):
+    """What another program on the machine did."""
+
+    name: str
+    """Its name."""
+    cores: int
+    """Cores that it runs on."""
+    working_set_bytes: int
+    """The memory that it works on."""
+    references_per_s: float
+    """Its references."""
+    llc_lookups: int
+    """Lookups of the LLC."""
+    llc_miss_rate: float | None
+    """Misses over lookups."""
+
+
+class LlcBytes(TypedDict, total=False):
+    """Bytes of the LLC at the end, by who has brought them in."""
+
+    devices: int
+    """Devices."""
+    receiving: int
+    """Cores that receive."""
+    working: int
+    """Cores that work on what others have received."""
+    others: int
+    """All others."""
+
+
+class Routes(TypedDict, total=False):
+    """Routes in use."""
+
+    ipv4: int
+    """Of IPv4."""
+    ipv6: int
+    """Of IPv6."""
+
+
+class RoutingTable(TypedDict, total=False):
+    """The routing table, and what was wrong with it."""
+
+    source: str
+    """The file's name, or what was made."""
+    format: str
+    """How it was written."""
+    compression: str
+    """How that was compressed."""
+    duplicates: int
+    """Entries for a prefix that had a route already."""
+    damage: list[Finding]
+    """The first findings."""
+    damage_count: int
+    """How many there are."""
+    damage_by_kind: list[DamageCount]
+    """How many of each kind, with the first of it."""
+    damage_skipped_bytes: int
+    """Bytes that were skipped to find the next readable record."""
+
+
+class InputFile(TypedDict, total=False):
+    """A file that was read."""
+
+    kind: str
+    """What it is for: capture, profile, table."""
+    name: str
+    """Its name without folders."""
+    blake3: str
+    """The BLAKE3 hash of its content, in hex; of a profile, as it is written out."""
+
+
+class Summary(TypedDict, total=False):
+    """The documented object that describes one run.
+
+    Where no packet was measured, numbers that cannot be known are null.
+    """
+
+    schema: str
+    """`wirespeed.run/1`; changes when a field changes its meaning."""
+    run_id: str
+    """Hash of the resolved scenario with its seed, of the content of the files it names, and of the version: equal
+    ids, equal results, on any machine and wherever the files lie.
+    """
+    seed: int
+    """The seed that it was run with."""
+    version: str
+    """The program's version."""
+    commit: str
+    """The program's commit."""
+    name: str
+    """The scenario's title."""
+    partial: bool
+    """Whether Ctrl-C ended the run early."""
+    verdict: Verdict
+    """The answer in words."""
+    packets: int
+    """Packets offered after warm-up: carried, `lost` and `rejected`.
+
+    0 where the run was stopped before; then the machine's counts below are of no packet, and terminal and report
+    show none.
+    """
+    warmup_packets: int
+    """Packets offered before warm-up was over."""
+    warmup: WarmUp
+    """What was cut at the start, and why."""
+    stationary: bool | None
+    """Whether what was measured shows no trend; null where too few packets were sent to tell."""
+    offered_mpps: float
+    """Offered rate over the measured time."""
+    carried_mpps: float
+    """Carried rate over the measured time."""
+    offered_gbps: float
+    """Offered rate on the wire."""
+    carried_gbps: float
+    """Carried rate on the wire."""
+    offered_l2_gbps: float
+    """Offered rate of frames with FCS."""
+    carried_l2_gbps: float
+    """Carried rate of frames with FCS."""
+    line_rate_gbps: float
+    """Line rate of a port."""
+    load: float
+    """Offered share of it."""
+    loss: float
+    """Lost over offered packets."""
+    loss_half_width: float | None
+    """Half-width of its interval at 95 %."""
+    loss_upper_95: float
+    """The upper end of its interval at 95 %; with none lost 3/`packets`."""
+    drops: dict[str, int]
+    """Dropped packets by reason, losses and rejections; see below."""
+    drop_kinds: dict[str, str]
+    """Whether each of these is `lost` or `rejected`."""
+    lost: int
+    """Packets lost for want of a resource."""
+    rejected: int
+    """Packets rejected by the function's verdict."""
+    sojourn_ns: Sojourn
+    """Time from the last bit received to the first bit sent of carried packets."""
+    attribution_ns: dict[str, float]
+    """Mean nanoseconds a packet by reason; they sum to `sojourn_ns.mean`."""
+    attribution_labels: dict[str, str]
+    """A few words for each reason."""
+    classes: list[PacketClass]
+    """By frame size."""
+    sojourn_cdf: list[list[float]]
+    """Pairs of nanoseconds and the share of packets that took at most that."""
+    levels: list[Level]
+    """The levels of the memory system."""
+    llc_by_cores: list[LlcByCores]
+    """The LLC by the kind of core; empty where classes of service name cores or neighbours."""
+    clos: list[Class] | None
+    """Each class of service that is set, and all who are in it; null without `machine.clos`."""
+    copy_table: CopyTable | None
+    """What the copy table did; null without one."""
+    copy_engine: CopyEngine | None
+    """What the copy engine did; null without one."""
+    sockets: Sockets | None
+    """What went between sockets; null of one socket."""
+    snooping: Snooping | None
+    """What snooping did; null without `machine.llc.coherence = "snoop"`, where a directory knows who has a line."""
+    applications: list[LlcApplication]
+    """What was done at the LLC for each application that it tells apart."""
+    stacked: StackedTables | None
+    """What the stacked DRAM did that holds tables; null without `machine.stacked`."""
+    dram: Dram
+    """DRAM."""
+    pcie: Pcie
+    """PCIe."""
+    cores: list[Core]
+    """Each core."""
+    mempool: Mempool
+    """The pool of packet buffers."""
+    packet_buffer: PacketBuffer | None
+    """What the allocator of `[buffer]` did; null where packets lie in their mbufs."""
+    nic_cache: NicCache | None
+    """What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`."""
+    curve: list[CurvePoint]
+    """The run at other loads."""
+    series: list[Interval]
+    """The run by intervals of simulated time."""
+    policy: Policy | None
+    """What the policy that sets the LLC's ways saw and did; null without one."""
+    search: Search | None
+    """The search; null without one."""
+    traffic: Traffic
+    """Where the packets came from."""
+    machine: Machine
+    """The machine."""
+    members: list[Member] | None
+    """What each function of a chain did, in its order; null of a function alone."""
+    flow_table: FlowTable | None
+    """What the user plane's flow tables did; null without `function.upf.processing.flow_table`."""
+    neighbours: list[Neighbour]
+    """What each other program on the machine did."""
+    llc_bytes: LlcBytes
+    """Bytes of the LLC at the end, by who has brought them in."""
+    routes: Routes
+    """Routes in use."""
+    table: RoutingTable
+    """The routing table."""
+    inputs: list[InputFile]
+    """The files that decide over the result."""
+    notes: list[str]
+    """What was assumed or found in the input, in words."""
+    batches: dict[str, list[float]]
+    """Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet carried, where
+    it is known), the sojourn's `mean` and each reason: what comparisons test.
+    """
+    wall_s: float
+    """What the host took to simulate.
+
+    Of all fields only this one, `load_s` and `packets_per_wall_s` differ between two runs with the same `run_id`.
+    """
+    load_s: float
+    """What the host took to load tables and traffic."""
+    simulated_s: float
+    """Simulated time after warm-up."""
+    simulated_packets: int
+    """Packets simulated, warm-up included."""
+    packets_per_wall_s: float
+    """Packets simulated a second of the host."""
