@@ -1,10 +1,12 @@
 //! What words and numbers of a run both rest on.
 
+use machine::dram::EnergyModel;
 use stats::stationarity;
 use units::LINE_BYTES;
 
 use crate::run::measure::{Counted, Measure};
 use crate::run::simulate::Measured;
+use crate::scenario::Scenario;
 
 /// Rates over the measured time.
 pub(crate) struct Rates {
@@ -38,4 +40,20 @@ pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
 /// Bytes a second to and from DRAM.
 pub(crate) fn dram_bandwidth(measured: &Measured) -> f64 {
     ((measured.counts.dram.reads + measured.counts.dram.writes) * LINE_BYTES) as f64 / measured.counts.span.as_secs()
+}
+
+/// What work takes on the scenario's DRAM, or why that is not known.
+pub(crate) fn energy_model(scenario: &Scenario) -> Result<EnergyModel, String> {
+    let dram = &scenario.machine.dram;
+    if scenario.machine.stacked.is_some() {
+        return Err("what the stacked DRAM of machine.stacked takes is not known".into());
+    }
+    let Some(name) = dram.of_currents() else {
+        return Err("machine.dram names no standard whose currents its devices have (machine.dram.currents)".into());
+    };
+    match dram.energy("machine.dram") {
+        Ok(Some(model)) => Ok(model),
+        Ok(None) => Err(format!("no currents of {name} are known")),
+        Err(e) => Err(e.to_string()),
+    }
 }

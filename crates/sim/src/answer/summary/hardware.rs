@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use functions::upf::FlowCounters;
 use machine::buffer::BufferCounters;
 use machine::dram::stats::Shares;
-use machine::dram::{CommandReport, ControllerSetting, DramCounters, Energy, EnergyModel, PagePolicy};
+use machine::dram::{CommandReport, ControllerSetting, DramCounters, Energy, PagePolicy};
 use machine::memory::{
     ApplicationCounters, ApplicationSpec, ClassCounters, CopyCounters, CopyEngineSpec, EngineCounters, LevelCounters,
     SnoopCounters, SocketCounters, StackedCounters, TailCounters, Ways,
@@ -18,7 +18,7 @@ use serde::Serialize;
 use units::{LINE_BYTES, Ps};
 
 use super::packets::Times;
-use crate::answer::rates::dram_bandwidth;
+use crate::answer::rates::{dram_bandwidth, energy_model};
 use crate::run::simulate::Measured;
 use crate::scenario::clos::{ClosSpec, number};
 use crate::scenario::{NeighbourSpec, Scenario};
@@ -386,22 +386,6 @@ impl Dram {
             energy_missing: energy.as_ref().err().cloned(),
             energy_nj: energy.ok().map(|causes| DramEnergy { total: causes.total(), causes }),
         }
-    }
-}
-
-/// What work takes on the scenario's DRAM, or why that is not known.
-pub(super) fn energy_model(scenario: &Scenario) -> Result<EnergyModel, String> {
-    let dram = &scenario.machine.dram;
-    if scenario.machine.stacked.is_some() {
-        return Err("what the stacked DRAM of machine.stacked takes is not known".into());
-    }
-    let Some(name) = dram.of_currents() else {
-        return Err("machine.dram names no standard whose currents its devices have (machine.dram.currents)".into());
-    };
-    match dram.energy("machine.dram") {
-        Ok(Some(model)) => Ok(model),
-        Ok(None) => Err(format!("no currents of {name} are known")),
-        Err(e) => Err(e.to_string()),
     }
 }
 

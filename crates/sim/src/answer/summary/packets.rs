@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use stats::{Attribution, Histogram, Reason};
 use units::{LINE_BYTES, Ps};
 
-use super::hardware::energy_model;
+use crate::answer::rates::energy_model;
 use crate::run::measure::{CLASSES, ClassTally, Interval as Counts, Measure};
 use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::scenario::{Scenario, Search as SearchKind};
