@@ -35,7 +35,18 @@ const USED_SHIFT: u32 = 20;
 const FREE: u16 = 0;
 
 /// What a flow table has done, of all cores together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::AddAssign,
+    derive_more::Sub,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct FlowCounters {
     /// Packets whose flow was there and as its session is.
     pub hits: u64,
@@ -48,7 +59,7 @@ pub struct FlowCounters {
 }
 
 /// Where the rules lie that a packet is treated by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Found {
     pub(super) session: u32,
     pub(super) far: u32,
@@ -70,14 +81,14 @@ struct Key {
     what: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 struct Tags {
     signatures: [u16; WAYS],
     used: [u32; WAYS],
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 struct Entry {
     remote: u128,
@@ -96,7 +107,7 @@ pub(super) struct Slot {
     pub(super) way: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct FlowTable {
     tags: Vec<Tags>,
     entries: Vec<Entry>,

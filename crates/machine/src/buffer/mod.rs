@@ -122,7 +122,7 @@ pub struct NotHeld {
 }
 
 /// What a packet buffer has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, serde::Serialize, serde::Deserialize)]
 pub struct BufferCounters {
     /// Packets that got memory.
     pub packets: u64,
@@ -161,7 +161,14 @@ pub struct PacketBuffer {
     counters: BufferCounters,
 }
 
-#[derive(Clone, Debug)]
+state::state!(PacketBuffer {
+    values: [pools, turn, held, cells_held, bytes_used, counters],
+    arrays: [],
+    parts: [],
+    built: [cells_per_pool, cell_bytes, longest],
+});
+
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 enum Pool {
     Fixed(Fixed),
     Cells(Cells),

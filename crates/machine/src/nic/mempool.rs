@@ -76,7 +76,7 @@ impl MempoolSpec {
 }
 
 /// The pool: which mbufs are free, and where the next one comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Mempool {
     kind: MempoolKind,
     common: VecDeque<u32>,

@@ -12,6 +12,16 @@ use crate::{Memory, Served};
 #[derive(Clone, Debug)]
 pub(super) struct Bases([u64; 64]);
 
+impl state::State for Bases {
+    fn write(&self, to: &mut state::Writer) -> Result<(), state::StateError> {
+        to.array(&self.0)
+    }
+
+    fn read(&mut self, from: &mut state::Reader) -> Result<(), state::StateError> {
+        from.array(&mut self.0)
+    }
+}
+
 /// Of a region that does not lie in one piece, or was not asked for. References to it take the long way.
 const NOWHERE: u64 = u64::MAX;
 
