@@ -14,17 +14,19 @@ import rust
 # What a room may import beside `units`, which all may. Those that the later rooms have are here already.
 MAY_IMPORT: dict[str, set[str]] = {
     "units": set(),
+    "state": set(),
     "packet": set(),
-    "probe": set(),
+    "probe": {"state"},
     "engine": set(),
     "stats": set(),
     "queueing": set(),
     "control": set(),
-    "traffic": {"packet", "engine"},
-    "functions": {"packet", "probe", "stats"},
-    "machine": {"packet", "probe", "engine", "stats"},
+    "traffic": {"packet", "engine", "state"},
+    "functions": {"packet", "probe", "stats", "state"},
+    "machine": {"packet", "probe", "engine", "stats", "state"},
     "policy": {"control", "queueing"},
     "sim": {
+        "state",
         "packet",
         "probe",
         "engine",

@@ -40,7 +40,7 @@ pub trait Model {
 /// assert_eq!(order, "abc");
 /// assert_eq!(engine.now(), Ps(20));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Engine<E> {
     now: Ps,
     /// Where the least key is; 0, where `NEVER` is, if nothing is to come.

@@ -39,6 +39,9 @@ pub struct Chain {
     verdicts: Vec<Verdict>,
 }
 
+// Between two bursts nothing of a burst is left.
+state::state!(Chain { values: [], arrays: [], parts: [members], built: [order, fates, verdicts] });
+
 #[derive(Clone, Debug)]
 struct Member {
     function: Function,
@@ -46,6 +49,8 @@ struct Member {
     regions: u16,
     share: Share,
 }
+
+state::state!(Member { values: [], arrays: [], parts: [function, share], built: [routes, regions] });
 
 /// What a member of a chain has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub struct Share {
     /// Its references and instructions, as far as a probe listened.
     pub seen: Seen,
 }
+
+state::state!(Share { values: [packets, dropped, seen], arrays: [], parts: [], built: [name] });
 
 impl std::ops::Sub for Share {
     type Output = Share;

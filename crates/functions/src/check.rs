@@ -77,6 +77,8 @@ pub struct HeaderCheck {
     ports: u16,
 }
 
+state::state!(HeaderCheck { values: [], arrays: [], parts: [], built: [checksum, ports] });
+
 impl HeaderCheck {
     /// A check on a machine of `ports` ports; `checksum` says who verifies the IPv4 header checksum.
     pub fn new(checksum: ChecksumCheck, ports: u16) -> HeaderCheck {

@@ -253,6 +253,8 @@ pub struct Firewall {
     ports: u16,
 }
 
+state::state!(Firewall { values: [], arrays: [], parts: [], built: [form, deny_by_default, ports] });
+
 impl Firewall {
     /// A filter of `templates`, the first of which goes first.
     ///

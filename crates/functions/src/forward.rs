@@ -213,6 +213,8 @@ pub struct Forward {
     checksum: ChecksumCheck,
 }
 
+state::state!(Forward { values: [], arrays: [], parts: [], built: [fib, prefetch, lookup, checksum] });
+
 #[derive(Debug)]
 struct Fib {
     v4: Fib4,

@@ -124,6 +124,13 @@ pub struct Fragment {
     parts: Option<Vec<u32>>,
 }
 
+state::state!(Fragment {
+    values: [next, fragments, made, parts],
+    arrays: [],
+    parts: [],
+    built: [mtu, ports, buffers, buffer_bytes],
+});
+
 impl Fragment {
     /// Fragmentation for the links of a machine of `ports` ports.
     ///

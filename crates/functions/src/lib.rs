@@ -44,6 +44,7 @@ pub use work::{Work, WorkSpec};
 
 use packet::Packet;
 use probe::{Probe, RegionSpec};
+use state::{Reader, State, StateError, Writer};
 use units::Ps;
 
 /// Something a router does to each packet of a burst.
@@ -138,6 +139,24 @@ macro_rules! functions {
                 match self {
                     $(Function::$name(f) => f.process_burst(now, burst, probe, out),)*
                     Function::Chain(_) => {}
+                }
+            }
+        }
+
+        impl State for Function {
+            fn write(&self, to: &mut Writer) -> Result<(), StateError> {
+                to.value(&u64::from(state::shape(self.name())))?;
+                match self {
+                    $(Function::$name(f) => f.write(to),)*
+                    Function::Chain(f) => f.write(to),
+                }
+            }
+
+            fn read(&mut self, from: &mut Reader) -> Result<(), StateError> {
+                from.is_as("name", "the packet function", u64::from(state::shape(self.name())))?;
+                match self {
+                    $(Function::$name(f) => f.read(from),)*
+                    Function::Chain(f) => f.read(from),
                 }
             }
         }

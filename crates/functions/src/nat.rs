@@ -137,7 +137,7 @@ impl Default for NatSpec {
 }
 
 /// Both ends of a session as the inside knows them; for ICMP both ports are the query identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct NatKey {
     /// Inside address.
     pub src: Ipv4Addr,
@@ -159,7 +159,7 @@ mod seen {
     pub(super) const RESET: u8 = 8;
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 struct Session {
     key: NatKey,
@@ -182,6 +182,13 @@ pub struct Nat {
     free_count: u32,
     hand: u32,
 }
+
+state::state!(Nat {
+    values: [free, free_from, free_count, hand],
+    arrays: [buckets, sessions],
+    parts: [],
+    built: [spec],
+});
 
 impl Nat {
     /// Translation without sessions.

@@ -150,7 +150,7 @@ impl SocketSpec {
 const MOST_BUFFERS: u64 = 1 << 30;
 
 /// A session, or room for one; its buffers are those of the same number.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Session {
     flow: Option<FiveTuple>,
     segments: u32,
@@ -173,6 +173,13 @@ pub struct Socket {
     sockets: Vec<u8>,
     application: Vec<u8>,
 }
+
+state::state!(Socket {
+    values: [next],
+    arrays: [sessions, sockets, application],
+    parts: [of_flow],
+    built: [forward, spec],
+});
 
 /// The payload of a TCP segment: where it begins in the frame, and its bytes.
 fn payload(packet: &Packet) -> Option<(FiveTuple, u64, u64)> {

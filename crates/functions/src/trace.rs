@@ -95,6 +95,8 @@ pub struct Trace {
     ports: u16,
 }
 
+state::state!(Trace { values: [], arrays: [], parts: [], built: [recorded, pick, chained, by_length, ports] });
+
 impl Trace {
     /// Makes `recorded` again on a machine of `ports` ports.
     ///

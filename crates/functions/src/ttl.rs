@@ -47,6 +47,8 @@ pub struct Ttl {
     ports: u16,
 }
 
+state::state!(Ttl { values: [], arrays: [], parts: [], built: [ports] });
+
 impl Ttl {
     /// On a machine of `ports` ports.
     pub fn new(ports: u16) -> Ttl {

@@ -26,7 +26,7 @@ pub enum Verdict {
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         /// Why a packet function discards a packet.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[repr(u8)]
         pub enum DropReason {
             $($(#[$doc])* $name,)*

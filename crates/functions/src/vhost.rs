@@ -113,6 +113,8 @@ pub struct Vhost {
     next: u64,
 }
 
+state::state!(Vhost { values: [next], arrays: [guest], parts: [], built: [forward, spec] });
+
 impl Vhost {
     /// Copies as `spec` has it before `forward`.
     ///

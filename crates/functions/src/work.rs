@@ -115,8 +115,10 @@ pub struct Work {
     ports: u16,
 }
 
+state::state!(Work { values: [generator, sum], arrays: [], parts: [], built: [spec, array, ports] });
+
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Generator(u64);
 
 impl Generator {

@@ -120,7 +120,7 @@ pub trait Memory {
 }
 
 /// What a core's private caches said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Lookup {
     /// [`Served::L1`] or [`Served::L2`] for a hit; [`None`] means [`Memory::fetch`] must follow.
     pub hit: Option<Served>,

@@ -32,7 +32,7 @@ const EXT_HIP: u8 = 139;
 const EXT_SHIM6: u8 = 140;
 
 /// A network protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum L3 {
     /// IPv4.
     V4,
@@ -45,7 +45,7 @@ pub enum L3 {
 
 /// The outer IP addresses, the protocol and the ports; ports are 0 where the protocol has none,
 /// the packet is a later fragment, or the capture cut them off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct FiveTuple {
     /// Source address.
     pub src: IpAddr,

@@ -26,7 +26,7 @@ pub use rule::{Rule, RuleError, RuleFields};
 use units::{PacketId, PortId, Ps};
 
 /// A packet on its way through a function.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Packet {
     /// Its number in order of arrival.
     pub id: PacketId,

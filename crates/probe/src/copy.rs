@@ -6,7 +6,7 @@ use crate::{Access, Ref};
 
 /// A copy as a core without a copy engine makes it: pairs of a load and the store that depends on
 /// it, each pair up to the next line boundary of either side.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CopyLoop {
     src: Ref,
     dst: Ref,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One memory reference of a packet function: 16 bytes, so that a burst's references stay in the
 /// host's L1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Ref {
     /// Bytes from the start of the region.
     pub offset: u64,
@@ -81,7 +81,7 @@ impl Access {
 }
 
 /// A piece of memory that a function names: a table, the packet, its mbuf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct RegionId(pub u16);
 
 impl RegionId {

@@ -65,6 +65,13 @@ pub struct Placed<'a> {
     pub cells: &'a [Addr],
 }
 
+state::state!(Placed<'static> {
+    values: [packet, core, clos, mbuf, data],
+    arrays: [],
+    parts: [],
+    built: [cells],
+});
+
 /// A reference with an address: what the memory system is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {

@@ -22,7 +22,18 @@ pub struct Rebase<'a, P> {
 }
 
 /// What a function did, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::AddAssign,
+    derive_more::Sub,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Seen {
     /// References of all kinds but prefetches; a copy counts a load and a store for each line.
     pub references: u64,

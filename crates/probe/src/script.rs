@@ -8,7 +8,7 @@ use crate::{Access, Probe, Ref, RegionId};
 ///
 /// Latches are left out, and instructions go with the event that comes after them, so a packet
 /// takes half as many steps as [`crate::Record`] has events. A step takes 16 bytes, a copy 48.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Script {
     steps: Vec<Step>,
     /// Instructions since the last step.
@@ -40,7 +40,7 @@ pub enum Act {
 }
 
 /// Some instructions and what comes after them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Step {
     /// An offset, or a number, below 2^40, and above it the instructions before it.
     word: u64,
@@ -51,7 +51,7 @@ pub struct Step {
     dep: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Kind {
     Touch(Access),
     /// The next two steps are the source and the target of a copy.

@@ -90,7 +90,7 @@ reasons! {
 }
 
 /// Picoseconds by [`Reason`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Attribution([u64; Reason::COUNT]);
 
 impl Default for Attribution {

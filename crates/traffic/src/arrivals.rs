@@ -88,11 +88,30 @@ pub struct Arrivals {
     left_over: f64,
 }
 
+state::state!(Arrivals { values: [now, left_over], arrays: [], parts: [process], built: [] });
+
 #[derive(Clone, Debug)]
 enum Process {
     Fixed { gap: f64 },
     Poisson { gap: f64 },
     Modulated(Modulated),
+}
+
+/// The state of a modulated process; the others have none.
+impl state::State for Process {
+    fn write(&self, to: &mut state::Writer) -> Result<(), state::StateError> {
+        match self {
+            Process::Modulated(modulated) => modulated.write(to),
+            Process::Fixed { .. } | Process::Poisson { .. } => Ok(()),
+        }
+    }
+
+    fn read(&mut self, from: &mut state::Reader) -> Result<(), state::StateError> {
+        match self {
+            Process::Modulated(modulated) => modulated.read(from),
+            Process::Fixed { .. } | Process::Poisson { .. } => Ok(()),
+        }
+    }
 }
 
 /// A chain of states, each with its gap between packets (infinite where it is silent).
@@ -104,6 +123,8 @@ struct Modulated {
     /// Until the state ends.
     remaining: f64,
 }
+
+state::state!(Modulated { values: [state, remaining], arrays: [], parts: [], built: [states, spacing] });
 
 #[derive(Clone, Debug)]
 struct State {

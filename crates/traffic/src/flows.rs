@@ -362,6 +362,17 @@ pub(crate) struct Flows {
     kept: Arc<[u32]>,
 }
 
+/// Nothing of it changes; its salt says whether it was drawn from the same seed.
+impl state::State for Flows {
+    fn write(&self, to: &mut state::Writer) -> Result<(), state::StateError> {
+        to.value(&self.salt)
+    }
+
+    fn read(&mut self, from: &mut state::Reader) -> Result<(), state::StateError> {
+        from.is_as("seed", "flows", self.salt)
+    }
+}
+
 /// The flows of one run, which come and go.
 #[derive(Clone, Debug)]
 pub(crate) struct Flowing {
@@ -376,6 +387,8 @@ pub(crate) struct Flowing {
     first: u64,
     at: usize,
 }
+
+state::state!(Flowing { values: [ready, first, at], arrays: [generation], parts: [flows], built: [new_below] });
 
 impl Flows {
     pub(crate) fn new(spec: &FlowSpec, tcp_share: f64, pool: Pool, path: &str) -> Result<Flows, TrafficError> {

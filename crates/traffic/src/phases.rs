@@ -135,6 +135,8 @@ pub(crate) struct Phases {
     within: f64,
 }
 
+state::state!(Phases { values: [last, at, begun, within], arrays: [], parts: [arrivals], built: [phases, round] });
+
 impl Phases {
     /// When the next packet arrives. Times never decrease.
     #[inline]

@@ -16,6 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use state::{Reader, State, StateError, Writer};
 use units::{PacketId, PacketRate, PortId, Ps, Rate};
 
 use crate::arrivals::{ArrivalSpec, Arrivals};
@@ -175,6 +176,8 @@ pub struct Source {
     kind: Running,
 }
 
+state::state!(Source { values: [packets], arrays: [], parts: [kind], built: [] });
+
 #[derive(Clone)]
 enum Running {
     Made {
@@ -194,12 +197,78 @@ enum Running {
     },
 }
 
+impl Running {
+    /// A number for what a source is of.
+    fn kind(&self) -> u64 {
+        match self {
+            Running::Made { .. } => 0,
+            Running::Replayed { .. } => 1,
+        }
+    }
+}
+
+impl State for Running {
+    fn write(&self, to: &mut Writer) -> Result<(), StateError> {
+        to.value(&self.kind())?;
+        match self {
+            Running::Made { phases, flows, mobile: _, payload: _, rng, flow_rng } => {
+                phases.write(to)?;
+                flows.write(to)?;
+                to.value(&(rng, flow_rng))
+            }
+            Running::Replayed { replay: _, pacing, place, round, rng } => {
+                pacing.write(to)?;
+                place.write(to)?;
+                to.value(&(round, rng))
+            }
+        }
+    }
+
+    fn read(&mut self, from: &mut Reader) -> Result<(), StateError> {
+        from.is_as("kind", "traffic", self.kind())?;
+        match self {
+            Running::Made { phases, flows, mobile: _, payload: _, rng, flow_rng } => {
+                phases.read(from)?;
+                flows.read(from)?;
+                (*rng, *flow_rng) = from.value()?;
+            }
+            Running::Replayed { replay: _, pacing, place, round, rng } => {
+                pacing.read(from)?;
+                place.read(from)?;
+                (*round, *rng) = from.value()?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone)]
 enum Place {
     Kept(usize),
     File(Reading),
     /// The file could not be opened again, or all rounds are done.
     Ended,
+}
+
+/// A file is opened again by who reads: one that is not there any more ends the traffic, as at the end of a round.
+impl State for Place {
+    fn write(&self, to: &mut Writer) -> Result<(), StateError> {
+        to.value(&match self {
+            Place::Kept(index) => (0u8, *index as u64),
+            Place::File(reading) => (1, reading.given),
+            Place::Ended => (2, 0),
+        })
+    }
+
+    fn read(&mut self, from: &mut Reader) -> Result<(), StateError> {
+        let (kind, given): (u8, u64) = from.value()?;
+        *self = match kind {
+            0 => Place::Kept(given as usize),
+            1 => Place::File(Reading { given, capture: None }),
+            _ => Place::Ended,
+        };
+        Ok(())
+    }
 }
 
 /// Where in a round a file is.
@@ -248,6 +317,32 @@ enum Pacing {
         now: f64,
         whole: Ps,
     },
+}
+
+impl State for Pacing {
+    fn write(&self, to: &mut Writer) -> Result<(), StateError> {
+        match self {
+            Pacing::Process(arrivals) => {
+                to.value(&0u64)?;
+                arrivals.write(to)
+            }
+            Pacing::Own { speed: _, last, now, whole } => to.value(&(1u64, last, now, whole)),
+        }
+    }
+
+    fn read(&mut self, from: &mut Reader) -> Result<(), StateError> {
+        match self {
+            Pacing::Process(arrivals) => {
+                from.is_as("pacing", "the capture", 0)?;
+                arrivals.read(from)
+            }
+            Pacing::Own { speed: _, last, now, whole } => {
+                from.is_as("pacing", "the capture", 1)?;
+                (*last, *now, *whole) = from.value()?;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Blueprint {

@@ -56,7 +56,7 @@ impl Ps {
 
 /// How documents write a span whose name ends in `_ns`: for `#[serde(with = "units::as_ns")]`.
 pub mod as_ns {
-    use serde::Serializer;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     use super::Ps;
 
@@ -64,6 +64,12 @@ pub mod as_ns {
     /// Those of `to`.
     pub fn serialize<S: Serializer>(span: &Ps, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(span.as_ns())
+    }
+
+    /// # Errors
+    /// Those of `from`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Ps, D::Error> {
+        f64::deserialize(from).map(|ns| Ps((ns * 1000.0).round() as u64))
     }
 }
 

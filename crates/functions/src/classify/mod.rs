@@ -112,6 +112,8 @@ pub struct Classify {
     classes: Vec<Option<u32>>,
 }
 
+state::state!(Classify { values: [classes], arrays: [], parts: [], built: [form, drop_unmatched, ports] });
+
 #[derive(Clone, Debug)]
 enum Form {
     Linear(Linear),

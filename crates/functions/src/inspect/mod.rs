@@ -146,7 +146,7 @@ pub struct Pattern {
 }
 
 /// An occurrence of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Found {
     /// Where it ends: bytes from the start of the text.
     pub end: u32,
@@ -303,6 +303,8 @@ pub struct Inspect {
     found: Vec<(PacketId, Found)>,
     inspected: u64,
 }
+
+state::state!(Inspect { values: [found, inspected], arrays: [], parts: [], built: [engine, depth, drop, ports] });
 
 #[derive(Clone, Debug)]
 enum Engine {

@@ -72,6 +72,8 @@ pub struct Lookup {
     ports: u16,
 }
 
+state::state!(Lookup { values: [], arrays: [], parts: [], built: [fib, ports] });
+
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of it, behind an Arc")]
 enum Fib {

@@ -21,7 +21,7 @@
 //! gives way, is the exact match cache of Open vSwitch (`lib/dpif-netdev-private-dfc.h`).
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::headers::Parsed;
 use super::lines::{IS_V4, NONE};
@@ -39,7 +39,17 @@ const FREE: u16 = 0;
 
 /// What a flow table has done, of all cores together.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub, Serialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::AddAssign,
+    derive_more::Sub,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 pub struct FlowCounters {
     /// Packets whose flow was there and as its session is.
@@ -53,7 +63,7 @@ pub struct FlowCounters {
 }
 
 /// Where the rules lie that a packet is treated by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Found {
     pub(super) session: u32,
     pub(super) far: u32,
@@ -75,14 +85,14 @@ struct Key {
     what: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 struct Tags {
     signatures: [u16; WAYS],
     used: [u32; WAYS],
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 struct Entry {
     remote: u128,
@@ -101,7 +111,7 @@ pub(super) struct Slot {
     pub(super) way: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct FlowTable {
     tags: Vec<Tags>,
     entries: Vec<Entry>,

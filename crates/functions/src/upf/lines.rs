@@ -79,7 +79,7 @@ pub(super) enum FarAction {
     Buffer,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 pub(super) struct QerLine {
     /// Uplink, downlink.
@@ -87,7 +87,7 @@ pub(super) struct QerLine {
 }
 
 /// A gate, and a token bucket in 10^-12 bits; a rate of 0 is no limit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Meter {
     pub(super) bits_per_s: u64,
     pub(super) tokens: u64,
@@ -98,7 +98,7 @@ pub(super) struct Meter {
 
 pub(super) const TOKENS_A_BYTE: u64 = 8 * 1_000_000_000_000;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
 pub(super) struct UrrLine {
     pub(super) bytes: [u64; 2],

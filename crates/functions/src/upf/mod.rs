@@ -260,7 +260,7 @@ impl Capacity {
 }
 
 /// A usage report, for the control plane to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UsageReport {
     /// Whose.
     pub seid: u64,
@@ -279,7 +279,7 @@ pub struct UsageReport {
 }
 
 /// Why usage is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Trigger {
     /// The volume threshold was reached.
     Volume,
@@ -292,7 +292,7 @@ pub enum Trigger {
 }
 
 /// Bytes of users' packets, and how many packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Volume {
     /// Bytes of inner IP packets.
     pub bytes: u64,
@@ -319,6 +319,14 @@ pub struct Upf {
     flow_buckets: u64,
     core: usize,
 }
+
+// Sessions come and go before a simulation begins: what packets only read is as it was built.
+state::state!(Upf {
+    values: [qers, urrs, buffer, free_buffers, reports, flows, core],
+    arrays: [],
+    parts: [],
+    built: [prefetch, lookup, address, room, rules, flow_buckets],
+});
 
 /// What packets only read.
 #[derive(Clone, Debug)]
@@ -355,7 +363,7 @@ struct Free {
     urrs: HashMap<u32, Vec<u32>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Kept {
     session: u32,
     packet: Packet,

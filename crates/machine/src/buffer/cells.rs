@@ -1,7 +1,7 @@
 //! Allocation of single cells from a stack.
 
 /// A stack of cells: no fragmentation, and after a while no order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Cells {
     cells: u32,
     free: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Allocation of buffers of one page each from a stack.
 
 /// A stack of buffers of one page each. A short packet leaves the rest of its buffer unused.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Fixed {
     cells_per_page: u32,
     pages: u32,

@@ -2,7 +2,7 @@
 
 /// A frontier that goes round all pages. It enters a page only when that is empty, and skips none: a
 /// packet that stays holds everything up that comes round to its page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Linear {
     cells_per_page: u32,
     /// The next cell.

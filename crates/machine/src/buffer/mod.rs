@@ -140,6 +140,13 @@ pub struct BufferCounters {
     taken: u64,
 }
 
+state::state!(BufferCounters {
+    values: [packets, stalls, stalls_with_room, too_long, used, taken],
+    arrays: [],
+    parts: [],
+    built: [],
+});
+
 impl BufferCounters {
     /// The share of the memory taken that holds no byte of a packet, averaged over the grants.
     pub fn fragmentation(&self) -> f64 {
@@ -163,7 +170,14 @@ pub struct PacketBuffer {
     counters: BufferCounters,
 }
 
-#[derive(Clone, Debug)]
+state::state!(PacketBuffer {
+    values: [pools, turn, held, cells_held, bytes_used],
+    arrays: [],
+    parts: [counters],
+    built: [cells_per_pool, cell_bytes, longest],
+});
+
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 enum Pool {
     Fixed(Fixed),
     Cells(Cells),

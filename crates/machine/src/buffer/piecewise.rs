@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A frontier within the page that was taken last, and a ring of empty pages. Pages come back as soon
 /// as they are empty, so a packet that stays holds up its own page alone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Piecewise {
     cells_per_page: u32,
     /// The page that was taken last, and its first free cell.

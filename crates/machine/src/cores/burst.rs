@@ -5,7 +5,7 @@ use stats::{Attribution, Path, Reason};
 use units::{Addr, Clos, CoreId, LockId, PacketId, Ps};
 
 /// Where a packet of the current burst lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BurstPacket {
     /// The packet.
     pub id: PacketId,
@@ -58,6 +58,13 @@ pub(super) struct Burst {
     /// The packet whose work retires.
     pub retiring: usize,
 }
+
+state::state!(Burst {
+    values: [script, cursor, copying, packets, own, started, cells, ends, scattered, next_begun, retired, retiring],
+    arrays: [],
+    parts: [placed],
+    built: [],
+});
 
 impl Burst {
     pub(super) fn new(core: CoreId) -> Burst {

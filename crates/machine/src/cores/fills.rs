@@ -25,6 +25,13 @@ pub(super) struct FillBuffers {
     classes: u64,
 }
 
+state::state!(FillBuffers {
+    values: [first_free, latest, classes],
+    arrays: [lines, until, fills],
+    parts: [port],
+    built: [own],
+});
+
 /// The way by which lines enter L1, in program order: a core goes on ahead of it by as many lines as it has buffers for.
 #[derive(Clone, Debug)]
 pub(super) struct L1Port {
@@ -32,6 +39,8 @@ pub(super) struct L1Port {
     ahead: Ps,
     free: Ps,
 }
+
+state::state!(L1Port { values: [free], arrays: [], parts: [], built: [interval, ahead] });
 
 impl L1Port {
     pub(super) fn new(spec: &CoreSpec) -> L1Port {
@@ -58,7 +67,7 @@ impl L1Port {
 }
 
 /// Who has a line brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum For {
     /// An instruction, or a page walk.
     Core,
@@ -75,6 +84,8 @@ struct Port {
     /// The last stretch that was taken, of each class of stretches.
     taken: Box<[u64]>,
 }
+
+state::state!(Port { values: [], arrays: [taken], parts: [], built: [interval] });
 
 /// Stretches in a row of which is known whether they are taken: at the least interval longer than an access to DRAM.
 const STRETCHES: usize = 2048;

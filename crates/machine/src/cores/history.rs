@@ -12,6 +12,8 @@ pub(super) struct History {
     pub(super) end: u64,
 }
 
+state::state!(History { values: [first, next, end], arrays: [ring], parts: [], built: [] });
+
 impl History {
     pub(super) fn new(rob: u64) -> History {
         // One entry an instruction at most, of which `rob` are kept.

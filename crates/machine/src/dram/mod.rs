@@ -160,7 +160,9 @@ impl DramSpec {
 }
 
 /// What a DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Add, derive_more::Sub, Serialize, Deserialize, JsonSchema,
+)]
 pub struct DramCounters {
     /// Lines read.
     pub reads: u64,
@@ -197,7 +199,6 @@ pub struct Dram {
     /// Those of the first channel, then those of the next.
     banks: Vec<Bank>,
     /// But for the time of the buses, which the lines tell.
-    #[serde(skip)]
     counters: DramCounters,
     /// Nothing waits, and nothing takes a bank or a bus.
     untimed: bool,

@@ -60,7 +60,7 @@ impl Default for ApplicationSpec {
 }
 
 /// What was done for an application at the LLC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct ApplicationCounters {
     /// Its lookups.
     #[serde(skip)]
@@ -74,6 +74,8 @@ pub struct ApplicationCounters {
     /// Lines that had to leave the LLC since the application does not use it any more, or slices changed hands.
     pub flushed: u64,
 }
+
+crate::whole!(whole: ApplicationCounters { llc, skipped, bypassed, changes, flushed });
 
 /// An application now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,7 @@ struct Application {
     uses_llc: bool,
     skip: Option<SkipLogic>,
     reuse: Option<Reuse>,
-    #[serde(skip)]
+    #[serde(with = "whole")]
     counters: ApplicationCounters,
 }
 

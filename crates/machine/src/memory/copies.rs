@@ -38,7 +38,7 @@ impl Default for CopyTableSpec {
 }
 
 /// What a copy table has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct CopyCounters {
     /// Lines copied: by a pointer, or at once where the source may not be in the LLC (those are `settled`, too).
     pub fills: u64,
@@ -61,7 +61,6 @@ pub(super) struct Copies {
     pub(super) table: IndexTable,
     moves: Moves,
     latency: Ps,
-    #[serde(skip)]
     counters: CopyCounters,
 }
 

@@ -82,7 +82,7 @@ fn controller_setup() -> Span {
 }
 
 /// What a copy engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct EngineCounters {
     /// Copies, or with non-temporal stores pieces of a line or less.
     pub copies: u64,
@@ -105,7 +105,6 @@ pub(super) struct Engine {
     pub(super) under_way: VecDeque<(u64, u64, [Ps; 2])>,
     /// Copies are made at once: see [`super::warm`].
     pub(super) untimed: bool,
-    #[serde(skip)]
     counters: EngineCounters,
 }
 

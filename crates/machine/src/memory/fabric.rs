@@ -21,7 +21,7 @@ const MESSAGE: u64 = 16;
 const PAGE_LINES: u64 = 4096 / LINE_BYTES;
 
 /// What one direction of a link has carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
     /// Bytes, those of messages without data included.
     pub bytes: u64,
@@ -32,7 +32,7 @@ pub struct LinkCounters {
 }
 
 /// What went between sockets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketCounters {
     /// Lines that cores, devices and copy engines read from the DRAM of their own socket.
     pub local_reads: u64,
@@ -72,7 +72,6 @@ struct Link {
     /// When the latest message's request was made.
     latest: Ps,
     free: Ps,
-    #[serde(skip)]
     counters: LinkCounters,
 }
 
@@ -93,7 +92,6 @@ pub(super) struct Fabric {
     homes: Homes,
     /// Nothing takes a link: see [`super::warm`].
     pub(super) untimed: bool,
-    #[serde(skip)]
     counters: SocketCounters,
 }
 

@@ -178,7 +178,7 @@ fn oldest() -> u8 {
 }
 
 /// What a slice has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCounters {
     /// Requests taken in, those of devices included.
     pub requests: u64,
@@ -280,7 +280,6 @@ struct Slice {
     /// When the latest request came.
     latest: Ps,
     free: Ps,
-    #[serde(skip)]
     counters: SliceCounters,
 }
 

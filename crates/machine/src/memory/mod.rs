@@ -133,7 +133,17 @@ pub struct MemorySpec {
 
 /// Hits and misses of one level.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, derive_more::AddAssign, Serialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::Sub,
+    derive_more::AddAssign,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 pub struct LevelCounters {
     /// Lookups that found what they looked for.
@@ -150,7 +160,7 @@ impl LevelCounters {
 }
 
 /// What a hierarchy has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct MemoryCounters {
     /// L1 of all cores.
     pub l1: LevelCounters,
@@ -255,7 +265,6 @@ pub struct Hierarchy {
     /// class 0's.
     class_ways: Vec<Option<Cbm>>,
     /// Lookups of the LLC by class.
-    #[serde(skip)]
     class_llc: Vec<LevelCounters>,
     /// Masks may have gaps.
     gaps: bool,
@@ -277,7 +286,6 @@ pub struct Hierarchy {
     applications: Option<Box<Applications>>,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
-    #[serde(skip)]
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{MachineError, Reply, Response, Served};
 const POSTED: u64 = 64;
 
 /// A device's request of several lines that is answered later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Transaction(pub u32);
 
 /// An answer that has become known, ahead of its time or at it.

@@ -38,7 +38,7 @@ pub enum MesiState {
 }
 
 /// What snooping has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct SnoopCounters {
     /// Requests that all private caches heard of.
     pub broadcasts: u64,
@@ -55,7 +55,7 @@ pub struct SnoopCounters {
 }
 
 /// Lines that came from a core, by the state in which it had them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct Supplied {
     /// Modified.
     pub modified: u64,
@@ -89,7 +89,6 @@ pub(super) struct Snooping {
     heard: Vec<Ps>,
     /// Who supplies the line of the present request if a private cache does, and when its data leave.
     supplier: Option<(u32, MesiState, Ps)>,
-    #[serde(skip)]
     counters: SnoopCounters,
 }
 

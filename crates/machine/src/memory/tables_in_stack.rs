@@ -40,7 +40,7 @@ impl Default for StackedTablesSpec {
 }
 
 /// What a stacked DRAM has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct StackedCounters {
     /// Lines read.
     pub reads: u64,
@@ -57,13 +57,15 @@ pub struct StackedCounters {
     pub busy: Ps,
 }
 
+crate::whole!(whole: StackedCounters { reads, writes, interleaved, waited, busy });
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TablesInStack {
     /// Of each socket.
     memories: Vec<Stacked>,
     link: Ps,
     ranges: Vec<Range<u64>>,
-    #[serde(skip)]
+    #[serde(with = "whole")]
     counters: StackedCounters,
 }
 

@@ -20,7 +20,7 @@ use crate::MachineError;
 pub const MOST_CACHED: u32 = 4096;
 
 /// What has become of the lines that tails were given. The sum of all but `to_cores` and what they still hold is `written`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize, JsonSchema)]
 pub struct TailCounters {
     /// By the NIC into them.
     pub written: u64,
@@ -49,7 +49,6 @@ pub(super) struct Tails {
     /// Lines that went to DRAM by [`Hierarchy::hold`] and [`Hierarchy::clean_tail`], for tests.
     #[cfg(test)]
     pub(super) log: Vec<Line>,
-    #[serde(skip)]
     counters: TailCounters,
 }
 

@@ -81,7 +81,7 @@ impl Refill {
 }
 
 /// A packet in memory: what a core takes from its ring.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Received {
     /// The packet with its bytes.
     pub packet: Packet,
@@ -94,7 +94,7 @@ pub struct Received {
 }
 
 /// A receive queue: descriptors posted by the driver, used by the NIC in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RxQueue {
     descriptors: u64,
     posted: VecDeque<u32>,
@@ -250,7 +250,7 @@ impl Default for Received {
 }
 
 /// A transmit queue of a core and port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TxQueue {
     descriptors: usize,
     /// The queues of a core's ports lie one after the other.

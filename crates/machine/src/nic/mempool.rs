@@ -149,7 +149,7 @@ impl Holders {
 }
 
 /// The pool: which mbufs are free, and where the next one comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Mempool {
     kind: MempoolKind,
     common: VecDeque<u32>,

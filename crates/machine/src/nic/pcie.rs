@@ -56,7 +56,7 @@ impl PcieSpec {
 
 /// Credits for posted writes: each holds what it takes until memory has it, and they end in order
 /// (PCI Express Base Specification 3.0, 2.6.1).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Credits {
     limit: u64,
     held: u64,
@@ -136,6 +136,13 @@ pub struct Link {
     /// With framing and headers.
     carried: u64,
 }
+
+state::state!(Link {
+    values: [free, bytes, carried],
+    arrays: [],
+    parts: [],
+    built: [rate, max_payload, overhead, latency],
+});
 
 impl Link {
     /// An idle direction.

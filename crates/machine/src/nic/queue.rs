@@ -110,7 +110,7 @@ const SITE_TAKE: u16 = 50_040;
 /// with one consumer (`lib/ring/rte_ring_elem_pvt.h`). What is queued is the server's.
 ///
 /// All queues lie in [`SW_QUEUE`], one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SoftQueue {
     base: u64,
     entries: u64,

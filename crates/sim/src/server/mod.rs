@@ -15,6 +15,7 @@ pub mod neighbours;
 mod output;
 pub(crate) mod owners;
 mod pending;
+mod saved;
 mod spread;
 
 use std::collections::VecDeque;
@@ -46,8 +47,10 @@ use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::output::Output;
 use crate::server::pending::Pending;
 
+pub use saved::belonging;
+
 /// What becomes of an offered packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Fate {
     /// It left by this port.
     Sent(PortId),
@@ -58,7 +61,7 @@ pub enum Fate {
 }
 
 /// For want of what a packet was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Loss {
     /// All receive descriptors of its queue were used.
     NoRxDescriptor,
@@ -156,6 +159,13 @@ pub struct CoreCounters {
     pub rx_nombuf: u64,
 }
 
+state::state!(CoreCounters {
+    values: [packets, bursts, busy, instructions, doorbells, rx_nombuf],
+    arrays: [],
+    parts: [],
+    built: [],
+});
+
 /// Where the mbufs of a pool are; the sum is the pool's size (equation 2 of 5GC2ache, which counts what is sent as
 /// queued).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -239,7 +249,38 @@ pub struct Server {
     lost: u64,
 }
 
-#[derive(Clone)]
+state::state!(Server {
+    values: [
+        engine,
+        source_from,
+        next,
+        more,
+        offer,
+        offered,
+        wire_free,
+        credits,
+        crossing,
+        stalled,
+        stalled_bytes,
+        pool,
+        batches,
+        free_batches,
+        locks,
+        inside,
+        last_departure,
+        lost
+    ],
+    arrays: [port_free],
+    parts: [source, up, down, pending, output, scattered, cores, function, neighbours],
+    described: [memory],
+    // What is as the scenario has it, and what is empty between two events.
+    built: [
+        wire, rss, pipeline, receiving, fifo_bytes, layout, mbufs, poll, doorbell, burst, spare, received, verdicts,
+        freed, handed, lines
+    ],
+});
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Crossing {
     received: Received,
     descriptor: u64,
@@ -253,7 +294,7 @@ impl Crossing {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum Event {
     /// The last bit of the next packet is in.
     Arrival,
@@ -284,7 +325,7 @@ const BUFFER: &str = "packet buffer";
 const PRIORITY_NIC: u8 = 0;
 const PRIORITY_CORE: u8 = 1;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum State {
     /// Polls since this time; an event is scheduled only if a packet is there.
     Polling(Ps),
@@ -306,7 +347,7 @@ struct Pipeline {
 }
 
 /// Where a core takes packets from.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 enum Input {
     Nic(RxQueue),
     /// What a receiving core has handed over, and its queue.
@@ -314,7 +355,7 @@ enum Input {
 }
 
 /// A packet that a receiving core has handed over at `visible`.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Handed {
     received: Received,
     /// What the time from its arrival until it was handed over was spent on.
@@ -367,8 +408,15 @@ impl Worker {
     }
 }
 
+state::state!(Worker {
+    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing],
+    arrays: [],
+    parts: [core, counters],
+    built: [],
+});
+
 /// A packet of the burst that a core works on.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct InBurst {
     arrival: Ps,
     frame_bytes: u32,
@@ -401,7 +449,7 @@ impl InBurst {
 }
 
 /// Where a packet goes from its burst.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 enum Next {
     Ends(Fate),
     /// To this core.
@@ -409,7 +457,7 @@ enum Next {
 }
 
 /// What a core hands to the NIC at the end of a burst.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Batch {
     core: usize,
     at: Ps,
@@ -419,14 +467,14 @@ struct Batch {
 }
 
 /// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct HandedOver {
     core: usize,
     at: Ps,
     in_memory: Ps,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Leaving {
     id: PacketId,
     arrival: Ps,
@@ -806,6 +854,9 @@ impl Server {
             let first_bit = (self.source_from + self.next.arrival).max(self.wire_free);
             self.wire_free = first_bit + self.wire.time_for(self.next.wire_bytes());
             self.engine.schedule(self.wire_free, PRIORITY_NIC, Event::Arrival);
+        } else {
+            // What an emptied packet had in it is no part of the state.
+            self.next = Packet::default();
         }
     }
 
@@ -1370,6 +1421,8 @@ struct Scattered {
     lines: Vec<Vec<Addr>>,
 }
 
+state::state!(Scattered { values: [asked, held, lines], arrays: [], parts: [buffer], built: [base] });
+
 impl Scattered {
     /// What `scenario` has of it.
     fn of(scenario: &Scenario, layout: &ServerLayout, seed: Seed) -> Result<Option<Scattered>, MachineError> {
@@ -1483,7 +1536,7 @@ pub(crate) fn lines(start: Addr, bytes: u64) -> (Line, u64) {
 }
 
 /// Locks of functions: who holds each, and who waits, first come first served.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 struct Locks {
     held: std::collections::BTreeMap<u32, VecDeque<usize>>,
 }

@@ -25,7 +25,18 @@ const INSTRUCTIONS: u32 = 12;
 const SITE: u16 = 60_100;
 
 /// What a neighbour did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign, derive_more::Sub)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::AddAssign,
+    derive_more::Sub,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct NeighbourCounters {
     /// References.
     pub references: u64,
@@ -47,6 +58,13 @@ pub(crate) struct Neighbour {
     random: Pcg64,
     counters: NeighbourCounters,
 }
+
+state::state!(Neighbour {
+    values: [started, waits, random, counters],
+    arrays: [],
+    parts: [core],
+    built: [spec, of, first_line],
+});
 
 impl Neighbour {
     /// One for each core that `neighbours` take, with numbers from `first` on. `random` gives a stream a core.

@@ -33,8 +33,10 @@ pub(super) struct Output {
     free: Ps,
 }
 
+state::state!(Output { values: [queues, turns, scheduled, free], arrays: [], parts: [], built: [block, cells, ports] });
+
 /// A transmit queue: packets that are read, or are to be.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Queue {
     packets: VecDeque<Reading>,
     /// How many of them, the oldest, are asked for to their end.
@@ -43,7 +45,7 @@ struct Queue {
     left: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Reading {
     packet: Leaving,
     batch: HandedOver,
@@ -57,7 +59,7 @@ struct Reading {
 }
 
 /// A block that is on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Block {
     queue: usize,
     /// Packets that left the queue before its own.

@@ -33,8 +33,15 @@ pub(super) struct Pending {
     out_of_credits: bool,
 }
 
+state::state!(Pending {
+    values: [due, then, cores, writing, reading, out_of_credits],
+    arrays: [],
+    parts: [],
+    built: [answers, ports],
+});
+
 /// What a transaction's answer is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum Then {
     Nothing,
     /// A packet of this core's receive queue.
@@ -48,7 +55,7 @@ enum Then {
 }
 
 /// When a core is woken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Turn {
     /// An event for an earlier version is out of date.
     version: u32,
@@ -57,7 +64,7 @@ struct Turn {
     replays: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Writing {
     received: Received,
     bytes: u64,
@@ -66,7 +73,7 @@ struct Writing {
     state: Result<Ps, Transaction>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Reading {
     packet: Leaving,
     batch: HandedOver,

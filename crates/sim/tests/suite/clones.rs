@@ -1,5 +1,5 @@
-//! A server that is cloned in the middle: original and clone go on as one that nobody interrupted, packet by packet and
-//! counter by counter, and neither sees what the other does.
+//! A server that is cloned in the middle, or written and put into another: all of them go on as one that nobody
+//! interrupted, packet by packet and counter by counter, and none sees what the others do.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use engine::Seed;
 use sim::load::{Loaded, Stock, load};
 use sim::run::steer::Steer;
 use sim::scenario::{SCENARIOS, find};
-use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::server::{Departure, Fate, Observer, Pause, Server, belonging};
 use sim::{Overrides, Scenario};
 use stats::Attribution;
 use units::{CoreId, PacketId, Ps};
 
 /// Packets of a run: caches and rings are in use, and some are lost where any are.
-const PACKETS: u64 = 4_000;
+const PACKETS: u64 = 3_000;
 /// Events between two looks at the policy.
 const EVENTS: usize = 500;
 
@@ -184,30 +184,69 @@ fn steps(mut run: Run) -> usize {
     steps
 }
 
-/// Original and clone, parted after a third and after two thirds, end as `whole` does.
-fn parts_well(start: &Run, what: &str) {
-    let whole = start.clone().finish();
-    assert_eq!(whole.ends.0.len() as u64, PACKETS, "{what}");
-    let steps = steps(start.clone());
-    assert!(steps > 6, "{what}: {steps} steps");
-    for part in [steps / 3, 2 * steps / 3] {
-        let mut original = start.clone();
-        for _ in 0..part {
-            // Not where the run without a break stops.
-            assert!(original.advance(EVENTS - 1));
+/// A scenario under way: what it is, and what its runs begin with.
+struct Case {
+    what: String,
+    scenario: Scenario,
+    loaded: Loaded,
+}
+
+impl Case {
+    fn new(what: String, scenario: Scenario) -> Case {
+        let loaded = loaded(&scenario);
+        Case { what, scenario, loaded }
+    }
+
+    fn start(&self) -> Run {
+        Run::new(&self.scenario, &self.loaded)
+    }
+
+    fn belonging(&self) -> String {
+        belonging(&self.scenario, &self.loaded.inputs, Seed(self.scenario.run.seed))
+    }
+
+    /// `run` through bytes into `other`, which has been built for itself; the policy is cloned.
+    fn through_bytes(&self, run: &Run, other: Run) -> Run {
+        let bytes = run.server.save(&self.belonging()).unwrap();
+        let mut other = Run { ends: run.ends.clone(), steer: run.steer.clone(), ..other };
+        other.server.resume(&self.belonging(), &bytes).unwrap();
+        assert!(other.server.save(&self.belonging()).unwrap() == bytes, "{}: written again", self.what);
+        other
+    }
+
+    /// Original, clone, and what went through bytes, parted after a third and after two thirds, end as a whole run.
+    fn parts_well(&self) {
+        let (what, start) = (&self.what, self.start());
+        let whole = start.clone().finish();
+        assert_eq!(whole.ends.0.len() as u64, PACKETS, "{what}");
+        let end = whole.server.save(&self.belonging()).unwrap();
+        let steps = steps(start.clone());
+        assert!(steps > 6, "{what}: {steps} steps");
+        let mut elsewhere = start.clone();
+        (0..steps / 2).for_each(|_| _ = elsewhere.advance(EVENTS));
+        for (part, is_new) in [(steps / 3, true), (2 * steps / 3, false)] {
+            let mut original = start.clone();
+            for _ in 0..part {
+                // Not where the run without a break stops.
+                assert!(original.advance(EVENTS - 1));
+            }
+            let other = if is_new { self.start() } else { elsewhere.clone() };
+            let (clone, written) = (original.clone(), self.through_bytes(&original, other));
+            for (which, run) in [("the original", original), ("the clone", clone)] {
+                run.finish().is_as(&whole, &format!("{what}: {which} from step {part} on"));
+            }
+            let written = written.finish();
+            written.is_as(&whole, &format!("{what}: bytes from step {part} on, in a new server: {is_new}"));
+            let state = written.server.save(&self.belonging()).unwrap();
+            assert!(state == end, "{what}: the state at the end of bytes from step {part} on");
         }
-        let clone = original.clone();
-        original.finish().is_as(&whole, &format!("{what}: the original from step {part} on"));
-        clone.finish().is_as(&whole, &format!("{what}: the clone from step {part} on"));
     }
 }
 
 #[test]
-fn original_and_clone_go_on_as_if_nothing_had_been() {
+fn all_go_on_as_if_nothing_had_been() {
     for (name, set) in CASES {
-        let scenario = scenario((name, set));
-        let start = Run::new(&scenario, &loaded(&scenario));
-        parts_well(&start, &format!("{name} {set:?}"));
+        Case::new(format!("{name} {set:?}"), scenario((name, set))).parts_well();
     }
 }
 
@@ -225,7 +264,7 @@ fn capture(n: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_clone_goes_on_in_a_capture() {
+fn all_go_on_in_a_capture() {
     let path: PathBuf = std::env::temp_dir().join(format!("wirespeed-clones-{}.pcap", std::process::id()));
     std::fs::write(&path, capture(500)).unwrap();
     for own in ["traffic.speed=2000", "traffic.load=0.3"] {
@@ -234,7 +273,64 @@ fn a_clone_goes_on_in_a_capture() {
         let set = small.chain(&[own]).map(|s| s.to_string()).collect();
         let overrides = Overrides { set, capture: Some(path.clone()), ..Overrides::default() };
         let scenario = Scenario::read("", "test", &overrides).unwrap();
-        parts_well(&Run::new(&scenario, &loaded(&scenario)), own);
+        Case::new(own.into(), scenario).parts_well();
     }
     std::fs::remove_file(&path).unwrap();
+}
+
+/// Of a scenario, after some packets.
+fn under_way(set: &[&str]) -> (Case, Run) {
+    let case = Case::new("told".into(), scenario(("forwarding", set)));
+    let mut run = case.start();
+    (0..10).for_each(|_| _ = run.advance(EVENTS));
+    (case, run)
+}
+
+#[test]
+fn a_state_of_another_scenario_seed_or_version_is_refused_and_changes_nothing() {
+    let (case, run) = under_way(&[]);
+    let of = case.belonging();
+    let bytes = run.server.save(&of).unwrap();
+    for set in
+        ["machine.cores=2", "traffic.load=0.31", "run.seed=9", "machine.llc.ways=8", "function.forward.prefixes=1999"]
+    {
+        let other = Case::new(set.into(), scenario(("forwarding", &[set])));
+        let mut server = other.start().server;
+        let before = server.save("").unwrap();
+        let told = server.resume(&other.belonging(), &bytes).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("the state is of {of}: allowed is one of ")), "{set}: {told}");
+        assert!(server.save("").unwrap() == before, "{set}: nothing has changed");
+    }
+    // How long it runs and what it is called is not the server's.
+    for set in ["run.packets=7000", "name=\"other\"", "policy.kind=shared"] {
+        let other = Case::new(set.into(), scenario(("forwarding", &[set])));
+        let end = |of: String| of[of.rfind('(').unwrap()..].to_string();
+        assert_eq!(end(other.belonging()), end(case.belonging()), "{set}");
+    }
+    // Who is told that it belongs, and has built another: what differs is said.
+    let told = |set: &[&str]| {
+        let mut server = Case::new("other".into(), scenario(("forwarding", set))).start().server;
+        server.resume(&of, &bytes).unwrap_err().to_string()
+    };
+    assert!(told(&["machine.cores=2"]).contains("has 3 for the parts of"), "{}", told(&["machine.cores=2"]));
+    assert!(told(&["function.kind=nat"]).contains("for the name of the packet function"));
+    assert!(told(&["machine.core.rob=100"]).contains("for the values of"));
+}
+
+#[test]
+fn no_bytes_make_a_server_panic() {
+    let (case, run) =
+        under_way(&["nic.output_block=4", "machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"]);
+    let of = case.belonging();
+    let bytes = run.server.save(&of).unwrap();
+    let mut server = case.start().server;
+    let mut told = |bytes: &[u8]| server.resume(&of, bytes).unwrap_err().to_string();
+    assert!(told(b"").contains("nothing: it is empty"));
+    assert!(told(b"wirespeed 1\n").contains("allowed is what wirespeed has written as a state"));
+    for at in (0..bytes.len()).step_by(bytes.len() / 60) {
+        assert!(!told(&bytes[..at]).is_empty());
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(!told(&changed).is_empty(), "at {at}");
+    }
 }

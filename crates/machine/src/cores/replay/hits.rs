@@ -12,6 +12,16 @@ use crate::{Memory, Served};
 #[derive(Clone, Debug)]
 pub(super) struct Bases([u64; 64]);
 
+impl state::State for Bases {
+    fn write(&self, to: &mut state::Writer) -> Result<(), state::StateError> {
+        to.array(&self.0)
+    }
+
+    fn read(&mut self, from: &mut state::Reader) -> Result<(), state::StateError> {
+        from.array(&mut self.0)
+    }
+}
+
 /// Of a region that does not lie in one piece, or was not asked for. References to it take the long way.
 const NOWHERE: u64 = u64::MAX;
 
@@ -23,31 +33,29 @@ impl Bases {
         self.0.get(usize::from(region.0)).copied().unwrap_or(NOWHERE)
     }
 
-    /// The line of a reference of `bytes` bytes at `offset` of `region`, if it lies in one and the region in one piece.
-    #[inline(always)]
-    fn line<L: Layout>(
-        &mut self,
-        region: RegionId,
-        offset: u64,
-        bytes: u16,
-        layout: &L,
-        burst: &Burst,
-    ) -> Option<Line> {
-        let mut base = self.of(region);
-        if base == NOWHERE {
-            self.set(region, layout.base(region, &burst.placed()));
-            base = self.of(region);
-            if base == NOWHERE {
-                return None;
-            }
-        }
-        let addr = base + offset;
-        (addr % LINE_BYTES + u64::from(bytes.max(1)) <= LINE_BYTES).then_some(Line(addr / LINE_BYTES))
-    }
-
     /// The packet whose references come next is another one.
     pub(super) fn forget_packet(&mut self) {
         (self.0[usize::from(RegionId::PACKET.0)], self.0[usize::from(RegionId::MBUF.0)]) = (NOWHERE, NOWHERE);
+    }
+
+    /// Where `region` begins; [`NOWHERE`] if references to it take the long way.
+    #[inline(always)]
+    fn find<L: Layout>(&mut self, region: RegionId, layout: &L, burst: &Burst) -> u64 {
+        match self.of(region) {
+            NOWHERE => {
+                self.set(region, layout.base(region, &burst.placed()));
+                self.of(region)
+            }
+            base => base,
+        }
+    }
+
+    /// Where the packet lies whose references come next.
+    #[inline(always)]
+    fn find_packet<L: Layout>(&mut self, layout: &L, burst: &Burst) {
+        for region in [RegionId::PACKET, RegionId::MBUF] {
+            self.set(region, layout.base(region, &burst.placed()));
+        }
     }
 
     #[inline(always)]
@@ -69,6 +77,15 @@ struct Spent {
 }
 
 impl Spent {
+    #[inline(always)]
+    fn hit(&mut self, from_l2: bool, time: Ps) {
+        if from_l2 {
+            self.l2 += time;
+        } else {
+            self.l1 += time;
+        }
+    }
+
     #[inline(always)]
     fn charge(self, burst: &mut Burst, l1: Reason, l2: Reason) {
         burst.charge_all([(Reason::Core, self.work), (l1, self.l1), (l2, self.l2), (Reason::Mshr, self.address)]);
@@ -103,23 +120,25 @@ impl Core {
             }
             worked = true;
             let Some((access, region, offset, bytes, dep)) = step.simple() else {
-                let index = match script.act(cursor).0 {
-                    Act::Begin(packet) => burst.begin(packet),
-                    Act::End => burst.end(),
-                    _ => break,
-                };
+                let Some(index) = turn(script.act(cursor).0, burst) else { break };
                 spent.work += owed;
                 retired += owed;
                 owed = Ps::ZERO;
                 std::mem::take(&mut spent).charge(burst, l1_reason, l2_reason);
                 burst.retiring = index;
-                for region in [RegionId::PACKET, RegionId::MBUF] {
-                    bases.set(region, layout.base(region, &burst.placed()));
-                }
+                bases.find_packet(layout, burst);
                 (worked, cursor) = (false, cursor + 1);
                 continue;
             };
-            let Some(line) = bases.line(region, offset, bytes, layout, burst) else { break };
+            let base = bases.find(region, layout, burst);
+            if base == NOWHERE {
+                break;
+            }
+            let addr = base + offset;
+            if addr % LINE_BYTES + u64::from(bytes.max(1)) > LINE_BYTES {
+                break;
+            }
+            let line = Line(addr / LINE_BYTES);
             if in_order {
                 front_end = front_end.max(retired + owed);
             } else {
@@ -127,10 +146,7 @@ impl Core {
                     front_end = front_end.max(history.pop(rob));
                 }
             }
-            let source = match usize::from(dep) {
-                0 => Ps::ZERO,
-                dep => source(references, dep as u64, slot, done, reference_slot),
-            };
+            let source = source(references, dep.into(), slot, done, reference_slot);
             let start = front_end.max(source);
             let (waits, write) = (access == Access::Load, access == Access::Store);
             let (mut latency, mut from_l2) = (l1_latency, false);
@@ -161,7 +177,7 @@ impl Core {
                     }
                 } else if at > retired {
                     let wait = at - retired;
-                    *(if from_l2 { &mut spent.l2 } else { &mut spent.l1 }) += wait.min(latency);
+                    spent.hit(from_l2, wait.min(latency));
                     spent.address += wait.since(latency);
                     retired = at;
                 }
@@ -182,10 +198,20 @@ impl Core {
     }
 }
 
-/// When what gave the address of the next reference, `dep` references back, is done.
+/// Whose work comes next, if `act` says so.
+#[inline(always)]
+fn turn(act: Act, burst: &mut Burst) -> Option<usize> {
+    match act {
+        Act::Begin(packet) => Some(burst.begin(packet)),
+        Act::End => Some(burst.end()),
+        _ => None,
+    }
+}
+
+/// When what gave the address of the next reference, `dep` references back (0 for none), is done.
 #[inline(always)]
 fn source(references: u64, dep: u64, slots: u64, done: &[u64; SLOTS], reference_slot: &[u64; REFERENCES]) -> Ps {
-    if dep > references {
+    if dep == 0 || dep > references {
         return Ps::ZERO;
     }
     let slot = reference_slot[((references - dep) % REFERENCES as u64) as usize];

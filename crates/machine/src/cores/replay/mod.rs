@@ -89,6 +89,37 @@ pub struct Core {
     requests: Requests,
 }
 
+state::state!(Core {
+    values: [
+        worked,
+        instructions,
+        front_end,
+        owed_work,
+        slots,
+        first_slot,
+        references,
+        items,
+        first_item,
+        window_end,
+        held_by,
+        slots_end,
+        walks,
+        waits,
+        joins,
+        pending,
+        out,
+        bound,
+        next_ready,
+        next,
+        prefetches,
+        awaiting,
+        last_out
+    ],
+    arrays: [done, reference_slot, paths],
+    parts: [burst, history, fills, l1_port, bases],
+    built: [id, in_order, instruction_ps_x1024, rob, rob_time, pending_limit, prefetches_wait, requests],
+});
+
 pub(super) const SLOTS: usize = 2048;
 pub(super) const REFERENCES: usize = 256;
 const UNKNOWN: u64 = u64::MAX;
@@ -106,7 +137,7 @@ const SLOTS_OF_A_REFERENCE: u64 = 8 * REQUESTS as u64;
 const _: () = assert!(SLOTS as u64 >= SLOTS_OF_A_REFERENCE + 512);
 
 /// What retires in program order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Item {
     /// When its data are there, [`UNKNOWN`] while that is not known.
     at: u64,
@@ -119,7 +150,7 @@ struct Item {
     kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum Kind {
     /// A private hit whose address needs no translation: whose, and its latency in picoseconds.
     Hit(Reason, u32),
@@ -148,7 +179,7 @@ struct Address {
 }
 
 /// A private hit whose data or address are not there yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Wait {
     item: u64,
     slot: u64,
@@ -162,7 +193,7 @@ struct Wait {
 }
 
 /// A private miss that has not gone out, or whose answer is not known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Fetch {
     slot: u64,
     /// The item that retires with its data; stores and prefetches have none.
