@@ -1,6 +1,8 @@
 //! Arrays of any length as serde reads and writes them (its own end at 32): `#[serde(with = "units::arrays")]`, and
 //! `units::arrays::boxed` where they lie on the heap, one or a list of them.
 
+use std::collections::{BTreeMap, HashMap};
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -81,4 +83,15 @@ pub mod boxed {
     pub fn deserialize<'de, D: Deserializer<'de>, B: Boxed<'de>>(deserializer: D) -> Result<B, D::Error> {
         B::read(deserializer)
     }
+}
+
+/// Writes a map in the order of its keys, so that equal maps are written alike: `#[serde(serialize_with = "units::arrays::in_order")]`.
+///
+/// # Errors
+/// The serializer's.
+pub fn in_order<S: Serializer, K: Ord + Serialize, V: Serialize, H>(
+    map: &HashMap<K, V, H>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(map.iter().collect::<BTreeMap<&K, &V>>())
 }

@@ -93,6 +93,7 @@ pub struct Commanded {
     /// Before each channel, where output goes first.
     doors: Option<Vec<Doors>>,
     /// There, how many writes of a line are handed in and not done: output waits behind those of its own line.
+    #[serde(serialize_with = "units::arrays::in_order")]
     writing: FxHashMap<u64, u32>,
     latency: Histogram,
     mark: Gathered,

@@ -260,7 +260,7 @@ fn a_table_in_stacked_dram_takes_link_and_service_and_a_write_takes_every_channe
     let parts: BTreeMap<_, _> = response.path.iter().collect();
     assert_eq!(parts[&Reason::RowMiss], Ps(125 * NS));
     // Posted at the same time as a read of the same partial table: on both channels it comes first.
-    let bank = (0..100).filter(|l| memory.behind.stack().unwrap().bank_of(Line(*l)) == 0).collect::<Vec<_>>();
+    let bank = (0..100).filter(|l| memory.stack().unwrap().bank_of(Line(*l)) == 0).collect::<Vec<_>>();
     memory.behind.write(Line(bank[0]), Ps(5_020 * NS));
     assert_eq!(load(&mut memory, bank[1], 5_000).at, Ps((5_000 + 20 + 60 + 125 + 125) * NS));
     let counters = memory.stack_counters().unwrap();

@@ -9,9 +9,10 @@ use stats::{Path, Reason};
 use units::{Line, Ps, Ticket};
 
 use super::fabric::Fabric;
+use super::home::Home;
+use super::homes::AnyHome;
 use super::in_flight::InFlight;
 use super::pending::{Asked, Pending};
-use super::tables_in_stack::TablesInStack;
 use super::tails::Tails;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
@@ -24,51 +25,6 @@ pub(super) enum Fill {
     At(Ps),
     /// A controller has the request; its answer goes to the core.
     Later(Ticket),
-}
-
-/// Answers for some lines in place of the DRAM that they are homed at.
-///
-/// It is asked for what no cache of the asking socket has, by the one way down; `fabric` says who asks and takes lines to
-/// other sockets. A home of another kind is a file with this, and a row of [`homes`].
-pub(super) trait Home {
-    /// Whether it answers for `line`.
-    fn has(&self, line: Line) -> bool;
-    /// Reads `line`, asked for at `at`: when it is with the asking LLC. `path` is told what for, to the sum.
-    fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps;
-    /// Writes `line`, which leaves at `at`: when it is on its way, and nobody waits any more.
-    fn write(&mut self, line: Line, at: Ps, fabric: &mut Fabric) -> Ps;
-    /// Whether it answers at once from now on and takes up no time of its own: see [`super::warm`].
-    fn set_untimed(&mut self, untimed: bool);
-}
-
-macro_rules! homes {
-    ($($(#[$doc:meta])* $name:ident($home:ty),)*) => {
-        /// The homes that there are.
-        #[derive(Clone, Debug, Serialize, Deserialize)]
-        pub(super) enum AnyHome {
-            $($(#[$doc])* $name(Box<$home>),)*
-        }
-
-        impl Home for AnyHome {
-            fn has(&self, line: Line) -> bool {
-                match self { $(AnyHome::$name(home) => home.has(line),)* }
-            }
-            fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps {
-                match self { $(AnyHome::$name(home) => home.read(line, at, fabric, path),)* }
-            }
-            fn write(&mut self, line: Line, at: Ps, fabric: &mut Fabric) -> Ps {
-                match self { $(AnyHome::$name(home) => home.write(line, at, fabric),)* }
-            }
-            fn set_untimed(&mut self, untimed: bool) {
-                match self { $(AnyHome::$name(home) => home.set_untimed(untimed),)* }
-            }
-        }
-    };
-}
-
-homes! {
-    /// Tables in a stacked DRAM, a copy at each socket.
-    Stack(TablesInStack),
 }
 
 /// See the module header.
@@ -233,6 +189,56 @@ impl Behind {
     pub(super) fn peak_bytes_per_s(&self) -> f64 {
         let at_once = || self.drams.iter().map(Dram::peak_bytes_per_s).sum();
         self.pending.as_ref().map_or_else(at_once, |pending| pending.peak_bytes_per_s())
+    }
+}
+
+/// Tails, as who asks what is behind sees them.
+impl Behind {
+    /// What the tails have of `line` is out of date.
+    #[inline]
+    pub(super) fn supersede(&mut self, line: Line) {
+        if let Some(tails) = &mut self.tails {
+            tails.supersede(line);
+        }
+    }
+
+    /// Whether a tail has `line`.
+    #[inline]
+    pub(super) fn tail_has(&self, line: Line) -> bool {
+        self.tails.as_ref().is_some_and(|tails| tails.has(line))
+    }
+
+    /// Reads `line` for a core at `at` if a tail has it: when it is there. The tail keeps it unless the core is to write it.
+    #[inline]
+    fn read_tail(&mut self, line: Line, write: bool, at: Ps, path: &mut Path) -> Option<Ps> {
+        let tails = self.tails.as_deref_mut().filter(|tails| tails.has(line))?;
+        tails.answered(write);
+        Some(at + self.fabric.reach_nic(at, path))
+    }
+}
+
+/// Fills under way, as who asks what is behind sees them.
+impl Behind {
+    /// A device wants `line`, which a cache has: it may be on its way.
+    #[inline]
+    pub(super) fn join_for_device(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending {
+            pending.join_for_device(line);
+        }
+    }
+
+    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
+    #[inline]
+    pub(super) fn overwritten(&mut self, line: Line) {
+        if let Some(pending) = &mut self.pending {
+            pending.overwritten(line);
+        }
+    }
+
+    /// A core has found `line`: what it waits under where that is still on its way.
+    #[inline]
+    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
+        self.pending.as_mut()?.join(line, asked)
     }
 }
 

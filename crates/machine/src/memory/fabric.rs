@@ -12,7 +12,7 @@ use stats::{Path, Reason};
 use units::{CoreId, LINE_BYTES, Line, Ps};
 
 use super::extent::Extent;
-use super::sockets::{HomeSocket, MOST_SOCKETS, SocketsSpec};
+use super::socket_spec::{HomeSocket, MOST_SOCKETS, SocketsSpec};
 
 /// Bytes of a message without data, and what a message with a line has beyond it (assumed: a flit of 16 bytes, a
 /// little less than UPI's 192 bits with their checks).

@@ -29,6 +29,8 @@ mod engines_tests;
 mod exclusions;
 mod extent;
 mod fabric;
+mod home;
+mod homes;
 mod in_flight;
 mod latest;
 #[cfg(test)]
@@ -42,6 +44,7 @@ mod rows_tests;
 mod snooping;
 #[cfg(test)]
 mod snooping_tests;
+mod socket_spec;
 mod sockets;
 #[cfg(test)]
 mod sockets_tests;
@@ -70,7 +73,7 @@ pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{Answer, Transaction};
 pub use snooping::{MesiState, SnoopCounters, Supplied};
-pub use sockets::{HomeSocket, SocketsSpec};
+pub use socket_spec::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};

@@ -13,7 +13,6 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
-use super::behind::Behind;
 use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished, Work};
 use crate::{MachineError, Reply, Response, Served};
 
@@ -44,6 +43,7 @@ pub(super) struct Pending {
     ahead: Ps,
     fills: Vec<Fill>,
     free: Vec<u32>,
+    #[serde(serialize_with = "units::arrays::in_order")]
     by_line: FxHashMap<u64, u32>,
     tickets: u64,
     transactions: Transactions,
@@ -216,6 +216,27 @@ impl Pending {
         let Asked { core, path, ready, distance, served, copy } = *by;
         self.wait(fill, Waiter::Core { core, ticket, served, asked, path, ready, distance, copy });
         ticket
+    }
+
+    /// A device wants `line`, which a cache has: it may be on its way.
+    pub(super) fn join_for_device(&mut self, line: Line) {
+        if self.open.is_some()
+            && let Some(fill) = self.under_way(line)
+        {
+            self.device(fill);
+        }
+    }
+
+    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
+    pub(super) fn overwritten(&mut self, line: Line) {
+        self.by_line.remove(&line.0);
+    }
+
+    /// A core has found `line`: what it waits under where that is still on its way.
+    #[inline]
+    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
+        let fill = self.under_way(line).filter(|_| !self.untimed)?;
+        Some(self.core(fill, asked, false))
     }
 
     /// The present transaction of a device, if there is one, waits for `fill`.
@@ -483,34 +504,5 @@ impl Hierarchy {
                 self.wait_for(ticket).unwrap_or(Response { at: now, served: Served::Dram, path: Path::default() })
             }
         }
-    }
-}
-
-impl Behind {
-    /// A device wants `line`, which a cache has: it may be on its way.
-    #[inline]
-    pub(super) fn join_for_device(&mut self, line: Line) {
-        if let Some(pending) = &mut self.pending
-            && pending.open.is_some()
-            && let Some(fill) = pending.under_way(line)
-        {
-            pending.device(fill);
-        }
-    }
-
-    /// A device has written all of `line`: who asks for it from now on does not wait for DRAM.
-    #[inline]
-    pub(super) fn overwritten(&mut self, line: Line) {
-        if let Some(pending) = &mut self.pending {
-            pending.by_line.remove(&line.0);
-        }
-    }
-
-    /// A core has found `line`: what it waits under where that is still on its way.
-    #[inline]
-    pub(super) fn join(&mut self, line: Line, asked: &Asked) -> Option<Ticket> {
-        let pending = self.pending.as_mut().filter(|pending| !pending.untimed)?;
-        let fill = pending.under_way(line)?;
-        Some(pending.core(fill, asked, false))
     }
 }

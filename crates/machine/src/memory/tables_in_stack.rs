@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps};
 
-use super::Hierarchy;
-use super::behind::{AnyHome, Behind, Home};
 use super::fabric::Fabric;
+use super::home::Home;
 use crate::MachineError;
 use crate::stacked::{Stacked, StackedSpec, Turn};
 
@@ -70,51 +69,34 @@ pub(super) struct TablesInStack {
 }
 
 impl TablesInStack {
-    #[cfg(test)]
-    pub(super) fn bank_of(&self, line: Line) -> usize {
-        self.memories[0].bank_of(line)
-    }
-}
-
-impl Hierarchy {
-    /// Puts the lines of `ranges` into a stacked DRAM. `path` is where the specification stands.
+    /// The lines of `ranges`, at each of `sockets`. `path` is where the specification stands.
     ///
     /// # Errors
     /// A memory that cannot be or that nothing is in.
-    pub fn put_into_stack(
-        &mut self,
+    pub(super) fn new(
         spec: &StackedTablesSpec,
         ranges: Vec<Range<u64>>,
+        sockets: usize,
         seed: Seed,
         path: &str,
-    ) -> Result<(), MachineError> {
+    ) -> Result<TablesInStack, MachineError> {
         if spec.holds.is_empty() {
             let remedy = "leave machine.stacked out to have no stacked DRAM";
             return Err(MachineError::new(format!("{path}.holds"), "[]", "one name or more", remedy.into()));
         }
         // Each draws its own service times.
         let of = |socket| Stacked::new(&spec.memory, &format!("{path}.memory"), Seed(seed.0.wrapping_add(socket)));
-        let memories = (0..self.behind.fabric.sockets() as u64).map(of).collect::<Result<Vec<_>, _>>()?;
-        let link = spec.memory.link();
-        let tables = TablesInStack { memories, link, ranges, counters: StackedCounters::default() };
-        self.behind.homes.retain(|home| !matches!(home, AnyHome::Stack(_)));
-        self.behind.homes.push(AnyHome::Stack(Box::new(tables)));
-        Ok(())
+        let memories = (0..sockets as u64).map(of).collect::<Result<Vec<_>, _>>()?;
+        Ok(TablesInStack { memories, link: spec.memory.link(), ranges, counters: StackedCounters::default() })
     }
 
-    /// What the stacked DRAM has done; [`None`] without one.
-    pub fn stack_counters(&self) -> Option<StackedCounters> {
-        self.behind.stack().map(|stack| stack.counters)
+    pub(super) fn counters(&self) -> StackedCounters {
+        self.counters
     }
-}
 
-impl Behind {
-    pub(super) fn stack(&self) -> Option<&TablesInStack> {
-        self.homes.iter().find_map(|home| match home {
-            AnyHome::Stack(stack) => Some(&**stack),
-            #[allow(unreachable_patterns, reason = "it is the only one so far")]
-            _ => None,
-        })
+    #[cfg(test)]
+    pub(super) fn bank_of(&self, line: Line) -> usize {
+        self.memories[0].bank_of(line)
     }
 }
 

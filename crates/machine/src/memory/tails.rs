@@ -9,11 +9,9 @@
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::Path;
 use units::{Line, Ps};
 
 use super::Hierarchy;
-use super::behind::Behind;
 use crate::MachineError;
 
 /// Lines of a queue at the most.
@@ -41,6 +39,7 @@ pub(super) struct Tails {
     cells: usize,
     queues: Vec<Vec<Line>>,
     /// By line: whose it is.
+    #[serde(serialize_with = "units::arrays::in_order")]
     held: FxHashMap<u64, u32>,
     /// Whose packet the present request of a device writes.
     queue: Option<u32>,
@@ -53,6 +52,23 @@ pub(super) struct Tails {
 }
 
 impl Tails {
+    /// Whether a queue's tail has `line`.
+    #[inline]
+    pub(super) fn has(&self, line: Line) -> bool {
+        self.held.contains_key(&line.0)
+    }
+
+    /// `line` is out of date.
+    pub(super) fn supersede(&mut self, line: Line) {
+        let held = self.remove(line);
+        self.counters.replaced += u64::from(held);
+    }
+
+    /// A core has got a line, which stays unless the core is to write it.
+    pub(super) fn answered(&mut self, write: bool) {
+        self.counters.to_cores += u64::from(!write);
+    }
+
     fn remove(&mut self, line: Line) -> bool {
         let Some(queue) = self.held.remove(&line.0) else { return false };
         self.queues[queue as usize].retain(|held| *held != line);
@@ -180,31 +196,5 @@ impl Hierarchy {
         if self.behind.tails.as_ref().is_some_and(|tails| !tails.copies) {
             self.bypasses(line);
         }
-    }
-}
-
-impl Behind {
-    /// What the tails have of `line` is out of date.
-    #[inline]
-    pub(super) fn supersede(&mut self, line: Line) {
-        if let Some(tails) = &mut self.tails
-            && tails.remove(line)
-        {
-            tails.counters.replaced += 1;
-        }
-    }
-
-    /// Whether a tail has `line`.
-    #[inline]
-    pub(super) fn tail_has(&self, line: Line) -> bool {
-        self.tails.as_ref().is_some_and(|tails| tails.held.contains_key(&line.0))
-    }
-
-    /// Reads `line` for a core at `at` if a tail has it: when it is there. The tail keeps it unless the core is to write it.
-    #[inline]
-    pub(super) fn read_tail(&mut self, line: Line, write: bool, at: Ps, path: &mut Path) -> Option<Ps> {
-        let tails = self.tails.as_deref_mut().filter(|tails| tails.held.contains_key(&line.0))?;
-        tails.counters.to_cores += u64::from(!write);
-        Some(at + self.fabric.reach_nic(at, path))
     }
 }
