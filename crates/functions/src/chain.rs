@@ -17,7 +17,7 @@
 //! **See also** the members.
 
 use packet::Packet;
-use probe::{Probe, Rebase, RegionId, RegionSpec, Seen};
+use probe::{Behind, Probe, Pushes, RegionId, RegionSpec, Seen};
 use units::{PortId, Ps};
 
 use crate::{Function, FunctionError, PacketFunction, Verdict};
@@ -149,6 +149,20 @@ impl PacketFunction for Chain {
     }
 }
 
+/// A member's part of a burst.
+struct Alone<'a> {
+    function: &'a mut Function,
+    now: Ps,
+    burst: &'a mut [Packet],
+    verdicts: &'a mut Vec<Verdict>,
+}
+
+impl Pushes for Alone<'_> {
+    fn push<P: Probe>(self, probe: &mut P) {
+        self.function.process_alone(self.now, self.burst, probe, self.verdicts);
+    }
+}
+
 impl Chain {
     /// As [`PacketFunction::process_burst`]; `done` hears of each member, by its number, when it has done its part of the
     /// burst, so that who has a clock can tell how long each takes.
@@ -168,10 +182,10 @@ impl Chain {
         let (mut left, mut routed) = (burst.len(), false);
         for (i, member) in members.iter_mut().enumerate() {
             let (sites, locks) = (i as u16 * SITES_A_MEMBER, i as u32 * LOCKS_A_MEMBER);
-            let mut part = Rebase::new(&mut *probe, sites, member.regions, locks);
+            let by = Behind { sites, regions: member.regions, locks };
             verdicts.clear();
-            member.function.process_alone(now, &mut burst[..left], &mut part, verdicts);
-            member.share.seen += part.seen;
+            let function = &mut member.function;
+            member.share.seen += probe.behind(by, Alone { function, now, burst: &mut burst[..left], verdicts });
             member.share.packets += left as u64;
             let mut kept = 0;
             for (place, &verdict) in verdicts.iter().enumerate().take(left) {

@@ -62,6 +62,9 @@ pub trait PacketFunction {
     /// `out`, in the order of the burst. A burst may have any length.
     ///
     /// Each packet's part of each stage stands between `probe.begin(id)` and `probe.end(id)`.
+    ///
+    /// It is compiled once a probe: [`probe::Null`] for who forwards, [`probe::Script`] for cores that replay,
+    /// [`probe::Record`] for all others, which are told what the recording has kept.
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>);
 }
 

@@ -17,7 +17,7 @@ pub use copy::CopyLoop;
 pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
 pub use layout::{Layout, Placed, Request, Requests};
 pub use probes::{Count, Event, Null, Record, StackDistance};
-pub use rebase::{Rebase, Seen};
+pub use rebase::{Behind, Pushes, Seen};
 pub use script::{Act, Script, Step};
 
 use units::{LockId, PacketId};
@@ -81,6 +81,18 @@ pub trait Probe {
     #[inline]
     fn end(&mut self, packet: PacketId) {
         let _ = packet;
+    }
+
+    /// Has `member` push, numbered `by` so much behind; says what it pushed. A probe that keeps nothing is told what a
+    /// recording has kept.
+    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen
+    where
+        Self: Sized,
+    {
+        let mut record = Record::new();
+        let seen = record.behind(by, member);
+        record.replay(self);
+        seen
     }
 }
 

@@ -2,7 +2,7 @@
 
 use units::{LINE_BYTES, LockId, PacketId};
 
-use crate::{Access, Probe, Ref, RegionId};
+use crate::{Access, Behind, Probe, Pushes, Ref, RegionId, Seen};
 
 /// Sees nothing and costs nothing: the probe of the real data plane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +14,11 @@ impl Probe for Null {
     fn touch(&mut self, _: Ref) {}
     #[inline(always)]
     fn copy(&mut self, _: Ref, _: Ref) {}
+    #[inline(always)]
+    fn behind<M: Pushes>(&mut self, _: Behind, member: M) -> Seen {
+        member.push(self);
+        Seen::default()
+    }
 }
 
 /// Counts references by kind, lines, and instructions.
@@ -246,6 +251,33 @@ impl Probe for Record {
     #[inline]
     fn end(&mut self, packet: PacketId) {
         self.raw.push(Raw::word(Kind::End, 0, packet.0));
+    }
+    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen {
+        let from = self.raw.len();
+        member.push(self);
+        let mut seen = Seen::default();
+        for raw in &mut self.raw[from..] {
+            raw.site = raw.site.wrapping_add(by.sites);
+            match raw.kind {
+                Kind::Touch(access) => {
+                    raw.region = by.region(RegionId(raw.region)).0;
+                    seen.touch(access);
+                }
+                Kind::Work => seen.instructions += raw.word,
+                Kind::Lock | Kind::Unlock => raw.word = by.lock(LockId(raw.word as u32)).0.into(),
+                Kind::Copy | Kind::Latch | Kind::Begin | Kind::End => {}
+            }
+        }
+        // The two references behind a copy have been counted as such.
+        let mut at = from;
+        while let Some((event, next)) = self.event(at) {
+            if let Event::Copy { src, dst } = event {
+                seen.references -= 2;
+                seen.copy(src, dst);
+            }
+            at = next;
+        }
+        seen
     }
 }
 

@@ -1,24 +1,41 @@
-//! A probe for one member of a chain: its sites, tables and locks behind those before it.
+//! The sites, tables and locks of one member of a chain behind those of the members before it.
+//!
+//! A recording that keeps what is pushed is numbered when the member has pushed it, so that a member's code is compiled for
+//! no other probe than that of a function alone.
 
-use units::{LockId, PacketId};
+use units::LockId;
 
-use crate::{Access, Probe, Ref, RegionId};
+use crate::{Access, CopyLoop, Probe, Ref, RegionId};
 
-/// Passes on what one function of several does, with its sites, tables and locks numbered behind those of the
-/// functions before it, and counts what it sees.
-///
-/// Functions number their sites from 0 and their tables from [`RegionId::FIRST_TABLE`]; several that share a probe
-/// would collide. The packet and its mbuf keep their numbers. Where the probe behind does not listen, nothing is
-/// counted either.
-#[derive(Debug)]
-pub struct Rebase<'a, P> {
-    probe: &'a mut P,
-    /// Added to sites, to numbers of tables, and to locks.
-    sites: u16,
-    regions: u16,
-    locks: u32,
-    /// What has passed.
-    pub seen: Seen,
+/// By how much the numbers of a member stand behind its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Sites.
+    pub sites: u16,
+    /// Regions, but for those of the packet.
+    pub regions: u16,
+    /// Locks.
+    pub locks: u32,
+}
+
+impl Behind {
+    /// A region's number.
+    #[inline(always)]
+    pub(crate) fn region(self, region: RegionId) -> RegionId {
+        if region.is_of_packet() { region } else { RegionId(region.0 + self.regions) }
+    }
+
+    /// A lock's number.
+    #[inline(always)]
+    pub(crate) fn lock(self, lock: LockId) -> LockId {
+        LockId(lock.0 + self.locks)
+    }
+}
+
+/// What pushes into whichever probe it is given.
+pub trait Pushes {
+    /// Pushes.
+    fn push<P: Probe>(self, probe: &mut P);
 }
 
 /// What a function did, in numbers.
@@ -43,95 +60,64 @@ pub struct Seen {
     pub instructions: u64,
 }
 
-impl<'a, P: Probe> Rebase<'a, P> {
-    /// Numbers from `sites`, `regions` and `locks` on, instead of from where the function does.
+impl Seen {
     #[inline(always)]
-    pub fn new(probe: &'a mut P, sites: u16, regions: u16, locks: u32) -> Rebase<'a, P> {
-        Rebase { probe, sites, regions, locks, seen: Seen::default() }
-    }
-
-    #[inline(always)]
-    fn numbered(&self, r: Ref) -> Ref {
-        let region = if r.region.is_of_packet() { r.region } else { RegionId(r.region.0 + self.regions) };
-        Ref { region, site: r.site + self.sites, ..r }
-    }
-}
-
-impl<P: Probe> Probe for Rebase<'_, P> {
-    const LIVE: bool = P::LIVE;
-
-    #[inline(always)]
-    fn touch(&mut self, r: Ref) {
-        if const { P::LIVE } {
-            match r.access {
-                Access::Prefetch => self.seen.prefetches += 1,
-                _ => self.seen.references += 1,
-            }
-            self.probe.touch(self.numbered(r));
+    pub(crate) fn touch(&mut self, access: Access) {
+        match access {
+            Access::Prefetch => self.prefetches += 1,
+            _ => self.references += 1,
         }
     }
 
-    #[inline(always)]
-    fn copy(&mut self, src: Ref, dst: Ref) {
-        if const { P::LIVE } {
-            self.seen.references += 2 * crate::CopyLoop::new(src, dst).count() as u64;
-            self.probe.copy(self.numbered(src), self.numbered(dst));
-        }
-    }
-
-    #[inline(always)]
-    fn work(&mut self, site: u16, instructions: u32) {
-        if const { P::LIVE } {
-            self.seen.instructions += u64::from(instructions);
-            self.probe.work(site + self.sites, instructions);
-        }
-    }
-
-    #[inline(always)]
-    fn latch(&mut self, site: u16) {
-        self.probe.latch(site + self.sites);
-    }
-
-    #[inline(always)]
-    fn lock(&mut self, lock: LockId) {
-        self.probe.lock(LockId(lock.0 + self.locks));
-    }
-
-    #[inline(always)]
-    fn unlock(&mut self, lock: LockId) {
-        self.probe.unlock(LockId(lock.0 + self.locks));
-    }
-
-    #[inline(always)]
-    fn begin(&mut self, packet: PacketId) {
-        self.probe.begin(packet);
-    }
-
-    #[inline(always)]
-    fn end(&mut self, packet: PacketId) {
-        self.probe.end(packet);
+    pub(crate) fn copy(&mut self, src: Ref, dst: Ref) {
+        self.references += 2 * CopyLoop::new(src, dst).count() as u64;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::PacketId;
+
     use super::*;
-    use crate::{Event, Null, Record};
+    use crate::{Count, Event, Null, Record, Script};
+
+    const BEHIND: Behind = Behind { sites: 100, regions: 5, locks: 1 << 26 };
+
+    /// A member, with some of everything.
+    struct Member;
+
+    impl Pushes for Member {
+        fn push<P: Probe>(self, probe: &mut P) {
+            probe.begin(PacketId(1));
+            probe.touch(Ref::load(RegionId::PACKET, 3, 4, 7));
+            probe.touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 8).with_access(Access::Prefetch));
+            probe.copy(Ref::load(RegionId::PACKET, 0, 100, 9), Ref::store(RegionId(17), 0, 100, 10));
+            probe.work(11, 40);
+            probe.lock(LockId(2));
+            probe.latch(12);
+            probe.unlock(LockId(2));
+            probe.end(PacketId(1));
+            probe.work(13, 2);
+        }
+    }
+
+    const SEEN: Seen = Seen { references: 5, prefetches: 1, instructions: 42 };
+
+    /// As a chain pushes what comes before, and the member.
+    fn pushed<P: Probe>(mut probe: P) -> (P, Seen) {
+        probe.begin(PacketId(1));
+        probe.work(1, 9);
+        probe.touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 1));
+        probe.end(PacketId(1));
+        let seen = probe.behind(BEHIND, Member);
+        (probe, seen)
+    }
 
     #[test]
     fn tables_sites_and_locks_move_and_the_packet_does_not() {
-        let mut record = Record::new();
-        let mut probe = Rebase::new(&mut record, 100, 5, 1 << 26);
-        probe.touch(Ref::load(RegionId::PACKET, 3, 4, 7));
-        probe.touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 8).with_access(Access::Prefetch));
-        probe.copy(Ref::load(RegionId::PACKET, 0, 100, 9), Ref::store(RegionId(17), 0, 100, 10));
-        probe.work(11, 40);
-        probe.lock(LockId(2));
-        probe.latch(12);
-        probe.unlock(LockId(2));
-        let seen = Seen { references: 5, prefetches: 1, instructions: 40 };
-        assert_eq!(probe.seen, seen);
-        let events: Vec<_> = record.iter().collect();
+        let (record, seen) = pushed(Record::new());
+        assert_eq!(seen, SEEN);
+        let events: Vec<_> = record.iter().skip(5).collect();
         assert_eq!(events[0], Event::Touch(Ref::load(RegionId::PACKET, 3, 4, 107)));
         assert!(matches!(events[1], Event::Touch(r) if r.region == RegionId(21) && r.site == 108));
         assert!(
@@ -139,16 +125,37 @@ mod tests {
         );
         assert_eq!(events[3], Event::Work { site: 111, instructions: 40 });
         assert_eq!(events[4], Event::Lock(LockId((1 << 26) + 2)));
-        assert_eq!(events[5..], [Event::Latch { site: 112 }, Event::Unlock(LockId((1 << 26) + 2))]);
+        assert_eq!(events[5..7], [Event::Latch { site: 112 }, Event::Unlock(LockId((1 << 26) + 2))]);
+        assert_eq!(
+            record.event(2),
+            Some((Event::Touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 1)), 3)),
+            "what came before"
+        );
     }
 
     #[test]
-    fn nothing_is_counted_for_a_probe_that_does_not_listen() {
-        let mut null = Null;
-        let mut probe = Rebase::new(&mut null, 1, 1, 1);
-        probe.touch(Ref::load(RegionId::PACKET, 0, 4, 0));
-        probe.work(0, 9);
-        assert_eq!(probe.seen, Seen::default());
-        const { assert!(!<Rebase<'_, Null> as Probe>::LIVE && !<(Null, &mut Null) as Probe>::LIVE) };
+    fn every_probe_is_told_the_same() {
+        let (record, _) = pushed(Record::new());
+        let (script, seen) = pushed(Script::new());
+        assert_eq!(seen, SEEN);
+        let mut again = Script::new();
+        record.replay(&mut again);
+        let all = |script: &Script| {
+            let mut at = 0;
+            let mut steps = Vec::new();
+            while let Some(step) = script.step(at) {
+                let (act, next) = script.act(at);
+                steps.push((step.instructions(), act));
+                at = next;
+            }
+            (steps, script.trailing())
+        };
+        assert_eq!(all(&script), all(&again));
+        let (both, seen) = pushed((Count::default(), Record::new()));
+        let mut count = Count::default();
+        record.replay(&mut count);
+        assert_eq!((both.0, seen), (count, SEEN));
+        assert!(both.1.iter().eq(record.iter()));
+        assert_eq!(pushed(Null).1, Seen::default());
     }
 }

@@ -2,7 +2,7 @@
 
 use units::{LockId, PacketId};
 
-use crate::{Access, Probe, Ref, RegionId};
+use crate::{Access, Behind, Probe, Pushes, Ref, RegionId, Seen};
 
 /// What a core replays: a recording without what cores do not look at.
 ///
@@ -94,6 +94,12 @@ impl Step {
             }
             _ => None,
         }
+    }
+
+    /// A reference of a member of a chain.
+    #[inline(always)]
+    fn number(&mut self, by: Behind) {
+        (self.region, self.site) = (by.region(RegionId(self.region)).0, self.site + by.sites);
     }
 
     #[inline(always)]
@@ -218,6 +224,38 @@ impl Probe for Script {
     #[inline]
     fn end(&mut self, _: PacketId) {
         self.push(Kind::End, 0);
+    }
+    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen {
+        let (from, carried) = (self.steps.len(), self.carried);
+        member.push(self);
+        // What was carried before is in the first step, or still carried.
+        let mut seen = Seen { instructions: self.carried.wrapping_sub(carried), ..Seen::default() };
+        let mut at = from;
+        while let Some(step) = self.steps.get_mut(at) {
+            seen.instructions = seen.instructions.wrapping_add(step.instructions().into());
+            at += 1;
+            match step.kind {
+                Kind::Touch(access) => {
+                    seen.touch(access);
+                    step.number(by);
+                }
+                Kind::Copy => {
+                    let sides = self.steps.get_mut(at..at + 2).unwrap_or_default();
+                    sides.iter_mut().for_each(|side| side.number(by));
+                    if let [src, dst] = sides
+                        && let (Some(src), Some(dst)) = (src.reference(), dst.reference())
+                    {
+                        seen.copy(src, dst);
+                    }
+                    at += 2;
+                }
+                Kind::Lock | Kind::Unlock => {
+                    step.word = step.word & !WORD | u64::from(by.lock(LockId((step.word & WORD) as u32)).0);
+                }
+                Kind::Begin | Kind::End | Kind::Nothing => {}
+            }
+        }
+        seen
     }
 }
 

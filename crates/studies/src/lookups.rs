@@ -7,7 +7,7 @@
 
 use functions::PacketFunction;
 use packet::Packet;
-use probe::{Probe, Ref, RegionId};
+use probe::{Probe, Record, Ref, RegionId};
 use units::PacketId;
 
 use crate::slices::Lookups;
@@ -77,6 +77,8 @@ pub fn record(
         let told = "its tables have 2^31 lines or more: allowed are less (use a smaller table or longer lines)";
         return Err(wrong("function", told.into()));
     }
+    // Functions are compiled for the probe of all studies.
+    let mut record = Record::new();
     let mut all: Vec<Vec<u32>> = Vec::new();
     let (mut frames, mut verdicts, mut taken) = (Vec::new(), Vec::new(), 0u64);
     let mut more = true;
@@ -95,7 +97,9 @@ pub fn record(
         let Some(now) = frames.last().map(|frame| frame.arrival) else { break };
         let n = frames.len();
         verdicts.clear();
-        function.process_burst(now, &mut frames, &mut seen, &mut verdicts);
+        record.clear();
+        function.process_burst(now, &mut frames, &mut record, &mut verdicts);
+        record.replay(&mut seen);
         all.extend(seen.of[..n].iter_mut().map(std::mem::take));
         if taken % CHECKED < burst as u64 && !go_on() {
             return Ok(None);

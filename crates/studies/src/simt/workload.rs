@@ -13,6 +13,7 @@ use functions::{
 };
 use machine::simt::{KernelSpec, LaneRecorder, Lanes};
 use packet::{Packet, Prefix};
+use probe::Record;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use units::{PacketRate, Ps};
@@ -256,10 +257,14 @@ fn record<F: PacketFunction>(mut function: F, packets: &[Packet]) -> Result<(Wor
         return Err(wrong("workload", format!("{} needs tables of {bytes} B", function.name()), "32 GiB of tables"));
     };
     let (mut burst, mut verdicts, mut dropped) = ([Packet::default()], Vec::new(), 0);
+    // Functions are compiled for the probe of all studies.
+    let mut record = Record::new();
     for packet in packets {
         burst[0].clone_from(packet);
         verdicts.clear();
-        function.process_burst(Ps::ZERO, &mut burst, &mut recorder, &mut verdicts);
+        record.clear();
+        function.process_burst(Ps::ZERO, &mut burst, &mut record, &mut verdicts);
+        record.replay(&mut recorder);
         recorder.end_lane();
         dropped += u64::from(matches!(verdicts.first(), Some(Verdict::Drop(_))));
     }
