@@ -196,7 +196,7 @@ impl Hierarchy {
                 let by = Requester::Core(src.core);
                 self.enter(by);
                 let clear = self.take_from_caches(to, u64::from(dst.bytes) == LINE_BYTES, by, loaded.at);
-                self.behind.write(to, clear).1;
+                self.behind.write(to, clear);
                 return Response { served: Served::Engine, ..loaded };
             }
             CopyEngineSpec::Dma { setup, rate, notice } => {
