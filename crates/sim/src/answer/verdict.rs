@@ -218,6 +218,19 @@ struct Facts<'a> {
     stationary: Option<bool>,
 }
 
+/// How busy the cores are.
+struct Load {
+    cores: usize,
+    /// The busiest one's share of time, and which it is.
+    most: f64,
+    busiest: usize,
+    least: f64,
+    /// So many have no time left.
+    saturated: usize,
+    /// The buses of DRAM have no time left.
+    memory_full: bool,
+}
+
 impl Facts<'_> {
     fn of(result: &RunResult) -> Facts<'_> {
         let m = &result.measured.measure;
@@ -408,9 +421,21 @@ impl Facts<'_> {
 
     /// Which resource ran out, or how much is left.
     fn limits(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
-        let scenario = &self.result.scenario;
-        let lost = |loss: Loss| self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0);
-        let cores = self.busy.len();
+        let load = self.load();
+        self.cores_and_rings(&load, reasons, advice);
+        self.pool(reasons, advice);
+        self.pcie(reasons, advice);
+        self.packet_buffer(reasons, advice);
+        self.queues(&load, reasons, advice);
+        self.dram(&load, reasons, advice);
+    }
+
+    /// Packets lost for that reason.
+    fn lost_for(&self, loss: Loss) -> u64 {
+        self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0)
+    }
+
+    fn load(&self) -> Load {
         let (most, busiest) = self
             .busy
             .iter()
@@ -418,10 +443,21 @@ impl Facts<'_> {
             .enumerate()
             .map(|(i, b)| (b, i))
             .fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
-        let least = self.busy.iter().copied().fold(f64::INFINITY, f64::min);
-        let saturated = self.busy.iter().filter(|b| **b > SATURATED).count();
-        let ring = lost(Loss::NoRxDescriptor);
-        let memory_full = self.dram_shares().is_some_and(|shares| shares.idle < DRAM_IDLE);
+        Load {
+            cores: self.busy.len(),
+            most,
+            busiest,
+            least: self.busy.iter().copied().fold(f64::INFINITY, f64::min),
+            saturated: self.busy.iter().filter(|b| **b > SATURATED).count(),
+            memory_full: self.dram_shares().is_some_and(|shares| shares.idle < DRAM_IDLE),
+        }
+    }
+
+    /// The cores, and the receive rings that they empty.
+    fn cores_and_rings(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let Load { cores, most, busiest, least, saturated, memory_full } = *load;
+        let ring = self.lost_for(Loss::NoRxDescriptor);
         if ring > 0 {
             let n = scenario.nic.rx_descriptors;
             let lead = format!("{} packets found no free receive descriptor", count(ring));
@@ -466,14 +502,19 @@ impl Facts<'_> {
                 ));
             }
         }
+    }
+
+    /// The mempool.
+    fn pool(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
         let wanted: u64 = self.result.measured.counts.cores.iter().map(|c| c.rx_nombuf).sum();
-        if wanted > 0 || lost(Loss::NoMbuf) > 0 {
+        if wanted > 0 || self.lost_for(Loss::NoMbuf) > 0 {
             let pool = scenario.mempool.size;
             let holders = scenario.holders();
             reasons.push(format!(
                 "The pool was starved: drivers wanted {} mbufs that it did not have, and {} packets found descriptors without mbufs. Of its {} mbufs receive rings hold up to {}, {}transmit queues {}, the cores' caches {}.",
                 count(wanted),
-                count(lost(Loss::NoMbuf)),
+                count(self.lost_for(Loss::NoMbuf)),
                 count(pool.into()),
                 count(holders.received()),
                 if holders.queued() > 0 { format!("software queues {}, ", count(holders.queued())) } else { String::new() },
@@ -482,6 +523,11 @@ impl Facts<'_> {
             ));
             advice.push(format!("The mempool is too small for what holds mbufs: try a larger one (--set mempool.size={}), or shorter rings and queues.", holders.most()));
         }
+    }
+
+    /// PCIe, and the NIC's packet memory that it empties.
+    fn pcie(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
         let rate = scenario.nic.pcie.rate;
         let span = self.result.measured.counts.span.as_secs();
         let gbps = |bytes: u64| bytes as f64 * 8.0 / span / 1e9;
@@ -489,7 +535,7 @@ impl Facts<'_> {
             (gbps(self.result.measured.counts.pcie_bytes.0), gbps(self.result.measured.counts.pcie_bytes.1));
         let (carried_up, carried_down) = self.result.measured.counts.pcie_carried;
         let (busy_up, busy_down) = (gbps(carried_up) / rate.gbps(), gbps(carried_down) / rate.gbps());
-        let fifo = lost(Loss::NicFifoFull);
+        let fifo = self.lost_for(Loss::NicFifoFull);
         if fifo > 0 {
             reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload and its headers, of {rate}).", count(fifo), percent(busy_up), digits(up)));
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
@@ -498,7 +544,12 @@ impl Facts<'_> {
             reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload and its headers, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
         }
-        let buffer = lost(Loss::NoBuffer);
+    }
+
+    /// The packet buffer.
+    fn packet_buffer(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let buffer = self.lost_for(Loss::NoBuffer);
         if buffer > 0
             && let Some(spec) = &scenario.buffer
         {
@@ -530,7 +581,13 @@ impl Facts<'_> {
                 ));
             }
         }
-        let queue = lost(Loss::QueueFull);
+    }
+
+    /// Software queues and transmit rings.
+    fn queues(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let Load { cores, saturated, memory_full, .. } = *load;
+        let queue = self.lost_for(Loss::QueueFull);
         if queue > 0 {
             let workers = cores - scenario.receiving_cores() as usize;
             let state = if saturated > 0 {
@@ -546,7 +603,7 @@ impl Facts<'_> {
                 ));
             }
         }
-        let tx = lost(Loss::NoTxDescriptor);
+        let tx = self.lost_for(Loss::NoTxDescriptor);
         if tx > 0 {
             let ports = scenario.nic.ports;
             reasons.push(format!(
@@ -555,6 +612,12 @@ impl Facts<'_> {
             ));
             advice.push(format!("The transmit side is the limit: try more ports (--set nic.ports={}) or longer queues (nic.tx_descriptors).", ports + 1));
         }
+    }
+
+    /// DRAM.
+    fn dram(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let memory_full = load.memory_full;
         let bandwidth = dram_bandwidth(&self.result.measured);
         if let Some(shares) = self.dram_shares().filter(|_| memory_full) {
             let gaps = [
