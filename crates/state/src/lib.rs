@@ -182,7 +182,7 @@ macro_rules! state {
         impl $crate::State for $name $(<$life>)? {
             fn write(&self, to: &mut $crate::Writer) -> Result<(), $crate::StateError> {
                 let $name { $($value,)* $($array,)* $($part,)* $($($described,)*)? $($built: _,)* } = self;
-                const SHAPE: u32 = $crate::shape(stringify!($name $($value)* / $($array)* / $($part)*));
+                const SHAPE: u32 = $crate::shape(stringify!($name $($value)* / $($array)* / $($part)* / $($($described)*)?));
                 to.value(&u64::from(SHAPE))?;
                 $(to.value($value)?;)*
                 $(to.array(&$array[..])?;)*
@@ -193,7 +193,7 @@ macro_rules! state {
 
             fn read(&mut self, from: &mut $crate::Reader) -> Result<(), $crate::StateError> {
                 let $name { $($value,)* $($array,)* $($part,)* $($($described,)*)? $($built: _,)* } = self;
-                const SHAPE: u32 = $crate::shape(stringify!($name $($value)* / $($array)* / $($part)*));
+                const SHAPE: u32 = $crate::shape(stringify!($name $($value)* / $($array)* / $($part)* / $($($described)*)?));
                 from.is_as("fields", stringify!($name), u64::from(SHAPE))?;
                 $(*$value = from.value()?;)*
                 $(from.array(&mut $array[..])?;)*

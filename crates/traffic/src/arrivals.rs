@@ -100,17 +100,22 @@ enum Process {
 /// The state of a modulated process; the others have none.
 impl state::State for Process {
     fn write(&self, to: &mut state::Writer) -> Result<(), state::StateError> {
+        // Which process at which rate: a server's load is not the scenario's.
         match self {
             Process::Modulated(modulated) => modulated.write(to),
-            Process::Fixed { .. } | Process::Poisson { .. } => Ok(()),
+            Process::Fixed { gap, .. } => to.value(&(1u64, gap.to_bits())),
+            Process::Poisson { gap, .. } => to.value(&(2u64, gap.to_bits())),
         }
     }
 
     fn read(&mut self, from: &mut state::Reader) -> Result<(), state::StateError> {
-        match self {
-            Process::Modulated(modulated) => modulated.read(from),
-            Process::Fixed { .. } | Process::Poisson { .. } => Ok(()),
-        }
+        let (process, gap) = match self {
+            Process::Modulated(modulated) => return modulated.read(from),
+            Process::Fixed { gap, .. } => (1, *gap),
+            Process::Poisson { gap, .. } => (2, *gap),
+        };
+        from.is_as("a process of arrivals", "the traffic", process)?;
+        from.is_as("the bits of the gap between packets", "the traffic", gap.to_bits())
     }
 }
 

@@ -331,9 +331,15 @@ impl Commanded {
     }
 
     /// Has the row of `line` at `home` open, if nothing waits for its channel: what a read takes if nothing is in the way.
-    pub fn touch(&mut self, home: usize, line: Line) -> Ps {
+    /// It is `now`: refreshes up to then have closed what they close.
+    pub fn touch(&mut self, home: usize, line: Line, now: Ps) -> Ps {
         let (channel, place) = self.place(line);
-        self.channels[channel as usize + home * self.per_home].touch(place);
+        let clock = self.clock(now);
+        let channel = &mut self.channels[channel as usize + home * self.per_home];
+        if channel.is_empty() && channel.clock() < clock {
+            drive(channel, Goal::Until(clock), &mut self.found);
+        }
+        channel.touch(place);
         self.time(self.column)
     }
 

@@ -201,6 +201,7 @@ pub struct Dram {
     /// But for the time of the buses, which the lines tell.
     counters: DramCounters,
     /// Nothing waits, and nothing takes a bank or a bus.
+    #[serde(skip)]
     untimed: bool,
 }
 
@@ -502,7 +503,8 @@ impl Dram {
     fn touch(&mut self, line: Line, write: bool, now: Ps) -> Ps {
         let Place { channel, bank, row } = self.place(line);
         let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
-        if now < channel.quiet.0 || now >= channel.quiet.1 {
+        // Who comes late finds what the refresh has left.
+        if now >= channel.quiet.1 {
             channel.look_at(now, &self.timing);
         }
         if bank.epoch != channel.epoch {

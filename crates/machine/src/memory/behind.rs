@@ -120,7 +120,7 @@ impl Behind {
         let here = self.fabric.here();
         let (home, hops) = self.reach_dram(line, at, &mut asked.path);
         match &mut self.pending {
-            Some(pending) if pending.untimed => Fill::At(at + hops + pending.touch(home, line)),
+            Some(pending) if pending.untimed => Fill::At(at + hops + pending.touch(home, line, at)),
             Some(pending) => {
                 asked.ready += hops;
                 Fill::Later(pending.read(here, home, line, at + hops, asked))
@@ -143,7 +143,7 @@ impl Behind {
         let here = self.fabric.here();
         let (home, hops) = self.reach_dram(line, at, path);
         match &mut self.pending {
-            Some(pending) if pending.untimed => at + hops + pending.touch(home, line),
+            Some(pending) if pending.untimed => at + hops + pending.touch(home, line, at),
             Some(pending) => {
                 pending.read_for_device(here, home, line, at + hops);
                 at

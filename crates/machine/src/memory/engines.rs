@@ -104,6 +104,7 @@ pub(super) struct Engine {
     /// may be touched, and when their data are there.
     pub(super) under_way: VecDeque<(u64, u64, [Ps; 2])>,
     /// Copies are made at once: see [`super::warm`].
+    #[serde(skip)]
     pub(super) untimed: bool,
     counters: EngineCounters,
 }

@@ -91,6 +91,7 @@ pub(super) struct Fabric {
     data: Ps,
     homes: Homes,
     /// Nothing takes a link: see [`super::warm`].
+    #[serde(skip)]
     pub(super) untimed: bool,
     counters: SocketCounters,
 }

@@ -13,6 +13,7 @@ use crate::cache::equal_tags;
 pub(super) struct InFlight {
     buckets: Vec<Bucket>,
     /// Nothing is under way: see [`super::warm`].
+    #[serde(skip)]
     pub(super) untimed: bool,
 }
 

@@ -267,6 +267,7 @@ pub(super) struct Llc {
     placement: Option<Box<Placement>>,
     tenants: Option<Box<Tenants>>,
     /// Nothing waits, and nothing takes a slice: see [`super::warm`].
+    #[serde(skip)]
     untimed: bool,
     /// Lines whose data have come in or been written, for tests.
     #[cfg(test)]

@@ -59,6 +59,7 @@ pub(super) struct Pending {
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
     /// Rows are opened, and no request is made: see [`super::warm`].
+    #[serde(skip)]
     pub(super) untimed: bool,
 }
 
@@ -260,15 +261,15 @@ impl Pending {
         self.device(fill);
     }
 
-    /// Has the row of `line` at `home` open, where nothing waits for its channel: what a read takes if nothing is in the way.
-    pub(super) fn touch(&mut self, home: usize, line: Line) -> Ps {
-        self.dram.touch(home, line) + self.there + self.back
+    /// Has the row of `line` at `home` open at `now`, where nothing waits for its channel: what a read takes if nothing is in the way.
+    pub(super) fn touch(&mut self, home: usize, line: Line, now: Ps) -> Ps {
+        self.dram.touch(home, line, now) + self.there + self.back
     }
 
     /// Writes `line`, which is on its way to `home` from `at` on: when it has left.
     pub(super) fn write(&mut self, home: usize, line: Line, at: Ps) -> Ps {
         if self.untimed {
-            self.touch(home, line);
+            self.touch(home, line, at);
             return at + self.there;
         }
         self.dram.hand_in(0, home, line, true, false, at + self.there);

@@ -65,6 +65,8 @@ pub struct Supplied {
     pub shared: u64,
 }
 
+crate::whole!(whole: SnoopCounters { broadcasts, lookups, supplied, invalidations, waited });
+
 /// A broadcast; all zeros where a directory knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cast {
@@ -89,6 +91,7 @@ pub(super) struct Snooping {
     heard: Vec<Ps>,
     /// Who supplies the line of the present request if a private cache does, and when its data leave.
     supplier: Option<(u32, MesiState, Ps)>,
+    #[serde(with = "whole")]
     counters: SnoopCounters,
 }
 

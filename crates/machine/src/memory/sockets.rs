@@ -43,12 +43,12 @@ impl Hierarchy {
         for socket in 0..fabric.sockets() as u8 {
             llcs.push(Some(llc_of(&spec.llc, fabric.sockets_of_cores(), socket, path)?));
         }
+        // Nothing has changed where this fails.
+        let behind = Behind::new(spec, self.cores.len() as u32, fabric, self.llc.latency(), path)?;
         if let Some(first) = llcs[0].take() {
             self.llc = first;
         }
-        self.others = llcs;
-        let cores = self.cores.len() as u32;
-        self.behind = Behind::new(spec, cores, fabric, self.llc.latency(), path)?;
+        (self.others, self.behind) = (llcs, behind);
         Ok(())
     }
 

@@ -30,6 +30,21 @@ pub(super) struct Features {
     tails: Option<u32>,
 }
 
+impl Features {
+    /// Of caches and DRAM alone, with `controllers` or without.
+    pub(super) fn plain(controllers: bool) -> Features {
+        Features {
+            inclusion: Inclusion::NonInclusive,
+            copies: None,
+            controllers,
+            sockets: None,
+            applications: None,
+            stacked: false,
+            tails: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Usual,

@@ -7,7 +7,7 @@
 //!
 //! Time still goes on, in steps as coarse as the caller likes: refreshes close rows and tenants bring lines by it. A prefetcher's
 //! lines come as soon as they are asked for, where in time they wait for a free entry. With controllers the row of a channel is
-//! opened only where no request waits for it.
+//! opened only where no request waits for it; nothing should be under way when time is left out.
 
 use probe::{Access, Request};
 use units::{CoreId, Line, Ps};

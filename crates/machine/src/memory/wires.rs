@@ -46,6 +46,7 @@ pub(super) struct Wires {
     /// By stop and direction away from it: up, down, and in a mesh to the next row and to the one before. Of a bus the first is all.
     links: Vec<Link>,
     /// Nothing waits, and nothing takes a link: see [`super::warm`].
+    #[serde(skip)]
     pub(super) untimed: bool,
 }
 

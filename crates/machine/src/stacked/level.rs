@@ -45,6 +45,7 @@ pub struct Stacked {
     interleaved: u64,
     requests: u64,
     /// Nothing waits, and nothing takes a bank.
+    #[serde(skip)]
     untimed: bool,
 }
 
