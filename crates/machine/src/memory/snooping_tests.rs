@@ -186,7 +186,7 @@ impl Twin {
         }
     }
 
-    fn settle_apart(&mut self, gone: Option<Held>) {
+    fn leaves_l2(&mut self, gone: Option<Held>) {
         let Some(gone) = gone else { return };
         let modified = gone.state == MesiState::Modified;
         if modified || self.inclusion == Inclusion::Victim {
@@ -226,10 +226,10 @@ impl Twin {
             }
         }
         if let Some(near) = near.filter(|_| store.is_none() || state >= Exclusive) {
-            gone.into_iter().for_each(|gone| self.settle_apart(gone));
+            gone.into_iter().for_each(|gone| self.leaves_l2(gone));
             return (near, self.data(core, line));
         }
-        gone.into_iter().for_each(|gone| self.settle_apart(gone));
+        gone.into_iter().for_each(|gone| self.leaves_l2(gone));
         // Everyone else is asked.
         let (mut others, mut dirty) = (None, false);
         let mut best = Invalid;
@@ -261,7 +261,7 @@ impl Twin {
         if near.is_some() {
             // The LLC has taken it away meanwhile.
             let gone = self.l2[core].put(Held { line, value: store.unwrap(), state: Modified });
-            self.settle_apart(gone);
+            self.leaves_l2(gone);
         }
         let in_llc = if dirty { None } else { self.llc.touch(line).copied() };
         let (served, value) = match (in_llc, others) {
