@@ -78,6 +78,19 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/wirespeedd" $(BIN)/wirespeedd
 	@touch $@
 
+# The extension that tests run on: that of `make build` where it is up to date, or else one in cargo's profile of tests, of
+# libraries that cargo's tests link, too. What tests are compiled of is compiled here, so that both have the same features.
+$(STAMPS)/tested: $(STAMPS)/venv $(PACKAGE_FILES)
+	@bash tests/house/tools.sh
+	if ! $(MAKE) --silent --question $(STAMPS)/package; then \
+	  echo 'building the extension and the tests: several minutes the first time'; \
+	  cargo build --workspace --lib --bins --tests --locked; \
+	  $(BIN)/python tests/house/extension.py "$${CARGO_TARGET_DIR:-target}/debug"; \
+	  $(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])'); \
+	  rm -f $(STAMPS)/package; \
+	fi
+	@touch $@
+
 build: $(STAMPS)/package ## Leave the command at .venv/bin/wirespeed
 	@echo 'ready: $(BIN)/wirespeed (try: $(BIN)/wirespeed demo)'
 
@@ -89,7 +102,7 @@ demo: $(STAMPS)/package
 
 # --- checks and tests -------------------------------------------------------------------------------------------------
 
-test: $(STAMPS)/package $(STAMPS)/dev $(STAMPS)/docs
+test: $(STAMPS)/tested $(STAMPS)/dev $(STAMPS)/docs
 	@$(BIN)/python tests/house/suites.py test
 
 test-slow: $(STAMPS)/package $(STAMPS)/dev

@@ -136,6 +136,8 @@ def slow_tests() -> list[Suite]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     if any(marker.startswith("slow") for marker in settings.get("markers", [])):
         suites.append(Suite("pytest, slow ones", ["pytest", "-m", "slow"], pytest))
+    # `make test` runs on the profile of tests.
+    suites.append(Suite("release wheel", ["bash", "tests/house/release.sh"], one))
     return suites
 
 
