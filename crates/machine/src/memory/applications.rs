@@ -284,7 +284,7 @@ impl Hierarchy {
         let share = self.share_of(request.clos);
         let (by, spot) = (Requester::Core(core), self.llc.spot(line));
         self.meet_tenants(spot, now);
-        let cast = self.cast(spot, by, now);
+        let cast = self.protocol.cast(spot, by, now);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, now) };
         let mut path = Path::of(Reason::L2, self.l2_latency);
         let held = cast.answered.since(now + self.l2_latency);
@@ -339,7 +339,7 @@ impl Hierarchy {
 
     /// `line`, read past the LLC, is with a core at `until`: with snooping that supplies others, and not before it has it.
     fn on_its_way(&mut self, line: Line, until: Ps) {
-        if self.snooping.is_some() {
+        if self.protocol.asks_all() {
             self.behind.in_flight.insert(line, until);
         }
     }

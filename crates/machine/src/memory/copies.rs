@@ -203,8 +203,8 @@ impl Hierarchy {
         let dirty = self.invalidate_private(original)?;
         let link = self.across_sockets(original, holders, true, false, at);
         asked.path.push(Reason::SocketLink, link);
-        asked.path.push(Reason::Snoop, self.snoop_latency);
-        asked.ready += link + self.snoop_latency;
+        asked.path.push(Reason::Snoop, self.protocol.answer());
+        asked.ready += link + self.protocol.answer();
         if dirty {
             // Of a store whose turn at the LLC has not come.
             self.before_write_back(original, at);

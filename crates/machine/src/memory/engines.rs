@@ -294,7 +294,7 @@ impl Hierarchy {
     fn clean_here(&mut self, line: Line, now: Ps) -> (Ps, bool) {
         let share = self.share_of(units::Clos(0));
         let spot = self.llc.spot(line);
-        let cast = self.cast(spot, Requester::Device, now);
+        let cast = self.protocol.cast(spot, Requester::Device, now);
         let mut at = self.acknowledged(cast, spot, Requester::Device).max(now);
         let sharers = self.directory.get(line) & self.behind.fabric.cores_here();
         // Modified data go to the LLC.
@@ -341,11 +341,11 @@ impl Hierarchy {
 
     /// All private caches hear that `by` is to write `line` past them, with snooping: when it knows that they have given it up.
     fn cast_to_write(&mut self, line: Line, by: Requester, now: Ps) -> Ps {
-        if self.snooping.is_none() {
+        if !self.protocol.asks_all() {
             return now;
         }
         let spot = self.llc.spot(line);
-        let cast = self.cast(spot, by, now);
+        let cast = self.protocol.cast(spot, by, now);
         let own = if let Requester::Core(core) = by { 1 << core.0 } else { 0 };
         let mut sharers = self.directory.get(line) & !own;
         while sharers != 0 {

@@ -39,6 +39,7 @@ mod llc;
 mod mix;
 mod pending;
 mod placement;
+mod protocol;
 #[cfg(test)]
 mod rows_tests;
 mod snooping;
@@ -98,7 +99,7 @@ use fabric::Fabric;
 use latest::Latest;
 use llc::{Arrival, Llc, Requester, Share, Spot};
 use pending::Asked;
-use snooping::Snooping;
+use protocol::Protocol;
 use tlb::Tlb;
 
 use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
@@ -276,13 +277,11 @@ pub struct Hierarchy {
     io_age: u8,
     l1_latency: Ps,
     l2_latency: Ps,
-    snoop_latency: Ps,
     /// Who answers for lines that no cache has.
     behind: Behind,
     copies: Option<Box<Copies>>,
     engine: Option<Box<Engine>>,
-    /// A directory knows who has a line when left out.
-    snooping: Option<Box<Snooping>>,
+    protocol: Protocol,
     /// The LLCs of several sockets; that of the one that asked last is `llc`, and its place here is empty.
     others: Vec<Option<Llc>>,
     /// Whose lines the LLC tells apart; nobody's when left out.
@@ -368,12 +367,7 @@ impl Hierarchy {
         };
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         let llc_latency = llc.latency();
-        let snooping = match spec.llc.coherence {
-            Coherence::Directory => None,
-            Coherence::Snoop => {
-                Some(Box::new(Snooping::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?))
-            }
-        };
+        let protocol = Protocol::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?;
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -402,7 +396,6 @@ impl Hierarchy {
             io_age: spec.llc.io_age,
             l1_latency: spec.l1.latency.ps(),
             l2_latency: spec.l2.latency.ps(),
-            snoop_latency: spec.llc.snoop.ps(),
             behind: Behind::new(spec, cores, Fabric::default(), llc_latency, path)?,
             copies: match &spec.copy_table {
                 Some(table) => Some(Box::new(Copies::new(table, spec, &format!("{path}.copy_table"))?)),
@@ -412,7 +405,7 @@ impl Hierarchy {
                 Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
-            snooping,
+            protocol,
             others: Vec::new(),
             applications: None,
             scratch: None,
@@ -440,9 +433,7 @@ impl Hierarchy {
     /// Puts `counters` in place of what snooping was counted to do, as [`Hierarchy::set_counters`]; nothing where a directory
     /// knows.
     pub fn set_snoop_counters(&mut self, counters: Option<SnoopCounters>) {
-        if let (Some(snooping), Some(counters)) = (&mut self.snooping, counters) {
-            snooping.set_counters(counters);
-        }
+        self.protocol.set_counters(counters);
     }
 
     /// The DRAM behind the LLC, where it has no controllers that answer later.
@@ -590,7 +581,7 @@ impl Hierarchy {
         self.behind.is_plain()
             && self.copies.is_none()
             && self.applications.is_none()
-            && self.snooping.is_none()
+            && !self.protocol.asks_all()
             && self.engine.as_ref().is_none_or(|engine| engine.under_way.is_empty())
             && self.llc.has_rows()
     }
@@ -673,7 +664,7 @@ impl Hierarchy {
         let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
-        if self.snooping.is_some() {
+        if self.protocol.asks_all() {
             self.looked_up_for_device(self.directory.get(line), line, true);
         }
         if self.copies.is_some() {
@@ -715,7 +706,7 @@ impl Hierarchy {
     fn read_by_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
         self.meet_tenants(spot, now);
         let sharers = self.directory.get(line);
-        let from_core = self.snooping.is_some() && self.core_sends_device(line, spot, sharers);
+        let from_core = self.protocol.asks_all() && self.core_sends_device(line, spot, sharers);
         let at = self.reach_llc(spot, false, !from_core, now);
         let near = self.llc.has(spot) || self.private_has(line, sharers & self.behind.fabric.cores_here());
         let found = near || self.private_has(line, sharers);
@@ -824,7 +815,7 @@ impl Hierarchy {
     /// slice.
     #[inline]
     fn reach_llc(&mut self, spot: Spot, write: bool, is_carried: bool, now: Ps) -> Ps {
-        let cast = self.cast(spot, Requester::Device, now);
+        let cast = self.protocol.cast(spot, Requester::Device, now);
         let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
         let at = at + cast.answered.since(at + self.llc.latency());
         let waited = if is_carried { self.llc.carry(spot, Requester::Device, write, at) } else { Ps::ZERO };
@@ -1165,7 +1156,7 @@ impl Hierarchy {
         let (by, share, spot) = (Requester::Core(core), self.share_of(request.clos), self.llc.spot(line));
         // A copy points at it.
         let pinned = self.copies.is_some() && !write && self.is_source(line);
-        let cast = self.cast(spot, by, now);
+        let cast = self.protocol.cast(spot, by, now);
         let Arrival { at, waited, distance } = self.llc.take_in(spot, by, now + cast.waited);
         // What the LLC waits for other cores to answer, if they have to.
         let held = cast.answered.since(at + self.llc.latency());
@@ -1173,7 +1164,7 @@ impl Hierarchy {
         let others = self.directory.get(line) & !(1 << core.0);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, at) };
         // The answer may meet others on its way.
-        let is_sent = self.snooping.is_none()
+        let is_sent = !self.protocol.asks_all()
             || self.llc_sends(snooped, lookup.upgrade && self.private_has(line, 1 << core.0), spot);
         let back = distance + if is_sent { self.llc.carry(spot, by, false, at) } else { Ps::ZERO };
         let mut path = Path::of(Reason::SliceQueue, waited);
@@ -1228,8 +1219,8 @@ impl Hierarchy {
                 self.brings_llc_up_to_date(at_llc.spot);
             }
         } else {
-            answer.path.push(Reason::Snoop, self.snoop_latency);
-            answer.ready += self.snoop_latency;
+            answer.path.push(Reason::Snoop, self.protocol.answer());
+            answer.ready += self.protocol.answer();
         }
     }
 

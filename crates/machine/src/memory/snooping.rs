@@ -20,6 +20,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps};
 
 use super::llc::{LlcSpec, Requester, Spot, Stops};
+use super::protocol::Protocol;
 use super::wires::Wires;
 use super::{Hierarchy, Private};
 use crate::MachineError;
@@ -124,6 +125,10 @@ impl Snooping {
         self.wires.untimed = untimed;
     }
 
+    pub(super) fn counters(&self) -> SnoopCounters {
+        self.counters
+    }
+
     pub(super) fn set_counters(&mut self, counters: SnoopCounters) {
         self.counters = counters;
     }
@@ -141,7 +146,7 @@ impl Snooping {
         self.heard[core as usize] + own + self.lookup
     }
 
-    fn broadcast(&mut self, from: Requester, slice: u32, now: Ps) -> Cast {
+    pub(super) fn broadcast(&mut self, from: Requester, slice: u32, now: Ps) -> Cast {
         let stop = self.stop(from);
         self.supplier = None;
         self.wires.broadcast(stop, now, &mut self.heard);
@@ -194,22 +199,13 @@ impl Hierarchy {
 
     /// What snooping has done so far; [`None`] where a directory knows.
     pub fn snoop_counters(&self) -> Option<SnoopCounters> {
-        self.snooping.as_ref().map(|snooping| snooping.counters)
-    }
-
-    /// All private caches hear of a request for the line at `spot`.
-    #[inline(always)]
-    pub(super) fn cast(&mut self, spot: Spot, from: Requester, now: Ps) -> Cast {
-        match &mut self.snooping {
-            None => Cast::default(),
-            Some(snooping) => snooping.broadcast(from, spot.slice() as u32, now),
-        }
+        self.protocol.counters()
     }
 
     /// The core has been looked up for `line` on behalf of `from`, which takes it away if it writes.
     #[inline(always)]
     pub(super) fn looked_up(&mut self, core: usize, line: Line, write: bool, from: Requester) {
-        if let Some(snooping) = &mut self.snooping {
+        if let Protocol::Snoop(snooping) = &mut self.protocol {
             let state = self.cores[core].state(line);
             snooping.found(core as u32, state, from);
             snooping.counters.invalidations += u64::from(write && state != MesiState::Invalid);
@@ -240,7 +236,7 @@ impl Hierarchy {
     /// time was spent; [`None`] where a directory knows.
     #[inline]
     pub(super) fn supplied(&mut self, to: Requester, now: Ps) -> Option<(Ps, Path)> {
-        let snooping = self.snooping.as_mut()?;
+        let Protocol::Snoop(snooping) = &mut self.protocol else { return None };
         let (core, state, leaves) = snooping.supplier?;
         match state {
             MesiState::Modified => snooping.counters.supplied.modified += 1,
@@ -259,7 +255,7 @@ impl Hierarchy {
     /// bus that hears what goes to the reader.
     #[inline]
     pub(super) fn brings_llc_up_to_date(&mut self, spot: Spot) {
-        if let Some(snooping) = &self.snooping
+        if let Protocol::Snoop(snooping) = &self.protocol
             && !snooping.wires.are_heard_by_all()
             && let Some((owner, _, leaves)) = snooping.supplier
         {
@@ -269,7 +265,10 @@ impl Hierarchy {
 
     /// When `to` hears from the slice at `spot` that all have answered to the present request, which was made by `cast`.
     pub(super) fn acknowledged(&self, cast: Cast, spot: Spot, to: Requester) -> Ps {
-        let way = self.snooping.as_ref().map(|s| s.wires.distance(spot.slice() as u32, s.stop(to)));
-        cast.answered + way.unwrap_or(Ps::ZERO)
+        let way = match &self.protocol {
+            Protocol::Directory { .. } => Ps::ZERO,
+            Protocol::Snoop(snooping) => snooping.wires.distance(spot.slice() as u32, snooping.stop(to)),
+        };
+        cast.answered + way
     }
 }

@@ -34,9 +34,7 @@ impl Hierarchy {
         if let Some(engine) = &mut self.engine {
             engine.untimed = untimed;
         }
-        if let Some(snooping) = &mut self.snooping {
-            snooping.set_untimed(untimed);
-        }
+        self.protocol.set_untimed(untimed);
     }
 }
 
