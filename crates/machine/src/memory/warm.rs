@@ -12,23 +12,30 @@
 use probe::{Access, Request};
 use units::{CoreId, Line, Ps};
 
-use super::Hierarchy;
 use super::tlb::Translation;
+use super::{Hierarchy, PrivateLevels};
 use crate::{Memory, Reply, Served};
 
 /// A memory system whose time stands still while this is held. See the module header.
 pub struct Warming<'a> {
     memory: &'a mut Hierarchy,
+    /// Whether it stood still before.
+    before: bool,
 }
 
 impl Hierarchy {
     /// References go the functional way until the result is dropped.
     pub fn warm(&mut self) -> Warming<'_> {
+        let before = self.behind.fabric.untimed;
         self.set_untimed(true);
-        Warming { memory: self }
+        Warming { memory: self, before }
     }
 
-    fn set_untimed(&mut self, untimed: bool) {
+    /// References go the functional way from now on, or in time again. What was under way goes on.
+    pub fn set_untimed(&mut self, untimed: bool) {
+        if self.behind.fabric.untimed == untimed {
+            return;
+        }
         self.llcs_mut().for_each(|llc| llc.set_untimed(untimed));
         self.behind.set_untimed(untimed);
         if let Some(engine) = &mut self.engine {
@@ -40,7 +47,7 @@ impl Hierarchy {
 
 impl Drop for Warming<'_> {
     fn drop(&mut self) {
-        self.memory.set_untimed(false);
+        self.memory.set_untimed(self.before);
     }
 }
 
@@ -73,6 +80,30 @@ impl Warming<'_> {
         while let Some((request, lookup)) = self.memory.next_prefetch(core) {
             self.memory.fetch(&request, &lookup, now);
         }
+    }
+
+    /// As [`Memory::private_levels`].
+    #[inline(always)]
+    pub(crate) fn private_levels(&mut self, core: CoreId) -> Option<PrivateLevels<'_>> {
+        self.memory.private_levels(core)
+    }
+
+    /// As [`Memory::count_private_hits`].
+    #[inline(always)]
+    pub(crate) fn count_private_hits(&mut self, l1: u64, l2: u64) {
+        self.memory.count_private_hits(l1, l2);
+    }
+
+    /// As [`Memory::takes_whole_copies`].
+    #[inline]
+    pub(crate) fn takes_whole_copies(&self) -> bool {
+        self.memory.takes_whole_copies()
+    }
+
+    /// As [`Memory::takes_copy`].
+    #[inline]
+    pub(crate) fn takes_copy(&mut self, src: &Request, dst: &Request) -> bool {
+        self.memory.takes_copy(src, dst)
     }
 
     /// The memory system copies what `src` reads to where `dst` writes, if it takes that ([`Memory::takes_copy`]).

@@ -11,6 +11,7 @@
 //! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
 
 pub(crate) mod clos;
+mod functional;
 pub mod neighbours;
 mod output;
 pub(crate) mod owners;
@@ -43,6 +44,7 @@ use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate, Sp
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
+use crate::server::functional::{Device, Functional};
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::output::Output;
 use crate::server::pending::Pending;
@@ -242,6 +244,7 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
+    functional: Functional,
     /// Packets that were offered and have not ended.
     inside: u64,
     last_departure: Ps,
@@ -266,6 +269,7 @@ state::state!(Server {
         batches,
         free_batches,
         locks,
+        functional,
         inside,
         last_departure,
         lost
@@ -393,6 +397,8 @@ struct Worker {
     packets: Vec<Packet>,
     /// What the doorbells at the end of its burst take.
     ringing: Ps,
+    /// Its burst was replayed the functional way.
+    at_once: bool,
     counters: CoreCounters,
 }
 
@@ -409,7 +415,7 @@ impl Worker {
 }
 
 state::state!(Worker {
-    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing],
+    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing, at_once],
     arrays: [],
     parts: [core, counters],
     built: [],
@@ -565,6 +571,7 @@ impl Worker {
                 in_burst: Vec::new(),
                 packets: Vec::new(),
                 ringing: Ps::ZERO,
+                at_once: false,
                 counters: CoreCounters::default(),
             });
         }
@@ -643,6 +650,7 @@ impl Server {
             handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
+            functional: Functional::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
             neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, m.cores, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
@@ -981,19 +989,11 @@ impl Server {
     fn core(&mut self, i: usize, observer: &mut impl Observer) {
         match self.cores[i].state {
             State::Waking | State::Polling(_) => self.start_burst(i),
-            State::Starving => {
-                if !self.can_refill(i) {
-                    return self.rest(i);
-                }
-                self.start_burst(i);
-            }
-            State::Finishing => {
-                self.finish_burst(i, observer);
-                return;
-            }
-            State::Running => {}
+            State::Starving if self.can_refill(i) => self.start_burst(i),
+            State::Starving => self.rest(i),
+            State::Finishing => self.finish_burst(i, observer),
+            State::Running => self.step(i),
         }
-        self.step(i);
     }
 
     /// Takes a burst, does what is to be done with it, and begins to replay that.
@@ -1065,7 +1065,12 @@ impl Server {
             cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
         });
         worker.core.start(places, now);
-        worker.state = State::Running;
+        if self.functional.on {
+            self.replay_at_once(i);
+        } else {
+            worker.state = State::Running;
+            self.step(i);
+        }
     }
 
     /// Runs the function on the burst of core `i` and sends what leaves. `freed` gets the mbufs of what does not.
@@ -1179,14 +1184,22 @@ impl Server {
         if let Input::Nic(rx) = &mut worker.input {
             rx.doorbell();
         }
-        worker.counters.busy += now - worker.started;
+        let took = now - worker.started;
+        worker.counters.busy += took;
+        let at_once = std::mem::take(&mut worker.at_once);
+        if !at_once {
+            self.functional.burst(i, worker.packets.len(), took);
+        }
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
-            let on_core = || {
-                let mut attribution = worker.core.attribution(index);
-                attribution.charge(Reason::Core, worker.ringing);
-                attribution
+            let spent = || {
+                if at_once {
+                    return Attribution::default();
+                }
+                let mut on_core = worker.core.attribution(index);
+                on_core.charge(Reason::Core, worker.ringing);
+                entry.spent(on_core, worker.started)
             };
             let fate = match entry.next {
                 Next::Ends(fate) => {
@@ -1194,7 +1207,7 @@ impl Server {
                     fate
                 }
                 Next::Worker(to) => {
-                    let before = Box::new(entry.spent(on_core(), worker.started));
+                    let before = Box::new(spent());
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
                     handed.push((to, Handed { received, before }));
                     continue;
@@ -1209,7 +1222,7 @@ impl Server {
                     moved: packet.moved,
                     port,
                     mbuf: entry.mbuf,
-                    attribution: entry.spent(on_core(), worker.started),
+                    attribution: spent(),
                 });
             } else {
                 if let Some(scattered) = &mut self.scattered {
@@ -1268,7 +1281,6 @@ impl Server {
             Some(visible) if visible <= now => {
                 worker.state = State::Waking;
                 self.start_burst(i);
-                self.step(i);
             }
             Some(visible) => {
                 worker.state = State::Waking;
@@ -1302,8 +1314,17 @@ impl Server {
         if !self.more && self.inside == 0 {
             return;
         }
-        let horizon = self.engine.peek().unwrap_or(Ps::MAX);
-        if let Some(at) = self.neighbours[i].step(&mut self.memory, &self.layout, self.engine.now(), horizon) {
+        let (now, horizon) = (self.engine.now(), self.engine.peek().unwrap_or(Ps::MAX));
+        let neighbour = &mut self.neighbours[i];
+        let at = if self.functional.on && !neighbour.is_under_way() {
+            Some(neighbour.warm(&mut self.memory, &self.layout, now, self.functional.stint_of(i)))
+        } else {
+            neighbour.step(&mut self.memory, &self.layout, now, horizon)
+        };
+        if let Some(took) = neighbour.took() {
+            self.functional.stint(i, took);
+        }
+        if let Some(at) = at {
             self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
         }
     }
@@ -1382,6 +1403,7 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.free(packet.mbuf);
         }
+        let memory = self.functional.device(Device::Read, memory);
         let read = crossed + memory;
         let port = usize::from(packet.port.0);
         let first_bit = read.max(self.port_free[port]);

@@ -10,7 +10,7 @@ use crate::scenario::NeighbourSpec;
 use crate::scenario::clos::{Classes, of_neighbour};
 use crate::scenario::neighbours::lines;
 use machine::cores::{Core, CoreSpec, Step};
-use machine::memory::{Hierarchy, LevelCounters};
+use machine::memory::{Hierarchy, LevelCounters, MemoryCounters, SnoopCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
 use machine::{MachineError, Response};
 use probe::{Access, Probe, Ref};
@@ -55,12 +55,16 @@ pub(crate) struct Neighbour {
     started: Ps,
     /// For an answer of memory.
     waits: bool,
+    /// A stint in detail has begun and not ended.
+    under_way: bool,
+    /// How long the one took that ended last, until asked for.
+    took: Option<Ps>,
     random: Pcg64,
     counters: NeighbourCounters,
 }
 
 state::state!(Neighbour {
-    values: [started, waits, random, counters],
+    values: [started, waits, under_way, took, random, counters],
     arrays: [],
     parts: [core],
     built: [spec, of, first_line],
@@ -93,6 +97,8 @@ impl Neighbour {
                     first_line,
                     started: Ps::ZERO,
                     waits: false,
+                    under_way: false,
+                    took: None,
                     random: random(number),
                     counters: NeighbourCounters::default(),
                 });
@@ -122,10 +128,14 @@ impl Neighbour {
     /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
     /// no work of packets, and does not count among what memory does for them.
     pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
+        self.under_way = true;
         let (before, snooped) = (memory.counters(), memory.snoop_counters());
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
-                Step::Done(at) => break Some(self.rest(at.max(now))),
+                Step::Done(at) => {
+                    (self.under_way, self.took) = (false, Some(at.max(now) - self.started));
+                    break Some(self.rest(at.max(now)));
+                }
                 Step::At(at) => break Some(at.max(now)),
                 Step::Wait => break None,
                 // It takes no locks, and nobody waits for it.
@@ -134,11 +144,34 @@ impl Neighbour {
             }
         };
         self.waits = at.is_none();
+        self.count_apart(memory, before, snooped);
+        at
+    }
+
+    /// Makes the references of its next stint at `now`, the functional way; it is to take `took`. When to be called again.
+    pub(crate) fn warm(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, took: Ps) -> Ps {
+        let (before, snooped) = (memory.counters(), memory.snoop_counters());
+        self.core.warm(&mut memory.warm(), layout, now);
+        self.count_apart(memory, before, snooped);
+        self.rest(now + took)
+    }
+
+    /// What memory has done since it had counted `before` and `snooped` was for this neighbour.
+    fn count_apart(&mut self, memory: &mut Hierarchy, before: MemoryCounters, snooped: Option<SnoopCounters>) {
         let did = memory.set_counters(before);
         memory.set_snoop_counters(snooped);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;
-        at
+    }
+
+    /// Whether a stint in detail has begun and not ended.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    /// How long a stint in detail took that has ended since this was asked last.
+    pub(crate) fn took(&mut self) -> Option<Ps> {
+        self.took.take()
     }
 
     /// Memory has answered; says whether it goes on with that.

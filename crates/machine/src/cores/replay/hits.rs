@@ -23,7 +23,7 @@ impl state::State for Bases {
 }
 
 /// Of a region that does not lie in one piece, or was not asked for. References to it take the long way.
-const NOWHERE: u64 = u64::MAX;
+pub(super) const NOWHERE: u64 = u64::MAX;
 
 impl Bases {
     pub(super) const UNKNOWN: Bases = Bases([NOWHERE; 64]);
@@ -40,7 +40,7 @@ impl Bases {
 
     /// Where `region` begins; [`NOWHERE`] if references to it take the long way.
     #[inline(always)]
-    fn find<L: Layout>(&mut self, region: RegionId, layout: &L, burst: &Burst) -> u64 {
+    pub(super) fn find<L: Layout>(&mut self, region: RegionId, layout: &L, burst: &Burst) -> u64 {
         match self.of(region) {
             NOWHERE => {
                 self.set(region, layout.base(region, &burst.placed()));
@@ -52,7 +52,7 @@ impl Bases {
 
     /// Where the packet lies whose references come next.
     #[inline(always)]
-    fn find_packet<L: Layout>(&mut self, layout: &L, burst: &Burst) {
+    pub(super) fn find_packet<L: Layout>(&mut self, layout: &L, burst: &Burst) {
         for region in [RegionId::PACKET, RegionId::MBUF] {
             self.set(region, layout.base(region, &burst.placed()));
         }
@@ -200,7 +200,7 @@ impl Core {
 
 /// Whose work comes next, if `act` says so.
 #[inline(always)]
-fn turn(act: Act, burst: &mut Burst) -> Option<usize> {
+pub(super) fn turn(act: Act, burst: &mut Burst) -> Option<usize> {
     match act {
         Act::Begin(packet) => Some(burst.begin(packet)),
         Act::End => Some(burst.end()),

@@ -1,6 +1,7 @@
 //! The core that replays a recorded burst, in order or within a window.
 
 mod hits;
+mod warm;
 
 use std::collections::VecDeque;
 
@@ -320,6 +321,11 @@ impl Core {
         self.instructions
     }
 
+    /// What so many instructions take if they wait for nothing.
+    pub fn time_of(&self, instructions: u64) -> Ps {
+        Ps((instructions * self.instruction_ps_x1024) >> 10)
+    }
+
     /// What the burst's time went to for packet `index`: its own work by reason, the work for
     /// others as [`stats::Reason::Burst`]. Sums exactly to the burst's duration.
     pub fn attribution(&self, index: usize) -> Attribution {
@@ -632,20 +638,8 @@ impl Core {
     /// load, once the engine says.
     #[inline(never)]
     fn copy_by_engine<M: Memory, L: Layout>(&mut self, load: &Ref, store: &Ref, memory: &mut M, layout: &L) -> bool {
-        let placed = &self.burst.placed();
         let whole = memory.takes_whole_copies();
-        if whole && !placed.cells.is_empty() {
-            return false;
-        }
-        // Of what lies in one piece the first byte says where.
-        let first = |r: &Ref| Ref { bytes: if whole { 1 } else { r.bytes }, ..*r };
-        let (Some(src), Some(dst)) =
-            (layout.place_line(&first(load), placed), layout.place_line(&first(store), placed))
-        else {
-            return false;
-        };
-        let request = Request::new(load, placed, src, load.bytes);
-        let dst = Request::new(store, placed, dst, store.bytes);
+        let Some((request, dst)) = self.copy_requests(load, store, whole, layout) else { return false };
         if !memory.takes_copy(&request, &dst) {
             return false;
         }
@@ -687,6 +681,20 @@ impl Core {
             self.references += 1;
         }
         true
+    }
+
+    /// The requests of a copy within lines, or of a `whole` one; [`None`] if they do not lie in one piece.
+    #[inline]
+    fn copy_requests<L: Layout>(&self, load: &Ref, store: &Ref, whole: bool, layout: &L) -> Option<(Request, Request)> {
+        let placed = &self.burst.placed();
+        if whole && !placed.cells.is_empty() {
+            return None;
+        }
+        // Of what lies in one piece the first byte says where.
+        let first = |r: &Ref| Ref { bytes: if whole { 1 } else { r.bytes }, ..*r };
+        let src = layout.place_line(&first(load), placed)?;
+        let dst = layout.place_line(&first(store), placed)?;
+        Some((Request::new(load, placed, src, load.bytes), Request::new(store, placed, dst, store.bytes)))
     }
 
     /// Dispatches a reference that may make any number of requests, and gives the slot that is done

@@ -1,0 +1,194 @@
+//! The functional way through a server: packets, rings, mbufs and caches change as in detail, and nothing is timed but by
+//! what the last stretch in detail has shown.
+//!
+//! A burst's references are made at its start, in program order, and it ends after the time that bursts of its size took
+//! its core: a line through bursts and packets, by least squares. A device's access is done after the mean of what such
+//! accesses waited for memory. Arrivals, the NIC's links, polls and doorbells keep their times, so that rings fill and mbufs
+//! are held about as in detail: their number decides what DDIO finds in the LLC.
+//!
+//! What bursts were under way when a stretch began go on with a memory that answers at once. Packets that leave in a stretch
+//! have no account of their time.
+
+use units::Ps;
+
+use super::{Event, PRIORITY_CORE, Server, State};
+
+/// Bursts of a core that say how long its next ones take; with fewer, those of all cores of its kind do.
+const ENOUGH: u64 = 64;
+
+/// What stands for time while a server goes the functional way.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Functional {
+    /// Whether it does.
+    pub on: bool,
+    /// By core.
+    bursts: Vec<Bursts>,
+    /// By [`Device`].
+    devices: [Waits; 3],
+    /// By neighbour: how long a stint took.
+    stints: Vec<Waits>,
+}
+
+/// Whose access to memory.
+#[derive(Clone, Copy)]
+pub(super) enum Device {
+    /// Writes of packets and their descriptors.
+    Write,
+    /// Reads of the descriptors of a batch.
+    Descriptors,
+    /// Reads of packets.
+    Read,
+}
+
+/// Bursts of a core: sums over them, and the line that the sums gave last.
+#[derive(Clone, Copy, Default, serde::Serialize, serde::Deserialize)]
+struct Bursts {
+    count: u64,
+    packets: u64,
+    squares: u64,
+    /// In picoseconds.
+    time: u64,
+    /// Of packets and picoseconds.
+    products: u128,
+    line: Option<Line>,
+}
+
+/// Picoseconds of a burst and of each of its packets.
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
+struct Line {
+    burst: f64,
+    packet: f64,
+}
+
+/// Waits, and their mean over the last stretch in detail that had any.
+#[derive(Clone, Copy, Default, serde::Serialize, serde::Deserialize)]
+struct Waits {
+    count: u64,
+    sum: Ps,
+    mean: Option<Ps>,
+}
+
+impl Waits {
+    fn record(&mut self, wait: Ps) {
+        self.count += 1;
+        self.sum += wait;
+    }
+
+    fn settle(&mut self) {
+        if self.count > 0 {
+            self.mean = Some(Ps(self.sum.0 / self.count));
+        }
+        (self.count, self.sum) = (0, Ps::ZERO);
+    }
+}
+
+impl Bursts {
+    fn record(&mut self, packets: u64, time: Ps) {
+        self.count += 1;
+        self.packets += packets;
+        self.squares += packets * packets;
+        self.time += time.0;
+        self.products += u128::from(packets) * u128::from(time.0);
+    }
+
+    fn add(mut self, other: &Bursts) -> Bursts {
+        self.count += other.count;
+        self.packets += other.packets;
+        self.squares += other.squares;
+        self.time += other.time;
+        self.products += other.products;
+        self
+    }
+
+    /// The line of least squares; through the origin where bursts are all alike or it would fall; [`None`] of no packets.
+    fn line(&self) -> Option<Line> {
+        if self.packets == 0 {
+            return None;
+        }
+        let (n, x, y) = (self.count as f64, self.packets as f64, self.time as f64);
+        let (xx, xy) = (self.squares as f64, self.products as f64);
+        let spread = n * xx - x * x;
+        let packet = if spread > 0.0 { (n * xy - x * y) / spread } else { -1.0 };
+        let burst = (y - packet * x) / n;
+        // A negative part would be noise, or bursts of other packets.
+        Some(if packet < 0.0 || burst < 0.0 { Line { burst: 0.0, packet: y / x } } else { Line { burst, packet } })
+    }
+}
+
+impl Functional {
+    pub(super) fn new(cores: usize, neighbours: usize) -> Functional {
+        Functional {
+            bursts: vec![Bursts::default(); cores],
+            stints: vec![Waits::default(); neighbours],
+            ..Functional::default()
+        }
+    }
+
+    /// A burst in detail of core `i` has ended.
+    #[inline]
+    pub(super) fn burst(&mut self, i: usize, packets: usize, time: Ps) {
+        self.bursts[i].record(packets as u64, time);
+    }
+
+    /// What a device's access waits for memory that in detail waits `wait`.
+    #[inline]
+    pub(super) fn device(&mut self, device: Device, wait: Ps) -> Ps {
+        let waits = &mut self.devices[device as usize];
+        if self.on {
+            return waits.mean.unwrap_or(wait);
+        }
+        waits.record(wait);
+        wait
+    }
+
+    /// A stint in detail of neighbour `i` has ended.
+    pub(super) fn stint(&mut self, i: usize, time: Ps) {
+        self.stints[i].record(time);
+    }
+
+    /// How long a stint of neighbour `i` takes.
+    pub(super) fn stint_of(&self, i: usize) -> Ps {
+        self.stints[i].mean.unwrap_or(Ps::ZERO)
+    }
+
+    /// Fits what the stretch in detail that ends has shown. The first `receiving` cores are of one kind, the others of
+    /// another.
+    fn fit(&mut self, receiving: usize) {
+        let (these, those) = self.bursts.split_at_mut(receiving);
+        for kind in [these, those] {
+            let all = kind.iter().fold(Bursts::default(), Bursts::add);
+            for bursts in kind {
+                let own = if bursts.count >= ENOUGH { &*bursts } else { &all };
+                *bursts = Bursts { line: own.line().or(bursts.line), ..Bursts::default() };
+            }
+        }
+        self.devices.iter_mut().chain(&mut self.stints).for_each(Waits::settle);
+    }
+}
+
+impl Server {
+    /// Goes the functional way from now on, or in detail again. See the module header.
+    pub fn set_functional(&mut self, on: bool) {
+        if on && !self.functional.on {
+            self.functional.fit(self.receiving);
+        }
+        self.functional.on = on;
+        self.memory.set_untimed(on);
+    }
+
+    /// Makes all references of the burst that core `i` has begun, and has it end when such bursts do.
+    pub(super) fn replay_at_once(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        let before = worker.core.instructions();
+        worker.core.warm(&mut self.memory.warm(), &self.layout, now);
+        let took = match self.functional.bursts[i].line {
+            Some(line) => Ps((line.burst + line.packet * worker.packets.len() as f64) as u64),
+            // Nothing is known of it: what its instructions take.
+            None => worker.core.time_of(worker.core.instructions() - before) + worker.ringing,
+        };
+        worker.state = State::Finishing;
+        worker.at_once = true;
+        self.engine.schedule(now + took, PRIORITY_CORE, Event::Core(i));
+    }
+}
