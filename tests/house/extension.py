@@ -1,7 +1,8 @@
-"""Puts the extension and `wirespeedd` of a folder of cargo's into the environment that runs this, as `maturin develop` does.
+"""Puts what cargo has built of the extension and `wirespeedd` into the environment that runs this: `maturin develop`
+without cargo.
 
-`python tests/house/extension.py target/debug`. maturin would have cargo resolve features for the extension alone, and compile
-most libraries a second time beside those of cargo's tests.
+`python tests/house/extension.py target/debug`. maturin would have cargo resolve features for the extension alone, and
+compile most libraries a second time beside those of cargo's tests.
 """
 
 from __future__ import annotations

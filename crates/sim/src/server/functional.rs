@@ -7,7 +7,7 @@
 //! are held about as in detail: their number decides what DDIO finds in the LLC.
 //!
 //! What bursts were under way when a stretch began go on with a memory that answers at once. Packets that leave in a stretch
-//! have no account of their time.
+//! have no account of their time. DRAM controllers count what they serve, which is nothing then.
 
 use units::Ps;
 

@@ -3,6 +3,7 @@
 mod applications;
 mod clones;
 mod coherence;
+mod functional;
 mod owners;
 mod packet_buffer;
 mod policy_and_faults;
